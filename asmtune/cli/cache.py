@@ -293,10 +293,10 @@ def clear(
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
     """Opens the user's store if there is one: reading makes no file."""
-    from asmtune.store import transactions as location
+    from asmtune.store import transactions
     from asmtune.store.database import Store
 
-    home = location.parse(_where(where))
+    home = transactions.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
         return
@@ -310,9 +310,9 @@ def _where(where: str | None) -> str:
 
 def _place(where: str | None) -> str:
     """Names the store for messages, since a URL may hold a password."""
-    from asmtune.store import transactions as location
+    from asmtune.store import transactions
 
-    return location.shown(_where(where))
+    return transactions.shown(_where(where))
 
 
 def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:

@@ -14,10 +14,8 @@ from asmtune.base.json_checks import parse_json
 from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.rows import verdict_row
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection, Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"

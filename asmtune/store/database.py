@@ -13,7 +13,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, files, rows, tables
+from asmtune.store import codec, rows, tables, transactions
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
@@ -52,7 +52,7 @@ class Store:
         where: str | Path,
         *,
         on_corrupt: OnCorrupt = "error",
-        patience_s: float = files.BUSY_SECONDS,
+        patience_s: float = transactions.BUSY_SECONDS,
     ) -> Self:
         """Open the store in a file, or in the database that a URL names; make it where missing.
 

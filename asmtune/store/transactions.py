@@ -1,13 +1,23 @@
-"""`Database`: transactions on an SQLite file or a server, with retries and replaced files."""
+"""`Database`: transactions on an SQLite file or a server, with retries and replaced files.
+
+First the location that a user names (a path or a URL) and the engines of servers, then the SQLite
+file: made whole, private from the start, set aside if damaged; last `Database`.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import importlib.util
 import math
+import os
 import random
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, Self, TypeVar
 
@@ -17,9 +27,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.store import faults, files
-from asmtune.store import transactions as location
+from asmtune.store import faults, tables
+from asmtune.store.fast_lookup import connect
 from asmtune.store.faults import DamagedStoreError, translated
+from asmtune.store.lookup import StoreWarning
 
 _T = TypeVar("_T")
 
@@ -28,107 +39,6 @@ OnCorrupt = Literal["error", "set_aside"]
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.5
 _MOST_REPLACEMENTS: Final = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenMode:
-    """Options that a store is opened with.
-
-    Attributes:
-        on_corrupt: "error" raises where the file is damaged and leaves it
-            alone; "set_aside" renames it, warns once (`StoreWarning`) and
-            starts afresh. A damaged row is likewise kept or deleted.
-        patience_s: seconds that one call waits for a lock or a server, at most.
-    """
-
-    on_corrupt: OnCorrupt = "error"
-    patience_s: float = files.BUSY_SECONDS
-
-
-@dataclass(frozen=True)
-class Database:
-    """The database of a store, which runs each call in a transaction of its own.
-
-    Attributes:
-        engine: engine of the database.
-        place: name of the store in messages; holds no password.
-        access: options that it was opened with.
-        path: path of an SQLite file; None for a server.
-    """
-
-    engine: Engine
-    place: str
-    access: OpenMode
-    path: Path | None = None
-
-    @classmethod
-    def at(cls, where: str | Path, access: OpenMode) -> Self:
-        """Make the database of a file or a URL; nothing is opened yet.
-
-        Raises:
-            InputError: the URL cannot be read, or names no driver that is installed.
-        """
-        parsed = location.parse(where)
-        if isinstance(parsed, Path):
-            return cls(files.engine_of(parsed, access.patience_s), str(parsed), access, parsed)
-        engine = location.server_engine(parsed, access.patience_s)
-        return cls(engine, location.shown(parsed), access)
-
-    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Run `work` in a transaction; again on a fresh file where this one is damaged.
-
-        Raises:
-            StoreError: the database cannot be reached, read or written.
-        """
-        path = self.path
-        if path is None:
-            return self.once(work, writes=writes)
-        for _ in range(_MOST_REPLACEMENTS):
-            with translated(self.place):
-                seen = files.ensure(path, self.access.patience_s)
-            try:
-                return self.once(work, writes=writes)
-            except StoreError as error:
-                with translated(self.place):
-                    self._set_aside(error, path, seen)
-        return self.once(work, writes=writes)
-
-    def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
-        """Set the file aside where the error means that it is damaged; raise other errors again."""
-        if files.identity(path) != seen:
-            return  # another process has set it aside, or deleted it, meanwhile
-        if self.access.on_corrupt == "error" or not isinstance(error, DamagedStoreError):
-            raise error
-        files.set_aside(path, seen, error.detail, self.access.patience_s)
-
-    def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Run `work` in a transaction; set nothing aside.
-
-        A server ends transactions that conflict, and refuses connections above its
-        limit: these are retried.
-
-        Raises:
-            StoreError: as `transact`.
-        """
-        engine = files.writing(self.engine) if writes else self.engine
-        start, pause = time.monotonic(), _FIRST_PAUSE_S
-        while True:
-            try:
-                with translated(self.place), engine.begin() as connection:
-                    return work(connection)
-            except StoreError as error:
-                if not self._may_retry(error, time.monotonic() - start):
-                    raise
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    def _may_retry(self, error: StoreError, spent_s: float) -> bool:
-        cause = error.__cause__
-        if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
-            return False
-        if faults.is_refused_connection(cause):
-            return spent_s < min(self.access.patience_s, location.CONNECT_SECONDS)
-        return faults.is_conflict(cause) and spent_s < self.access.patience_s
 
 
 CONNECT_SECONDS: Final = 5.0
@@ -225,3 +135,237 @@ def _postgresql(url: URL, patience_s: float) -> Engine:
 
     event.listen(engine, "begin", limit)
     return engine
+
+
+BUSY_SECONDS: Final = 60.0
+"""Seconds that a call waits for another process's lock, by default."""
+
+_POLL_S: Final = 0.02
+_WRITES: Final = "asmtune_writes"
+
+
+def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
+    """Make an engine on an existing file; a locked file is waited for `patience_s`.
+
+    It has no pool: a connection lives for one transaction, so that none is carried
+    over a fork and none keeps a file open that was set aside.
+    """
+    engine = create_engine(
+        "sqlite://", creator=lambda: connect(path, patience_s), poolclass=NullPool
+    )
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def writing(engine: Engine) -> Engine:
+    """Return the engine with transactions that may write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def _begin(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that first reads and then writes could otherwise
+    # fail at once, busy timeout or not, when another process wrote in between.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Identify the file at the path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
+    """Make folder (0700) and file (0600) where missing; return the file's identity."""
+    present = identity(path)
+    if present is None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path, patience_s):
+            if identity(path) is None:
+                _create(path)
+        present = identity(path)
+    return present
+
+
+def set_aside(
+    path: Path, seen: tuple[int, int] | None, reason: str, patience_s: float = BUSY_SECONDS
+) -> None:
+    """Rename a damaged file and SQLite's files beside it; warn once.
+
+    Nothing is done where another process has put a fresh file in its place, so that
+    the file is no longer the one `seen`.
+    """
+    with _locked(path, patience_s):
+        if identity(path) != seen:
+            return
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        away = path.with_name(f"{path.name}.corrupt-{stamp}")
+        # The log first: beside a fresh file SQLite would replay it.
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                beside.rename(away.with_name(away.name + suffix))
+        path.rename(away)
+        _create(path)
+    warnings.warn(
+        f"store {path} is damaged ({reason}): set aside as {away.name}, started afresh",
+        StoreWarning,
+        stacklevel=2,
+    )
+
+
+def _create(path: Path) -> None:
+    """Build the file under another name, so that other processes only ever see it whole.
+
+    Never close a file here that SQLite may have open in this process: that
+    would drop SQLite's POSIX locks on it.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    _unlink_all(fresh)  # left by a process that was killed here; the lock excludes others
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with closing(connect(fresh, BUSY_SECONDS)) as raw:
+            raw.execute("PRAGMA journal_mode=WAL")  # persistent: stored in the file
+        with writing(engine_of(fresh)).begin() as connection:
+            tables.create(connection)
+        fresh.rename(path)
+    finally:
+        _unlink_all(fresh)
+
+
+def _unlink_all(path: Path) -> None:
+    """Delete a file and SQLite's files beside it, where they exist."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path, patience_s: float) -> Iterator[None]:
+    """Hold the lock under which the file is made or replaced.
+
+    Raises:
+        TimeoutError: another process holds it for longer than `patience_s`.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, time.monotonic() + patience_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenMode:
+    """Options that a store is opened with.
+
+    Attributes:
+        on_corrupt: "error" raises where the file is damaged and leaves it
+            alone; "set_aside" renames it, warns once (`StoreWarning`) and
+            starts afresh. A damaged row is likewise kept or deleted.
+        patience_s: seconds that one call waits for a lock or a server, at most.
+    """
+
+    on_corrupt: OnCorrupt = "error"
+    patience_s: float = BUSY_SECONDS
+
+
+@dataclass(frozen=True)
+class Database:
+    """The database of a store, which runs each call in a transaction of its own.
+
+    Attributes:
+        engine: engine of the database.
+        place: name of the store in messages; holds no password.
+        access: options that it was opened with.
+        path: path of an SQLite file; None for a server.
+    """
+
+    engine: Engine
+    place: str
+    access: OpenMode
+    path: Path | None = None
+
+    @classmethod
+    def at(cls, where: str | Path, access: OpenMode) -> Self:
+        """Make the database of a file or a URL; nothing is opened yet.
+
+        Raises:
+            InputError: the URL cannot be read, or names no driver that is installed.
+        """
+        parsed = parse(where)
+        if isinstance(parsed, Path):
+            return cls(engine_of(parsed, access.patience_s), str(parsed), access, parsed)
+        engine = server_engine(parsed, access.patience_s)
+        return cls(engine, shown(parsed), access)
+
+    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
+        """Run `work` in a transaction; again on a fresh file where this one is damaged.
+
+        Raises:
+            StoreError: the database cannot be reached, read or written.
+        """
+        path = self.path
+        if path is None:
+            return self.once(work, writes=writes)
+        for _ in range(_MOST_REPLACEMENTS):
+            with translated(self.place):
+                seen = ensure(path, self.access.patience_s)
+            try:
+                return self.once(work, writes=writes)
+            except StoreError as error:
+                with translated(self.place):
+                    self._set_aside(error, path, seen)
+        return self.once(work, writes=writes)
+
+    def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
+        """Set the file aside where the error means that it is damaged; raise other errors again."""
+        if identity(path) != seen:
+            return  # another process has set it aside, or deleted it, meanwhile
+        if self.access.on_corrupt == "error" or not isinstance(error, DamagedStoreError):
+            raise error
+        set_aside(path, seen, error.detail, self.access.patience_s)
+
+    def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
+        """Run `work` in a transaction; set nothing aside.
+
+        A server ends transactions that conflict, and refuses connections above its
+        limit: these are retried.
+
+        Raises:
+            StoreError: as `transact`.
+        """
+        engine = writing(self.engine) if writes else self.engine
+        start, pause = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            try:
+                with translated(self.place), engine.begin() as connection:
+                    return work(connection)
+            except StoreError as error:
+                if not self._may_retry(error, time.monotonic() - start):
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _may_retry(self, error: StoreError, spent_s: float) -> bool:
+        cause = error.__cause__
+        if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
+            return False
+        if faults.is_refused_connection(cause):
+            return spent_s < min(self.access.patience_s, CONNECT_SECONDS)
+        return faults.is_conflict(cause) and spent_s < self.access.patience_s

@@ -13,9 +13,7 @@ from sample_records import AWKWARD, record_of
 
 from asmtune.base.html import HtmlTable, document
 from asmtune.core.records.display import ROWS
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport, Selection
-from asmtune.core.records.verdicts import Reason
+from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection
 
 
 def test_the_funnel_comes_first(pruned: PruneReport) -> None:

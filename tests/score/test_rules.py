@@ -22,8 +22,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.features import Features
-from asmtune.core.records.verdicts import Reason
+from asmtune.core.records.verdicts import Features, Reason
 from asmtune.ir.ttir.dots import Dot, find_dots
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES, Rule, broken_rules

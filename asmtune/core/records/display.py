@@ -11,10 +11,8 @@ from asmtune.base.text import shortened
 from asmtune.core.config import Config, varying
 
 if TYPE_CHECKING:
-    from asmtune.core.records.features import Features
-    from asmtune.core.records.pruned import PruneReport, Selection
     from asmtune.core.records.tuned import Measurement, TuneRecord
-    from asmtune.core.records.verdicts import Verdict
+    from asmtune.core.records.verdicts import Features, PruneReport, Selection, Verdict
 
 ROWS: Final = 20
 """Rows shown of a list; a line below it counts the others."""

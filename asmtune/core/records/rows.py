@@ -12,9 +12,8 @@ from asmtune.core.config import OPTION_AXES, Config
 if TYPE_CHECKING:
     import pandas as pd
 
-    from asmtune.core.records.pruned import PruneReport
     from asmtune.core.records.tuned import TuneRecord
-    from asmtune.core.records.verdicts import Verdict
+    from asmtune.core.records.verdicts import PruneReport, Verdict
 
 
 _OPTIONS: Final = dict.fromkeys(OPTION_AXES, "Int64")

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.core.records.features import Features
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.score.roofline import ADVICE
 
 FASTER: Final = 0.01

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.predict.score.scorers import Candidate, Scorer
 
 LAUNCH_US: Final = 4.5

@@ -15,7 +15,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.ir.ttir.dots import Dot
 
 
