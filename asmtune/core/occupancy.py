@@ -120,15 +120,10 @@ def _reasons(
 def register_cap_for(target: Target, num_warps: int, programs: int) -> int | None:
     """Find the largest register cap at which that many programs fit on an SM.
 
-    Args:
-        target: The device.
-        num_warps: Warps per program, at least 1.
-        programs: Programs wanted on one SM, at least 1.
-
     Returns:
-        Registers a thread, a multiple of what one thread's share of the allocation unit
-        is (8 on NVIDIA devices); None if no cap makes room, for want of warps or blocks.
-        Shared memory is not looked at.
+        Registers a thread, a multiple of one thread's share of the allocation unit (8 on NVIDIA
+        devices); None if no cap makes room, for want of warps or blocks. Shared memory is not
+        looked at.
 
     Raises:
         InputError: An argument is not a whole number of at least 1.
@@ -148,10 +143,7 @@ def register_cap_for(target: Target, num_warps: int, programs: int) -> int | Non
 def waves(programs_total: int, programs_per_sm: int, sms: int) -> Waves:
     """Compute in how many rounds a grid runs if all programs take equally long.
 
-    Args:
-        programs_total: Programs of the launch.
-        programs_per_sm: Programs resident on one SM, as `occupancy` gives.
-        sms: SMs of the device.
+    `programs_per_sm` are resident on one SM, as `occupancy` gives.
 
     Raises:
         InputError: An argument is not a whole number of at least 1.

@@ -89,8 +89,7 @@ class Problem:
             ProblemError: it is not one to three whole numbers above 0 and within
                 `GRID_LIMITS`, or its function asks for an unknown name.
         """
-        grid = self.grid_at(config, self.bind(config))
-        return self.grid_sizes(grid, config)
+        return self.grid_sizes(self.grid_at(config, self.bind(config)), config)
 
     def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
         """Evaluates the grid for `values` and the kernel's defaults, unchecked.
@@ -128,7 +127,8 @@ class Problem:
         text = shortened(" ".join(repr(grid).split()), 80)
         where = f"kernel {self.name}: grid {text} at {config}: "
         if not 1 <= len(counts) <= 3 or not all(n is not None and n > 0 for n in counts):
-            hint = "; a division of sizes needs // or triton.cdiv" if _fractions(sizes) else ""
+            fractions = any(isinstance(size, float) for size in sizes)
+            hint = "; a division of sizes needs // or triton.cdiv" if fractions else ""
             if 0 in counts:
                 hint = "; there is nothing to launch, so return before it"
             raise ProblemError(f"{where}expected one to three whole numbers above 0{hint}")
@@ -182,10 +182,6 @@ def _count(size: Any) -> int | None:
         return None if isinstance(size, bool) else operator.index(size)
     except TypeError:
         return None
-
-
-def _fractions(sizes: Iterable[Any]) -> bool:
-    return any(isinstance(size, float) for size in sizes)
 
 
 def jit_function(kernel: Any) -> Any:

@@ -12,6 +12,7 @@ one that finishes first counts: `TuningLease.finish` gives both the same record.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -112,11 +113,10 @@ def has_ended(owner: str) -> bool:
     if len(parts) != 4 or not _id_space() or parts[2] != _id_space() or not parts[1].isdecimal():
         return False
     try:
-        os.kill(int(parts[1]), 0)
+        with contextlib.suppress(PermissionError, OverflowError):
+            os.kill(int(parts[1]), 0)
     except ProcessLookupError:
         return True
-    except (PermissionError, OverflowError):
-        return False
     return False
 
 
@@ -133,7 +133,8 @@ def _id_space() -> str:
 class Claim:
     """A process's view of a key and its lease, as last read.
 
-    Each of `read`, `take`, `beat` and `release` is one transaction.
+    Each of `read`, `take`, `beat` and `release` is one transaction, and raises `StoreError` where
+    the store cannot be read or written.
 
     Attributes:
         request: the request.
@@ -155,29 +156,17 @@ class Claim:
         return self.record is None and self.held is not None and self.held.owner == self.owner
 
     def start(self, store: Store) -> None:
-        """Note the record that is to be replaced, where tuning is forced.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Note the record that is to be replaced, where tuning is forced."""
         if self.request.force:
             valid = store.transact(self._valid_record)
             self.replaced = None if valid is None else valid.id
 
     def read(self, store: Store) -> None:
-        """Read the key's record and the lease.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Read the key's record and the lease."""
         store.transact(self._read)
 
     def take(self, store: Store) -> None:
-        """Take the lease, if nothing has changed since it was last read.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Take the lease, if nothing has changed since it was last read."""
         seen = self.held
 
         def work(connection: Connection) -> None:
@@ -191,20 +180,12 @@ class Claim:
         store.transact(work, writes=True)
 
     def beat(self, store: Store) -> bool:
-        """Increment the counter; return False where the lease is no longer this claim's.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Increment the counter; return False where the lease is no longer this claim's."""
         increment = update(leases).where(self._owned()).values(beats=leases.c.beats + 1)
         return store.transact(lambda c: c.execute(increment).rowcount == 1, writes=True)
 
     def release(self, store: Store) -> None:
-        """Delete the row, unless another process has taken the lease over.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Delete the row, unless another process has taken the lease over."""
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
     def _valid_record(self, connection: Connection) -> rows.LoadedRow[TuneRecord] | None:

@@ -90,8 +90,7 @@ class UnfinishedRun:
     """A tuning run that has not ended, or was cut off.
 
     Attributes:
-        key: key that it tunes.
-        source, triton: as in `Provenance`.
+        key: key that it tunes; `source` and `triton` are as in `Provenance`.
         timed, failed: rows stored; a config that was timed twice counts twice.
         date: date of the newest row, ISO 8601.
     """
@@ -187,7 +186,7 @@ def _short(value: str) -> str:
 
 @dataclass(frozen=True)
 class StoreFinding:
-    """One problem that `Store.verify` found.
+    """A problem that `Store.verify` found.
 
     Attributes:
         place: "file", or the record: digits of its key and its kernel.

@@ -43,8 +43,7 @@ def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
 def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     """Look up a key in the shipped records, judged as a record of the store is.
 
-    Files may hold one key several times, tuned with different versions of
-    Triton: the valid record is taken.
+    Files may hold a key several times, for versions of Triton: the valid record is taken.
 
     Raises:
         InputError: a shipped file is malformed.
@@ -65,17 +64,13 @@ def forget_shipped() -> None:
 
 @cache
 def _files() -> dict[str, bytes]:
-    """Read the files; return their contents by name."""
     try:
         folder = resources.files("asmtune.shipped")
     except ModuleNotFoundError:
         # A source tree on the path without an installation: only that gives `cache/` this name.
         return {}
-    files = sorted(
-        (item for item in folder.iterdir() if item.name.endswith(".json")),
-        key=lambda item: item.name,
-    )
-    return {item.name: item.read_bytes() for item in files}
+    files = sorted(folder.iterdir(), key=lambda item: item.name)
+    return {item.name: item.read_bytes() for item in files if item.name.endswith(".json")}
 
 
 @cache

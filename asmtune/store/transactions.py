@@ -237,7 +237,6 @@ def _create(path: Path) -> None:
 
 
 def _unlink_all(path: Path) -> None:
-    """Delete a file and SQLite's files beside it, where they exist."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sample_records import AWKWARD, record_of
 
 from asmtune.base.html import HtmlTable, document
-from asmtune.core.records.display import ROWS
+from asmtune.core.records.rows import ROWS
 from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection
 
 

@@ -33,10 +33,6 @@ def _power(base: int, exponent: int) -> int:
     return int(base**exponent)
 
 
-def _cdiv(number: int, divisor: int) -> int:
-    return (number + divisor - 1) // divisor
-
-
 def _next_power_of_2(number: int) -> int:
     if number < 1:
         raise ArithmeticError(f"next_power_of_2 of {number}")
@@ -58,7 +54,7 @@ _SIGNS: Final[Mapping[type[ast.unaryop], Callable[[int], int]]] = {
 
 # Functions by name, with their least and largest number of arguments.
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., int], int, int]]] = {
-    "cdiv": (_cdiv, 2, 2),
+    "cdiv": (lambda number, divisor: (number + divisor - 1) // divisor, 2, 2),
     "max": (max, 2, _LENGTH),
     "min": (min, 2, _LENGTH),
     "next_power_of_2": (_next_power_of_2, 1, 1),
@@ -109,10 +105,8 @@ class Sizes:
         Raises:
             InputError: one is not a whole number from 1 to its limit; says under which values.
         """
-        return tuple(
-            self._size(part, limit, values)
-            for part, limit in zip(self._parts, self._limits, strict=False)
-        )
+        parts = zip(self._parts, self._limits, strict=False)
+        return tuple(self._size(part, limit, values) for part, limit in parts)
 
     def _size(self, part: ast.expr, limit: int, values: Mapping[str, Any]) -> int:
         used = dict.fromkeys(node.id for node in _names(part))
@@ -129,9 +123,9 @@ class Sizes:
     def _check(self, node: ast.expr) -> None:
         """Refuses operations that are not listed above, at any depth."""
         match node:
-            case ast.Constant(value=number) if type(number) is int:
-                pass
             case ast.Name():
+                pass
+            case ast.Constant(value=number) if type(number) is int:
                 pass
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _SIGNS:
                 self._check(operand)
@@ -252,7 +246,6 @@ def assumptions_of(problem: Problem) -> tuple[str, ...]:
 
 
 def _argument(kernel: Any, text: str) -> tuple[str, Any]:
-    """Reads a parameter's value: a number, or for a pointer a dtype with or without sizes."""
     name, equals, value = (part.strip() for part in text.partition("="))
     parameters = {p.name: p for p in jit_function(kernel).params}
     if not equals or not value:

@@ -44,7 +44,7 @@ class Features(Mapping[str, float]):
         return series(self._values, "value")
 
     def _repr_html_(self) -> str:
-        from asmtune.core.records.display import features_html
+        from asmtune.core.records.rows import features_html
 
         return features_html(self)
 
@@ -210,6 +210,6 @@ class PruneReport:
         return report_frame(self)
 
     def _repr_html_(self) -> str:
-        from asmtune.core.records.display import report_html
+        from asmtune.core.records.rows import report_html
 
         return report_html(self)

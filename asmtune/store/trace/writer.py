@@ -15,7 +15,6 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.trace.folder import create, prune, run_id
 from asmtune.store.trace.json_codec import encoded, encoded_header
 from asmtune.store.trace.run import (
     CompiledRow,
@@ -26,6 +25,9 @@ from asmtune.store.trace.run import (
     PredictionRow,
     TimedRow,
     Timing,
+    create,
+    prune,
+    run_id,
 )
 
 MOST_RANKED: Final = 300
