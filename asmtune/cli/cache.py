@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.base import json_checks
+from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.keys.parts import covers
@@ -122,7 +122,7 @@ def cell(value: Any) -> str:
         return f"{value:.3f}"
     text = "-" if value is None else str(value)
     # What a file brought in must not reach the terminal as control codes.
-    return json_checks.printable(text)
+    return json_codec.printable(text)
 
 
 app = typer.Typer(

@@ -231,8 +231,7 @@ def load_function(reference: str) -> Any:
     module = import_module(where)
     function = getattr(module, name, None)
     if function is None:
-        hint = did_you_mean(name, vars(module))
-        raise ProblemError(f"{where} defines no {name!r}{hint}")
+        raise ProblemError(f"{where} defines no {name!r}{did_you_mean(name, vars(module))}")
     if not hasattr(function, "fn") and callable(function):
         import triton
 
@@ -307,8 +306,7 @@ def configs_of(kernel: Any) -> Sequence[Config] | None:
     """Returns the configs of a kernel with `@triton.autotune`; None without it."""
     layer = kernel
     while layer is not None and not hasattr(layer, "params"):
-        configs = getattr(layer, "configs", None)
-        if configs:
+        if configs := getattr(layer, "configs", None):
             return [Config.of(config) for config in configs]
         layer = getattr(layer, "fn", None)
     return None

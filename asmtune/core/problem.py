@@ -26,12 +26,11 @@ class Problem:
 
     Attributes:
         kernel: a `@triton.jit` function, or one wrapped by `@triton.heuristics`.
-        arguments: values by parameter name, without the tuned ones: tensors
-            (meta tensors where there is no GPU), numbers, fixed constexprs.
-        grid: programs along up to three axes, or a function of the arguments
-            and the config's values by name.
-        shape: the sizes that identify the problem (`{"M": 4096}`);
-            constraints of the space may name them.
+        arguments: values by parameter name, without the tuned ones: tensors (meta tensors where
+            there is no GPU), numbers, fixed constexprs.
+        grid: programs along up to three axes, or a function of the arguments and the config's
+            values by name.
+        shape: the sizes that identify the problem (`{"M": 4096}`); constraints may name them.
         name: the kernel's name in reports and in the store.
         options: names of arguments, or of the config's values, that are not parameters but
             options of Triton's compiler (`launch_pdl`).
@@ -86,8 +85,8 @@ class Problem:
         """Returns the grid of a launch with `config`, padded to three axes.
 
         Raises:
-            ProblemError: it is not one to three whole numbers above 0 and within
-                `GRID_LIMITS`, or its function asks for an unknown name.
+            ProblemError: it is not one to three whole numbers above 0 and within `GRID_LIMITS`,
+                or its function asks for an unknown name.
         """
         return self.grid_sizes(self.grid_at(config, self.bind(config)), config)
 

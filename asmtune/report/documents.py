@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from asmtune.base.errors import InputError
-from asmtune.base.json_checks import parse_json
-from asmtune.base.json_codec import to_json
+from asmtune.base.json_codec import parse_json, to_json
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.rows import verdict_row

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.base import json_checks
+from asmtune.base import json_codec
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import JsonCodec, to_json
 from asmtune.core.config import Config
@@ -43,7 +43,7 @@ def head_of(row: Mapping[str, Any], where: str) -> Head:
 def columns_to_json(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Parse the columns of a head in a row; as `head_to_json` writes it, but not checked."""
     names = ("shape", "dtypes", "winner")
-    parsed = {name: json_checks.json_of(row[name], f"{where}.{name}") for name in names}
+    parsed = {name: json_codec.json_of(row[name], f"{where}.{name}") for name in names}
     return {
         "winner": parsed.pop("winner"),
         "key": {**parsed, "kernel": row["kernel"], "device": row["device"]},
@@ -164,7 +164,7 @@ def measurement_from_json(value: Any, where: str) -> Measurement:
         value = {"samples_us": [], **value}
     measurement: Measurement = _CODEC.read_fields(Measurement, value, where)
     if measurement.median_us == 0:
-        raise json_checks.expected("a time above 0", f"{where}.median_us", measurement.median_us)
+        raise json_codec.expected("a time above 0", f"{where}.median_us", measurement.median_us)
     return measurement
 
 
@@ -174,35 +174,35 @@ def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = json_checks.fields_of(value, where, ("config", "stage", "kind", "detail"))
+    fields = json_codec.fields_of(value, where, ("config", "stage", "kind", "detail"))
     texts = {name: text for name, text in fields.items() if name != "config"}
     return _config(fields["config"], f"{where}.config"), _CODEC.read(Failure, texts, where)
 
 
 def _config(value: Any, where: str) -> Config:
-    named = json_checks.names_of(value, where)
+    named = json_codec.names_of(value, where)
     for name, least in (("num_warps", 1), ("num_stages", 0), ("num_ctas", 1), ("maxnreg", 1)):
         if name not in named:
             if name in ("num_warps", "num_stages"):
-                raise json_checks.fault(where, f"field {name!r} is missing")
+                raise json_codec.fault(where, f"field {name!r} is missing")
             continue
         number = named[name]
         if type(number) is not int or not least <= number < 1 << 31:
-            raise json_checks.expected(
+            raise json_codec.expected(
                 f"a whole number of {least} or more", f"{where}.{name}", number
             )
     if not isinstance(named.get("ir_override", ""), str):
-        raise json_checks.expected("a file's name", f"{where}.ir_override", named["ir_override"])
+        raise json_codec.expected("a file's name", f"{where}.ir_override", named["ir_override"])
     return Config.from_dict(
-        {name: json_checks.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
+        {name: json_codec.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
     )
 
 
 _CODEC: Final = JsonCodec(
     decoders={
-        Any: json_checks.scalar_of,
-        str: json_checks.text_of,
-        float: json_checks.time_of,
+        Any: json_codec.scalar_of,
+        str: json_codec.text_of,
+        float: json_codec.time_of,
         Config: _config,
         Measurement: measurement_from_json,
         tuple[Config, Failure]: failure_from_json,

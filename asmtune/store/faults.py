@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from asmtune.base.errors import StoreError
-from asmtune.base.json_checks import printable
+from asmtune.base.json_codec import printable
 
 ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
 """Advice that fits every error of a store."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_checks import expected, parse_json, shown
+from asmtune.base.json_codec import expected, parse_json, shown
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,

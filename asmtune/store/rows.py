@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, true
 
-from asmtune.base import json_checks
+from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import Config
@@ -154,7 +154,7 @@ def trial_rows(
     where = f"{key.kernel}: trial"
     columns = _key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
     for name in ("source", "triton", "date"):
-        columns[name] = json_checks.text_of(getattr(provenance, name), f"{where}.{name}")
+        columns[name] = json_codec.text_of(getattr(provenance, name), f"{where}.{name}")
     values = [codec.measurement_to_json(measurement) for measurement in measurements]
     values += [codec.failure_to_json(config, failure) for config, failure in failed]
     rows = [{**columns, "outcome": _outcome_text(value, where)} for value in values]
@@ -162,9 +162,8 @@ def trial_rows(
 
 
 def put_trials(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Add rows that `trial_rows` has made."""
-    if rows:
-        connection.execute(insert(trials), list(rows))
+    """Add rows that `trial_rows` has made, at least one."""
+    connection.execute(insert(trials), list(rows))
 
 
 def load_trials(
@@ -186,7 +185,7 @@ def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     head = codec.head_from_json(value, where)
     us = prediction.predicted_us
     if us is not None:
-        us = json_checks.time_of(us, f"{where}.predicted_us")
+        us = json_codec.time_of(us, f"{where}.predicted_us")
     return {
         **_key_columns(head.key),
         "winner": canonical(value["winner"]),
@@ -259,7 +258,7 @@ def _load(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
         value = parse(row)
     except InputError as error:
         problem = str(error)
-    shown, kernel = (json_checks.printable(str(text)) for text in (row.digest, row.kernel))
+    shown, kernel = (json_codec.printable(str(text)) for text in (row.digest, row.kernel))
     row_id = row._mapping.get("id", row.digest)  # `predictions` is keyed by its digest
     return LoadedRow(row_id, shown, kernel, value, problem)
 
@@ -277,7 +276,7 @@ def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[
     measurements = [_child_json(item, "timing", _TIMES) for item in timed]
     for value, item in zip(measurements, timed, strict=True):
         where = f"timing {item.position}: samples"
-        value["samples_us"] = json_checks.json_of(item.samples, where)
+        value["samples_us"] = json_codec.json_of(item.samples, where)
     return {
         **codec.columns_to_json(row._asdict(), "row"),
         "measurements": measurements,
@@ -286,23 +285,21 @@ def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[
 
 
 def _child_json(row: Row[Any], kind: str, names: Sequence[str]) -> dict[str, Any]:
-    config = json_checks.json_of(row.config, f"{kind} {row.position}: config")
+    config = json_codec.json_of(row.config, f"{kind} {row.position}: config")
     return {"config": config, **{name: row._mapping[name] for name in names}}
 
 
 def _trial(row: Row[Any]) -> StoredTrial:
     texts = {
-        name: json_checks.text_of(value, f"trial.{name}")
+        name: json_codec.text_of(value, f"trial.{name}")
         for name, value in row._mapping.items()
         if name != "id"
     }
-    named = {
-        name: json_checks.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")
-    }
+    named = {name: json_codec.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
-    outcome = _outcome(json_checks.json_of(row.outcome, "trial.outcome"), "trial")
+    outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
     if texts.pop("seal") != _seal(texts):
-        raise json_checks.fault("trial", "its values do not match its seal")
+        raise json_codec.fault("trial", "its values do not match its seal")
     return StoredTrial(key, row.source, row.triton, row.date, outcome)
 
 
@@ -322,9 +319,9 @@ def _outcome_text(value: Any, where: str) -> str:
 def _prediction(row: Row[Any]) -> StoredPrediction:
     head = codec.head_of(row._asdict(), "prediction")
     if row.digest != codec.key_digest(head.key):
-        raise json_checks.fault("prediction", "its key does not match its digest")
+        raise json_codec.fault("prediction", "its key does not match its digest")
     if row.seal != codec.head_seal(head, row.predicted_us):
-        raise json_checks.fault("prediction", "its values do not match its seal")
+        raise json_codec.fault("prediction", "its values do not match its seal")
     return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
@@ -19,11 +19,7 @@ _MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
 
 
 def parse_target(text: str, where: str) -> Target:
-    """Read a descriptor from JSON text and check it.
-
-    Args:
-        text: The JSON.
-        where: Name of it in error messages, usually its path.
+    """Read a descriptor from JSON text and check it; `where` names it in messages.
 
     Raises:
         TargetError: The text is not JSON, a field is missing, unknown or of the wrong
@@ -75,7 +71,7 @@ class _Reader:
         wanted += " of at least 0" if zero_allowed else " above 0"
         if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
             raise self._error(name, wanted, value)
-        if not _is_finite(value) or value < 0 or (value == 0 and not zero_allowed):
+        if not 0 <= value <= sys.float_info.max or (value == 0 and not zero_allowed):
             raise self._error(name, wanted, value)
         number = value if whole else float(value)
         self.figures[name] = Figure(number, source, kind)
@@ -162,13 +158,6 @@ def _parse_json(text: str, where: str) -> dict[str, object]:
     return data
 
 
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond the range of a float
-        return False
-
-
 def load_target(name_or_path: str) -> Target:
     """Load a shipped target by name or alias, or a descriptor from a file.
 
@@ -198,11 +187,8 @@ def match_device(device_name: str) -> Target | None:
     A device that only resembles a shipped one ("NVIDIA H100 PCIe") gives None: its limits
     may agree, but its rates do not.
     """
-    wanted = plain(device_name)
-    for target in _shipped():
-        if wanted in {plain(name) for name in (target.name, *target.aliases)}:
-            return target
-    return None
+    by_name = {plain(name): t for t in _shipped() for name in (t.name, *t.aliases)}
+    return by_name.get(plain(device_name))
 
 
 def _read(path: str) -> str:
@@ -224,14 +210,10 @@ def _read(path: str) -> str:
 def _shipped() -> tuple[Target, ...]:
     from importlib.resources import files
 
-    entries = sorted(files("asmtune.core.hardware.devices").iterdir(), key=lambda entry: entry.name)
-    return tuple(
-        parse_target(
-            entry.read_text(encoding="utf-8"), f"asmtune/core/hardware/devices/{entry.name}"
-        )
-        for entry in entries
-        if entry.name.endswith(".json")
-    )
+    place = "asmtune/core/hardware/devices"
+    entries = sorted(files(place.replace("/", ".")).iterdir(), key=lambda entry: entry.name)
+    jsons = [entry for entry in entries if entry.name.endswith(".json")]
+    return tuple(parse_target(e.read_text(encoding="utf-8"), f"{place}/{e.name}") for e in jsons)
 
 
 def _unknown(name: str) -> str:

@@ -109,13 +109,10 @@ def shapes_of(
 ) -> list[Shape]:
     """Returns the shapes asked for, each once and in order; the module's own if there are none.
 
-    Args:
-        module: its dimensions are what a shape must have.
-        options: see `place_shapes`.
-        file: see `read_shapes`.
+    `options` are as for `place_shapes`, `file` as for `read_shapes`.
 
     Raises:
-        InputError: one is malformed, or lacks a dimension; says where it stands.
+        InputError: one is malformed, or lacks a dimension of the module; says where it stands.
     """
     placed = place_shapes(options)
     if file is not None:

@@ -275,7 +275,6 @@ def _loose(value: Any, where: str) -> Plain:
 
 
 def _shown(value: Any) -> str:
-    """Formats a value in one short line with its type, without reading a tensor's elements."""
     if hasattr(value, "data_ptr"):
         return f"a tensor of {dtype_of(value)} {tuple(getattr(value, 'shape', ()))}"
     short = shortened(ascii(value))

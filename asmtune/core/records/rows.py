@@ -15,7 +15,7 @@ from asmtune.core.config import OPTION_AXES, Config, varying
 if TYPE_CHECKING:
     import pandas as pd
 
-    from asmtune.core.records.tuned import Measurement, TuneRecord
+    from asmtune.core.records.tuned import TuneRecord
     from asmtune.core.records.verdicts import Features, PruneReport, Selection, Verdict
 
 
@@ -200,15 +200,12 @@ def _timed(record: TuneRecord) -> HtmlTable:
     # The winner is not always the fastest: of equals it is the one with fewer registers.
     shown = [m for place, m in enumerate(every) if place < ROWS or m.config == record.winner]
     axes = varying([measurement.config for measurement in every])
-    rows = [(*_axis_cells(m.config, axes), *_times(m)) for m in shown]
+    times = [map(_number, (m.median_us, m.p20_us, m.p80_us)) for m in shown]
+    rows = [(*_axis_cells(m.config, axes), *us) for m, us in zip(shown, times, strict=True)]
     headings = (*axes, "median, us", "p20, us", "p80, us")
     chosen = frozenset(i for i, m in enumerate(shown) if m.config == record.winner)
     caption = "Timed, fastest first; the winner stands out"
     return HtmlTable(caption, headings, rows, chosen=chosen, left_out=_left(every, shown))
-
-
-def _times(measurement: Measurement) -> tuple[str, ...]:
-    return tuple(map(_number, (measurement.median_us, measurement.p20_us, measurement.p80_us)))
 
 
 def _failed(record: TuneRecord) -> HtmlTable:
@@ -249,7 +246,6 @@ def _dtypes(dtypes: Mapping[str, str]) -> str:
 
 
 def _cut(text: str) -> str:
-    """Puts text on one line and cuts it to a cell's length."""
     return shortened(" ".join(text.split()), _LENGTH)
 
 

@@ -57,11 +57,8 @@ def planned(
 ) -> list[list[Constraint]]:
     """Groups constraints by the number of axes that must be bound to check them.
 
-    Args:
-        constraints: the constraints to check.
-        axes: names in the order in which they are bound.
-        last: other names, bound together with the last axis.
-        context: values known from the start.
+    `axes` are in the order in which they are bound, the names of `last` together with the last
+    one; the values of `context` are known from the start.
 
     Raises:
         SpaceError: a constraint names something that is none of these.
@@ -88,10 +85,7 @@ def walk(
 ) -> Iterator[dict[str, Any]]:
     """Yields the points that satisfy all constraints, depth-first; always the same dict.
 
-    Args:
-        axes: names and values still to bind.
-        plan: constraints to check now, and after each further axis.
-        point: the values bound so far; modified.
+    `plan` has the constraints to check now and after each axis; `point`, modified, what is bound.
     """
     if not all(constraint.holds(point) for constraint in plan[0]):
         return

@@ -15,7 +15,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.trace.json_codec import encoded, encoded_header
+from asmtune.store.trace.reader import encoded, encoded_header
 from asmtune.store.trace.run import (
     CompiledRow,
     CostRow,
