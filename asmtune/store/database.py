@@ -122,7 +122,8 @@ class Store:
 
         def write(connection: Connection) -> int:
             for record in checked:
-                _replace(connection, record)
+                rows.put_record(connection, record)
+                _forget(connection, record.key)
             return len(checked)
 
         return self.transact(write, writes=True)
@@ -144,10 +145,10 @@ class Store:
 
         def write(connection: Connection) -> TuneRecord:
             stored = rows.valid_record(connection, checked.key, checked.provenance)
+            _forget(connection, checked.key)
             if stored is not None and stored.value is not None and stored.id != replaced:
-                _forget(connection, checked.key)
                 return stored.value
-            _replace(connection, checked)
+            rows.put_record(connection, checked)
             return record
 
         return self.transact(write, writes=True)
@@ -301,10 +302,8 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        for prediction in self._predictions(_of_key(tables.predictions, key)):
-            if not differences(prediction.provenance, expected):
-                return prediction
-        return None
+        stored = self._predictions(_of_key(tables.predictions, key))
+        return next((p for p in stored if not differences(p.provenance, expected)), None)
 
     def predictions(
         self, kernel: str | None = None, device: str | None = None
@@ -371,11 +370,6 @@ def _of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
 
 def _checked(record: TuneRecord) -> TuneRecord:
     return codec.record_from_json(codec.record_to_json(record), f"{record.key.kernel}: record")
-
-
-def _replace(connection: Connection, record: TuneRecord) -> None:
-    rows.put_record(connection, record)
-    _forget(connection, record.key)
 
 
 def _forget(connection: Connection, key: TuneKey) -> None:

@@ -137,7 +137,7 @@ class Claim:
     the store cannot be read or written.
 
     Attributes:
-        request: the request.
+        request: the key and how it would be tuned.
         owner: name of this claim alone.
         replaced: id of the record to be replaced although it is valid.
         record: the key's valid record.

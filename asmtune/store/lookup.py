@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -162,26 +162,24 @@ def unfinished_runs(trials: Iterable[StoredTrial]) -> list[UnfinishedRun]:
     """Group trials by the run that they come from; by kernel, device and key."""
     groups: dict[tuple[str, str, str], list[StoredTrial]] = {}
     for trial in trials:
-        group = (codec.key_digest(trial.key), trial.source, trial.triton)
-        groups.setdefault(group, []).append(trial)
-    runs = [_unfinished_run(group) for group in groups.values()]
+        run = (codec.key_digest(trial.key), trial.source, trial.triton)
+        groups.setdefault(run, []).append(trial)
+    runs = []
+    for (_, source, triton), group in groups.items():
+        timed = sum(isinstance(trial.outcome, Measurement) for trial in group)
+        date = max(trial.date for trial in group)
+        failed = len(group) - timed
+        runs.append(UnfinishedRun(group[0].key, source, triton, timed, failed, date))
     return sorted(runs, key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key)))
 
 
-def _unfinished_run(trials: Sequence[StoredTrial]) -> UnfinishedRun:
-    first = trials[0]
-    timed = sum(isinstance(trial.outcome, Measurement) for trial in trials)
-    date = max(trial.date for trial in trials)
-    return UnfinishedRun(first.key, first.source, first.triton, timed, len(trials) - timed, date)
+def _short(value: str) -> str:
+    return value[:DIGITS_SHOWN] or "none"
 
 
 def minor_version(version: str) -> str:
     """Cut a version to major.minor: the part that decides which binary a config gives."""
     return ".".join(version.split(".")[:2])
-
-
-def _short(value: str) -> str:
-    return value[:DIGITS_SHOWN] or "none"
 
 
 @dataclass(frozen=True)

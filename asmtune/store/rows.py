@@ -66,12 +66,8 @@ class LoadedRow(Generic[_T]):
 
 def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:
     """Return the condition for the rows of a kernel and a device; None matches any."""
-    wanted: list[ColumnElement[bool]] = [true()]
-    if kernel is not None:
-        wanted.append(table.c.kernel == kernel)
-    if device is not None:
-        wanted.append(table.c.device == device)
-    return and_(*wanted)
+    pairs = ((table.c.kernel, kernel), (table.c.device, device))
+    return and_(true(), *(column == wanted for column, wanted in pairs if wanted is not None))
 
 
 def delete_rows(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
@@ -134,10 +130,8 @@ def valid_record(
         keys.c.source == now.source,
         keys.c.space == now.space,
     )
-    for loaded in load_records(connection, condition):
-        if loaded.value is not None and not differences(loaded.value.provenance, now):
-            return loaded
-    return None
+    loaded = load_records(connection, condition)
+    return next((r for r in loaded if r.value and not differences(r.value.provenance, now)), None)
 
 
 def trial_rows(
@@ -212,9 +206,8 @@ def find_damage(connection: Connection) -> list[StoreFinding]:
     """List what is wrong with the file, as SQLite sees it, and with every row."""
     problems = []
     if connection.dialect.name == "sqlite":
-        for (text,) in connection.exec_driver_sql("PRAGMA integrity_check"):
-            if text != "ok":
-                problems.append(("file", " ".join(str(text).split())))
+        texts = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+        problems += [("file", " ".join(str(text).split())) for text in texts if text != "ok"]
     for loaded in load_records(connection, true()):
         if loaded.value is None:
             problems.append((loaded.place, loaded.problem))

@@ -79,11 +79,10 @@ def _parsed(name: str) -> tuple[TuneRecord, ...]:
 
 
 @cache
-def _by_digest(kernel: str) -> dict[str, tuple[TuneRecord, ...]]:
-    groups: dict[str, tuple[TuneRecord, ...]] = {}
+def _by_digest(kernel: str) -> dict[str, list[TuneRecord]]:
+    groups: dict[str, list[TuneRecord]] = {}
     for record in shipped_of(kernel):
-        identity = key_digest(record.key)
-        groups[identity] = (*groups.get(identity, ()), record)
+        groups.setdefault(key_digest(record.key), []).append(record)
     return groups
 
 

@@ -181,13 +181,13 @@ def identity(path: Path) -> tuple[int, int] | None:
 def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
     """Make folder (0700) and file (0600) where missing; return the file's identity."""
     present = identity(path)
-    if present is None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(path, patience_s):
-            if identity(path) is None:
-                _create(path)
-        present = identity(path)
-    return present
+    if present is not None:
+        return present
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(path, patience_s):
+        if identity(path) is None:
+            _create(path)
+    return identity(path)
 
 
 def set_aside(
@@ -260,13 +260,11 @@ def _locked(path: Path, patience_s: float) -> Iterator[None]:
 def _lock(descriptor: int, until: float) -> None:
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
             time.sleep(_POLL_S)
-        else:
-            return
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,9 +272,9 @@ class OpenMode:
     """Options that a store is opened with.
 
     Attributes:
-        on_corrupt: "error" raises where the file is damaged and leaves it
-            alone; "set_aside" renames it, warns once (`StoreWarning`) and
-            starts afresh. A damaged row is likewise kept or deleted.
+        on_corrupt: "error" raises where the file is damaged and leaves it alone; "set_aside"
+            renames it, warns once (`StoreWarning`) and starts afresh. A damaged row is likewise
+            kept or deleted.
         patience_s: seconds that one call waits for a lock or a server, at most.
     """
 

@@ -193,8 +193,8 @@ def read_trace(path: Path) -> TracedRun:
         elif line.event in _LISTS:
             lists[_LISTS[line.event]].append(value)
         else:
-            values[_VALUES[line.event]] = value
-        values["seconds"] = _seconds(line)
+            values["ending" if line.event == "end" else line.event] = value
+        values["seconds"] = _field(float, line, "t")
     values.update({name: tuple(items) for name, items in lists.items()})
     return replace(run, **values)
 
@@ -213,7 +213,7 @@ def read_summary(path: Path) -> Summary:
     if line is None or line.event != "end":
         return Summary(path, start.run, start.header, None)
     ending = decoded(Ending, line.values, line.where)
-    return Summary(path, start.run, start.header, ending, _seconds(line))
+    return Summary(path, start.run, start.header, ending, _field(float, line, "t"))
 
 
 def _read(path: Path) -> bytes:
@@ -245,10 +245,6 @@ def _line(where: str, text: bytes) -> _Line:
     return _Line(where, values["event"], values)
 
 
-def _seconds(line: _Line) -> float:
-    return _field(float, line, "t")
-
-
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
@@ -262,10 +258,6 @@ def _start(path: Path, line: _Line | None) -> TracedRun:
     return TracedRun(path, run, header)
 
 
-def _stage(line: _Line) -> tuple[str, float]:
-    return _field(str, line, "name"), _field(float, line, "seconds")
-
-
 def _field(kind: type[T], line: _Line, name: str) -> T:
     return decoded(kind, line.values.get(name), f"{line.where}, {name}")
 
@@ -276,7 +268,7 @@ def _record(kind: type[T]) -> Callable[[_Line], T]:
 
 # An event's value, by event; and the field of `TracedRun` that it goes to.
 _EVENTS: Final[Mapping[str, Callable[[_Line], Any]]] = {
-    "stage": _stage,
+    "stage": lambda line: (_field(str, line, "name"), _field(float, line, "seconds")),
     "ranking": _record(InitialRanking),
     "batch": _record(BatchRow),
     "trial": _record(TrialRow),
@@ -292,4 +284,3 @@ _LISTS: Final = {
     "final": "finals",
     "note": "notes",
 }
-_VALUES: Final = {"ranking": "ranking", "costs": "costs", "end": "ending"}
