@@ -67,15 +67,8 @@ class Config:
         if isinstance(value, Mapping):
             return cls.from_dict(value)
         try:
-            return cls(
-                value.kwargs,
-                value.num_warps,
-                value.num_stages,
-                value.num_ctas,
-                value.maxnreg,
-                value.pre_hook,
-                getattr(value, "ir_override", None),
-            )
+            values = {name: getattr(value, name) for name in ("kwargs", *OPTION_AXES, "pre_hook")}
+            return cls(**values, ir_override=getattr(value, "ir_override", None))
         except AttributeError as error:
             raise SpaceError(
                 f"{value!r} is not a config: expected asmtune.Config, triton.Config or a mapping"

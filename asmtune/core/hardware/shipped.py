@@ -17,6 +17,16 @@ KINDS = ("specified", "measured", "derived", "user")
 
 _MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
 
+# Pairs of limits, the first never above the second.
+_ORDERED = (
+    ("shared_bytes_per_block + shared_reserved_bytes_per_block", "shared_bytes_per_sm"),
+    ("max_threads_per_block", "max_warps_per_sm * warp_size"),
+    ("max_registers_per_thread * warp_size", "registers_per_sm / warp_allocation_granularity"),
+    ("max_blocks_per_sm", "max_warps_per_sm"),
+    ("l2_bytes", "dram_bytes"),
+    ("dram_bytes_per_s", "l2_bytes_per_s"),
+)
+
 
 def parse_target(text: str, where: str) -> Target:
     """Read a descriptor from JSON text and check it; `where` names it in messages.
@@ -104,44 +114,28 @@ class _Reader:
 
 
 def _check_limits(target: Target, where: str) -> None:
-    arch = ARCH.get(target.backend)
-    if arch is None:
+    if target.backend not in ARCH:
         known = ", ".join(ARCH)
         raise TargetError(f"{where}: backend {short(target.backend)} is unknown; known: {known}")
-    if not re.fullmatch(arch, target.arch):
+    if not re.fullmatch(ARCH[target.backend], target.arch):
         example = "sm_90" if target.backend == "cuda" else "gfx942"
         raise TargetError(
             f"{where}: arch {short(target.arch)} is not of backend {target.backend};"
             f" write it as {example!r}"
         )
     t = target
-    for small, small_value, large, large_value in (
-        (
-            "shared_bytes_per_block + shared_reserved_bytes_per_block",
-            t.shared_bytes_per_block + t.shared_reserved_bytes_per_block,
-            "shared_bytes_per_sm",
-            t.shared_bytes_per_sm,
-        ),
-        (
-            "max_threads_per_block",
-            t.max_threads_per_block,
-            "max_warps_per_sm * warp_size",
-            t.max_warps_per_sm * t.warp_size,
-        ),
-        (
-            "max_registers_per_thread * warp_size",
-            t.max_registers_per_thread * t.warp_size,
-            "registers_per_sm / warp_allocation_granularity",
-            t.registers_per_sm // t.warp_allocation_granularity,
-        ),
-        ("max_blocks_per_sm", t.max_blocks_per_sm, "max_warps_per_sm", t.max_warps_per_sm),
-        ("l2_bytes", t.l2_bytes, "dram_bytes", t.dram_bytes),
-        ("dram_bytes_per_s", t.dram_bytes_per_s, "l2_bytes_per_s", t.l2_bytes_per_s),
-    ):
-        if small_value > large_value:
-            raise TargetError(
-                f"{where}: {small} = {small_value} exceeds {large} = {large_value}; correct one"
-            )
+    shared = t.shared_bytes_per_block + t.shared_reserved_bytes_per_block
+    derived = {
+        "shared_bytes_per_block + shared_reserved_bytes_per_block": shared,
+        "max_warps_per_sm * warp_size": t.max_warps_per_sm * t.warp_size,
+        "max_registers_per_thread * warp_size": t.max_registers_per_thread * t.warp_size,
+        "registers_per_sm / warp_allocation_granularity": t.registers_per_sm
+        // t.warp_allocation_granularity,
+    }
+    for small, large in _ORDERED:
+        low, high = (derived[n] if n in derived else getattr(t, n) for n in (small, large))
+        if low > high:
+            raise TargetError(f"{where}: {small} = {low} exceeds {large} = {high}; correct one")
 
 
 def _parse_json(text: str, where: str) -> dict[str, object]:
