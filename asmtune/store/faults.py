@@ -123,9 +123,7 @@ def _database_error(place: str, error: Exception) -> StoreError:
     primary = code & 0xFF
     if primary in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return damaged(place, text)
-    return StoreError(
-        f"store {place}: {text}; {_ADVICE.get(primary, 'see SQLite code ' + str(code))}"
-    )
+    return StoreError(f"store {place}: {text}; {_ADVICE.get(primary, f'see SQLite code {code}')}")
 
 
 def _system_error(place: str, error: OSError) -> StoreError:

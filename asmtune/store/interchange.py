@@ -50,14 +50,9 @@ def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
         InputError: a record that `loads` would refuse, such as one whose winner was not timed.
     """
     mode = "rounded" if samples else "none"
-    values = sorted(
-        (record_to_json(record, samples=mode) for record in records),
-        key=lambda value: json.dumps(
-            [value["key"][name] for name in ("kernel", "device", "dtypes", "shape")],
-            sort_keys=True,
-            default=str,
-        ),
-    )
+    values = [record_to_json(record, samples=mode) for record in records]
+    names = ("kernel", "device", "dtypes", "shape")
+    values.sort(key=lambda v: json.dumps([v["key"][n] for n in names], sort_keys=True, default=str))
     _records(values, "export")
     body = ",\n".join(_record_text(value) for value in values)
     return (
@@ -132,8 +127,7 @@ def _body(document: Any) -> list[Any]:
         raise InputError(
             f"version: {version} is newer than {VERSION}, which this asmtune knows: upgrade asmtune"
         )
-    unknown = sorted(document.keys() - {"format", "version", "records"})
-    if unknown:
+    if unknown := sorted(document.keys() - {"format", "version", "records"}):
         raise InputError(f"unknown field {shown(unknown[0])}")
     if not isinstance(document.get("records"), list):
         raise expected("a list", "records", document.get("records"))

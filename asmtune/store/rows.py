@@ -283,11 +283,8 @@ def _child_json(row: Row[Any], kind: str, names: Sequence[str]) -> dict[str, Any
 
 
 def _trial(row: Row[Any]) -> StoredTrial:
-    texts = {
-        name: json_codec.text_of(value, f"trial.{name}")
-        for name, value in row._mapping.items()
-        if name != "id"
-    }
+    columns = {name: value for name, value in row._mapping.items() if name != "id"}
+    texts = {name: json_codec.text_of(text, f"trial.{name}") for name, text in columns.items()}
     named = {name: json_codec.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
     outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -259,7 +259,7 @@ class TracedRun:
 
     def outcomes(self) -> dict[Config, Timing | Failure]:
         """Return timings and failures by config; the last rounds replace earlier ones."""
-        rows: Iterator[TimedRow] = (row for trial in self.trials for row in trial.rows)
+        rows = [row for trial in self.trials for row in trial.rows]
         return {row.config: row.outcome for row in (*rows, *self.finals)}
 
 

@@ -164,11 +164,10 @@ def _ranked(verdicts: Sequence[Verdict]) -> list[PredictionRow]:
     ]
 
 
-def _order(verdict: Verdict) -> tuple[float, float, float]:
+def _order(verdict: Verdict) -> tuple[float, ...]:
     score = None if verdict.score is None else -verdict.score
     values = (verdict.rank, score, verdict.predicted_us)
-    rank, score, time_us = (math.inf if value is None else value for value in values)
-    return rank, score, time_us
+    return tuple(math.inf if value is None else value for value in values)
 
 
 def _dropped(verdicts: Iterable[Verdict]) -> list[DroppedRow]:
