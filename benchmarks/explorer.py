@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.core.config import Config
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.explorer.page import report_html
 from benchmarks.pages import chromium, joined, opened, report_of
 from benchmarks.provenance import RESULTS, write

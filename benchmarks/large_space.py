@@ -25,8 +25,8 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.space.space import Space
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.score.learned import Learned
-from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import run_files
 from benchmarks.provenance import RESULTS, write
 from benchmarks.side_by_side.baselines import exhaustive
 from benchmarks.side_by_side.one import retimed

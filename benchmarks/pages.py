@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.keep import Keep

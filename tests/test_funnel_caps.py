@@ -24,7 +24,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.occupancy import occupancy
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.predict.prune.caps import (

@@ -18,9 +18,7 @@ from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport, Selection
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Features, PruneReport, Selection, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import front as judge
 from asmtune.predict.prune.flow import Funnel

@@ -14,7 +14,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.space.space import Space
 from asmtune.store import codec
-from asmtune.store.trace.json_codec import decoded, encoded
+from asmtune.store.trace.reader import decoded, encoded
 
 
 def written(path: Path, text: str = "some text\n") -> str:

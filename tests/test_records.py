@@ -11,10 +11,8 @@ import pytest
 from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Features, PruneReport, Reason, Verdict
 
 FAST, SLOW = Config({"B": 64}), Config({"B": 32}, num_warps=8)
 PROVENANCE = Provenance("5" * 64, "a" * 64, "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-01")

@@ -20,7 +20,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, Row, Task, load_oracle
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer

@@ -25,11 +25,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.trace import folder as places
-from asmtune.store.trace.folder import find_run, names_run, run_files
-from asmtune.store.trace.json_codec import decoded, encoded
-from asmtune.store.trace.reader import read_summary, read_trace
-from asmtune.store.trace.run import Ending, Timing, TracedRun
+from asmtune.store.trace import run as places
+from asmtune.store.trace.reader import decoded, encoded, read_summary, read_trace
+from asmtune.store.trace.run import Ending, Timing, TracedRun, find_run, names_run, run_files
 from asmtune.store.trace.writer import MOST_RANKED, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.features import Features
 from asmtune.core.records.tuned import Measurement, TuneKey
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 

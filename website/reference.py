@@ -38,9 +38,9 @@ ALSO: Final = {
         "asmtune.studies.roofline.points.ChartEntry",
     ),
     "Records": (
-        "asmtune.core.records.pruned.PruneReport",
+        "asmtune.core.records.verdicts.PruneReport",
         "asmtune.core.records.verdicts.Verdict",
-        "asmtune.core.records.features.Features",
+        "asmtune.core.records.verdicts.Features",
         "asmtune.core.records.tuned.TuneRecord",
         "asmtune.core.records.tuned.TuneKey",
         "asmtune.core.records.artifacts.Failure",

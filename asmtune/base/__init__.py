@@ -1,5 +1,5 @@
 """Helpers without knowledge of kernels or GPUs: every other room imports from here.
 
-Errors and settings, digests and versions, JSON (`json_checks` checks single values, `json_codec`
-reads dataclasses), whole files, child processes, messages, HTML tables and pandas frames.
+Errors and settings, digests and versions, JSON (`json_codec` checks single values and reads
+dataclasses), whole files, child processes, messages, HTML tables and pandas frames.
 """

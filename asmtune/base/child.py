@@ -183,8 +183,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a group of its own, from a thread that lives as long as this process.
 
-    Linux ends a child that calls `die_with_parent` when the thread that started it ends, and the
-    calling thread may end before the process does.
+    Linux ends a child that calls `die_with_parent` when the thread that started it ends.
     """
 
     def popen() -> subprocess.Popen[bytes]:
@@ -203,7 +202,6 @@ def _start(
 
 @cache
 def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
-    """Return the thread that starts children."""
     return ThreadPoolExecutor(1, "asmtune-starter")
 
 

@@ -1,14 +1,134 @@
-"""Frozen dataclasses read from JSON values, each field by its type."""
+"""Checks of single JSON values, and a codec that reads frozen dataclasses by their fields' types.
+
+Each check takes a value that a JSON parser returned and `where`, the path of its field. It
+returns the checked value, or raises an `InputError` of one line that names the field.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from asmtune.base import json_checks
+from asmtune.base.errors import InputError
+from asmtune.base.text import shortened
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parses JSON without NaN, infinities and repeated names.
+
+    Raises:
+        ValueError: the text is not such JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def json_of(text: Any, where: str) -> Any:
+    """Parses the JSON text of a database column.
+
+    Raises:
+        InputError: it is not JSON text.
+    """
+    if not isinstance(text, str):
+        raise expected("JSON text", where, text)
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise fault(where, f"not JSON ({error})") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number here")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError(f"a name is repeated among {shown(sorted(name for name, _ in pairs))}")
+    return values
+
+
+def printable(text: str) -> str:
+    """Escapes newlines and control codes of text that may come from a damaged file."""
+    return text if text.isprintable() else ascii(text)
+
+
+def shown(value: Any) -> str:
+    """Formats a value for a message: one line of 60 characters at most."""
+    return shortened(ascii(value))
+
+
+def fault(where: str, text: str) -> InputError:
+    """Builds the error of a malformed field, in one line even where a name holds newlines."""
+    return InputError(f"{printable(where)}: {text}")
+
+
+def expected(what: str, where: str, value: Any) -> InputError:
+    """Builds the error of a field with a wrong value."""
+    return fault(where, f"expected {what}, got {shown(value)}")
+
+
+def fields_of(
+    value: Any, where: str, required: Iterable[str], optional: Iterable[str] = ()
+) -> Mapping[str, Any]:
+    """Checks for an object with all required fields and none besides them and the optional."""
+    if not isinstance(value, Mapping):
+        raise expected("an object", where, value)
+    required = tuple(required)
+    for name in required:
+        if name not in value:
+            raise fault(where, f"field {name!r} is missing")
+    unknown = [name for name in value if name not in (*required, *optional)]
+    if unknown:
+        raise fault(where, f"unknown field {shown(unknown[0])}")
+    return value
+
+
+def names_of(value: Any, where: str) -> Mapping[str, Any]:
+    """Checks for an object whose names are text."""
+    if not isinstance(value, Mapping):
+        raise expected("an object", where, value)
+    for name in value:
+        text_of(name, f"{where}: name")
+    return value
+
+
+def scalar_of(value: Any, where: str) -> Any:
+    """Checks for a value that JSON and every database store exactly."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
+        return int(value)
+    if isinstance(value, float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    if isinstance(value, str):
+        return text_of(value, where)
+    raise expected("a finite number, a string, a boolean or null", where, value)
+
+
+def text_of(value: Any, where: str) -> str:
+    """Checks for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
+    with suppress(UnicodeEncodeError):
+        if isinstance(value, str) and b"\0" not in value.encode():
+            return str(value)
+    raise expected("text", where, value)
+
+
+def time_of(value: Any, where: str) -> float:
+    """Checks for a time in microseconds, finite and not negative."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= sys.float_info.max:
+        raise expected("a finite time of 0 or more, in microseconds", where, value)
+    return float(value) + 0.0  # SQLite gives -0.0 back as 0.0
+
 
 T = TypeVar("T")
 
@@ -50,7 +170,7 @@ class JsonCodec:
     """
 
     decoders: Mapping[Any, Decoder]
-    error: Callable[[str, str, Any], Exception] = json_checks.expected
+    error: Callable[[str, str, Any], Exception] = expected
     separator: str = "."
     exact: bool = True
     check: Callable[[str, Any, str], None] | None = None
@@ -61,8 +181,7 @@ class JsonCodec:
         Raises:
             InputError: it is not of that type; names the field.
         """
-        result: T = self._read(kind, value, where)
-        return result
+        return cast("T", self._read(kind, value, where))
 
     def read_fields(self, kind: Any, value: Any, where: str) -> Any:
         """Reads an object by the fields of a dataclass, though it has a decoder of its own.
@@ -72,7 +191,7 @@ class JsonCodec:
         """
         hints = _hints(kind)
         if self.exact:
-            json_checks.fields_of(value, where, hints)
+            fields_of(value, where, hints)
         elif not isinstance(value, Mapping):
             raise self.error("an object", where, value)
         values = {}
@@ -106,12 +225,9 @@ class JsonCodec:
     def _read_mapping(self, kind: Any, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise self.error("an object", where, value)
-        return {
-            self._read(str, name, f"{where}: name"): self._read(
-                kind, item, f"{where}{self.separator}{name}"
-            )
-            for name, item in value.items()
-        }
+        names = [self._read(str, name, f"{where}: name") for name in value]
+        places = [f"{where}{self.separator}{name}" for name in names]
+        return {n: self._read(kind, value[n], p) for n, p in zip(names, places, strict=True)}
 
 
 @cache

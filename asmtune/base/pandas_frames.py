@@ -27,17 +27,12 @@ def frame(
         MissingPackageError: pandas is not installed.
     """
     pandas = _pandas()
-    columns = list(dict.fromkeys([*(name for row in rows for name in row), *dtypes]))
-    series_by_name = {
-        name: pandas.Series(
-            [row.get(name) for row in rows], dtype=dtypes.get(name, "object"), name=name
-        )
-        for name in columns
-    }
-    for name in columns:
-        if name not in dtypes:
-            series_by_name[name] = series_by_name[name].convert_dtypes()
-    result = pandas.DataFrame(series_by_name, columns=columns)
+    columns = {}
+    for name in dict.fromkeys([*(name for row in rows for name in row), *dtypes]):
+        values = [row.get(name) for row in rows]
+        column = pandas.Series(values, dtype=dtypes.get(name, "object"), name=name)
+        columns[name] = column if name in dtypes else column.convert_dtypes()
+    result = pandas.DataFrame(columns, columns=list(columns))
     result.attrs.update(facts)
     return result
 

@@ -36,14 +36,12 @@ class Settings:
         cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
         store_url: path of the store's SQLite file, or SQLAlchemy's URL of a database, which
             may hold a password; empty for `store.sqlite` in `cache_dir`.
-        wait_s: seconds a launch waits for another process that tunes its key, before it
-            goes on with the heuristic.
-        artifacts_bytes: size limit of the artifacts on disk; the least recently used are
-            deleted first.
+        wait_s: seconds a launch waits for another process that tunes its key, before it goes on
+            with the heuristic.
+        artifacts_bytes: size limit of the artifacts on disk; the least recently used go first.
         jobs: compiles at once.
-        compile_timeout_s: seconds one compile may take. On a 16-core machine
-            with all cores busy a GEMM config took at most 0.65 s, while one
-            softmax config kept LLVM busy for 9 minutes.
+        compile_timeout_s: seconds one compile may take. On a 16-core machine with all cores busy
+            a GEMM config took at most 0.65 s; one softmax config kept LLVM busy for 9 minutes.
         compile_memory_bytes: address space one compile may take.
         launch: the launcher: "native", "python", or "auto".
     """
@@ -106,9 +104,8 @@ class Settings:
 def _one_of(env: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     value = env.get(name, "") or known[0]
     if value not in known:
-        raise InputError(
-            f"environment variable {name}={value!r}: expected one of {', '.join(known)}"
-        )
+        allowed = ", ".join(known)
+        raise InputError(f"environment variable {name}={value!r}: expected one of {allowed}")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 
@@ -16,3 +17,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def user_stacklevel(*others: str) -> int:
+    """Counts the frames from the caller's caller to the first outside asmtune.
+
+    Args:
+        others: prefixes of other modules' names to pass over as well.
+    """
+    frame, count = sys._getframe(1), 1
+    inside = ("asmtune.", *others)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        frame, count = frame.f_back, count + 1
+    return count

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.base import json_checks
+from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.keys.parts import covers
@@ -122,7 +122,7 @@ def cell(value: Any) -> str:
         return f"{value:.3f}"
     text = "-" if value is None else str(value)
     # What a file brought in must not reach the terminal as control codes.
-    return json_checks.printable(text)
+    return json_codec.printable(text)
 
 
 app = typer.Typer(
@@ -293,10 +293,10 @@ def clear(
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
     """Opens the user's store if there is one: reading makes no file."""
-    from asmtune.store import location
+    from asmtune.store import transactions
     from asmtune.store.database import Store
 
-    home = location.parse(_where(where))
+    home = transactions.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
         return
@@ -310,9 +310,9 @@ def _where(where: str | None) -> str:
 
 def _place(where: str | None) -> str:
     """Names the store for messages, since a URL may hold a password."""
-    from asmtune.store import location
+    from asmtune.store import transactions
 
-    return location.shown(_where(where))
+    return transactions.shown(_where(where))
 
 
 def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:

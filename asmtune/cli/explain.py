@@ -21,8 +21,8 @@ from asmtune.report.explain.record import explained_json
 from asmtune.report.explain.request import ExplainRequest, explained, named_config
 from asmtune.report.explain.text import explanation
 from asmtune.report.runs import run_json, run_report
-from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import find_run, names_run
 
 
 class Code(StrEnum):

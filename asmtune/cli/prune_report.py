@@ -14,7 +14,7 @@ from asmtune.base.errors import InputError
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.documents import read_reports, report_csv, report_json
 from asmtune.report.explorer.page import page_of, report_html

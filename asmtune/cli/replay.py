@@ -20,8 +20,8 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import replay_table
-from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import find_run, names_run
 from asmtune.studies.replay.flow import replay as run_replay
 from asmtune.studies.replay.results import ReplayReport
 from asmtune.studies.replay.traces import NOTE, Recording, recordings

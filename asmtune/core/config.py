@@ -21,9 +21,8 @@ OPTION_AXES: Final = tuple(OPTION_DEFAULTS)
 class Config:
     """Values for a kernel's constexprs and for Triton's compile options.
 
-    It has the attributes and the constructor of `triton.Config`, so either
-    can stand where the other is expected, but it is hashable whatever the
-    order of its keywords, and importing it loads nothing.
+    It has the attributes and the constructor of `triton.Config`, so either can stand for the
+    other, but it is hashable whatever the order of its keywords, and importing it loads nothing.
 
     Args:
         kwargs: constexpr parameters by name.
@@ -68,15 +67,8 @@ class Config:
         if isinstance(value, Mapping):
             return cls.from_dict(value)
         try:
-            return cls(
-                value.kwargs,
-                value.num_warps,
-                value.num_stages,
-                value.num_ctas,
-                value.maxnreg,
-                value.pre_hook,
-                getattr(value, "ir_override", None),
-            )
+            values = {name: getattr(value, name) for name in ("kwargs", *OPTION_AXES, "pre_hook")}
+            return cls(**values, ir_override=getattr(value, "ir_override", None))
         except AttributeError as error:
             raise SpaceError(
                 f"{value!r} is not a config: expected asmtune.Config, triton.Config or a mapping"
@@ -126,13 +118,11 @@ class Config:
 
     def with_cap(self, maxnreg: int | None) -> Config:
         """Returns the config, its hook included, with another `maxnreg`."""
-        options = (self.num_warps, self.num_stages, self.num_ctas, maxnreg)
-        return Config(self.kwargs, *options, self.pre_hook, self.ir_override)
+        return Config(**{**vars(self), "maxnreg": maxnreg})
 
     def with_override(self, ir_override: str | None) -> Config:
         """Returns the config, its hook included, with another `ir_override`."""
-        options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
-        return Config(self.kwargs, *options, self.pre_hook, ir_override)
+        return Config(**{**vars(self), "ir_override": ir_override})
 
     def _identity(self) -> tuple[Any, ...]:
         kwargs = tuple(sorted(self.kwargs.items()))
@@ -165,10 +155,6 @@ def varying(configs: Sequence[Config]) -> list[str]:
     for config in configs:
         for name, value in config.to_dict().items():
             values.setdefault(name, set()).add(value)
-    every = [config.to_dict().keys() for config in configs]
-    differing = [
-        name
-        for name, seen in values.items()
-        if len(seen) > 1 or any(name not in names for names in every)
-    ]
+    shared = set(values).intersection(*(config.to_dict() for config in configs))
+    differing = [name for name, seen in values.items() if len(seen) > 1 or name not in shared]
     return differing if len(configs) > 1 else list(values)

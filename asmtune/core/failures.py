@@ -46,12 +46,8 @@ def guarded(stage: str, work: Callable[[], T]) -> T | Failure:
 def required(what: str, work: Callable[[], T]) -> T:
     """Returns the result of `work`, which runs the user's code.
 
-    Args:
-        what: name of its result, for the message.
-        work: is called without arguments.
-
     Raises:
-        ProblemError: `work` raised; names the result and the cause.
+        ProblemError: `work` raised; names the result, as `what` calls it, and the cause.
     """
     result = guarded("input", work)
     if isinstance(result, Failure):
@@ -60,7 +56,6 @@ def required(what: str, work: Callable[[], T]) -> T:
 
 
 def _failure(stage: str, error: Exception) -> Failure:
-    """Builds a failure, with its kind taken from the error's message."""
     if _is_source_error(error):
         place, cause = f"{_places(error)}: ", _cause(error)
     else:
@@ -76,8 +71,7 @@ def _is_source_error(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> list[Any]:
-    """Lists the error and the chain of its causes, outermost first."""
-    chain: list[Any] = [error]
+    chain: list[Any] = [error]  # outermost first
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
     return chain

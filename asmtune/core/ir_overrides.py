@@ -100,11 +100,8 @@ def described(config: Config) -> dict[str, Any]:
 def pinned(config: Config, folder: Path) -> Config:
     """Returns the config with a copy of its file, so that later edits do not affect it.
 
-    An unusable file stays as it is: the compiler's front end reports it.
-
-    Args:
-        config: any config.
-        folder: holds the copies; created with mode 0700 on the first write.
+    An unusable file stays as it is: the compiler's front end reports it. `folder` holds the
+    copies; it is created with mode 0700 on the first write.
 
     Raises:
         StoreError: the copy cannot be written.
@@ -122,11 +119,7 @@ def pinned_space(space: Space, folder: Path) -> Space:
     """Returns the space with copies of its configs' files, and a default without a file.
 
     All outputs are compared with the default's, so the default must be unedited code. It stays
-    as it is if every config has a file.
-
-    Args:
-        space: any space; one without files is returned as it is.
-        folder: see `pinned`.
+    as it is if every config has a file. A space without files is returned as it is.
 
     Raises:
         StoreError: a copy cannot be written.
@@ -143,10 +136,7 @@ def pinned_space(space: Space, folder: Path) -> Space:
 
 
 def unedited(space: Space) -> Space:
-    """Removes configs that name files, for launches without an output check.
-
-    A space in which all configs name files stays as it is.
-    """
+    """Removes configs that name files, for launches without an output check, unless all do."""
     plain = [config for config in space.listed if config.ir_override is None]
     if not plain or len(plain) == len(space.listed):
         return space
@@ -155,14 +145,12 @@ def unedited(space: Space) -> Space:
 
 
 def _like(space: Space, result: Space) -> Space:
-    """Adds the constraints of one space to another."""
     for constraint in space.constraints:
         result = result.where(constraint.name, constraint.predicate)
     return result
 
 
 def _copied(override: Override, folder: Path) -> Path:
-    """Writes the copy of a file unless it is there, and returns its path."""
     path = (folder / override.content_name).absolute()
     try:
         if path.is_file() and path.read_text() == override.text:

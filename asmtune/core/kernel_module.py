@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from asmtune.base.errors import ProblemError
+from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.fingerprint import digest
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
@@ -139,17 +139,11 @@ def _guarded_import(where: str, execute: Callable[[], ModuleType]) -> ModuleType
         return execute()
     except SyntaxError as error:
         raise ProblemError(f"{where}, line {error.lineno}: {error.msg}") from error
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, NameError) as error:
-        raise _import_failure(where, error) from error
-    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise _import_failure(where, error) from error
-
-
-def _import_failure(where: str, error: Exception) -> ProblemError:
-    file = str(Path(where).absolute())
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    line = f", line {frames[-1].lineno}" if frames else ""
-    return ProblemError(f"{where}{line}: {type(error).__name__}: {error}")
+    except (*USER_CODE_ERRORS, ImportError, OSError, RuntimeError) as error:
+        file = str(Path(where).absolute())
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+        line = f", line {frames[-1].lineno}" if frames else ""
+        raise ProblemError(f"{where}{line}: {type(error).__name__}: {error}") from error
 
 
 Shape = Mapping[str, Any]
@@ -237,8 +231,7 @@ def load_function(reference: str) -> Any:
     module = import_module(where)
     function = getattr(module, name, None)
     if function is None:
-        hint = did_you_mean(name, vars(module))
-        raise ProblemError(f"{where} defines no {name!r}{hint}")
+        raise ProblemError(f"{where} defines no {name!r}{did_you_mean(name, vars(module))}")
     if not hasattr(function, "fn") and callable(function):
         import triton
 
@@ -313,8 +306,7 @@ def configs_of(kernel: Any) -> Sequence[Config] | None:
     """Returns the configs of a kernel with `@triton.autotune`; None without it."""
     layer = kernel
     while layer is not None and not hasattr(layer, "params"):
-        configs = getattr(layer, "configs", None)
-        if configs:
+        if configs := getattr(layer, "configs", None):
             return [Config.of(config) for config in configs]
         layer = getattr(layer, "fn", None)
     return None

@@ -21,13 +21,11 @@ class Occupancy:
     Attributes:
         programs_per_sm: Programs resident at once; 0 if the kernel cannot be launched.
         limiter: The resource that allows no further program: "warps", "blocks", "shared" or
-            "registers"; of several, the first in this order, since relieving a later
-            one would gain nothing. "none" where every warp slot is in use.
+            "registers"; of several, the first in this order, since relieving a later one would
+            gain nothing. "none" where every warp slot is in use.
         reason: Why no program fits, with the numbers; empty if one does.
-        limit_warps: Programs that the warp slots allow.
-        limit_blocks: Programs that the block slots allow.
-        limit_shared: Programs that the shared memory allows.
-        limit_registers: Programs that the registers allow.
+        limit_warps, limit_blocks: Programs that the warp slots and the block slots allow.
+        limit_shared, limit_registers: Programs that the shared memory and the registers allow.
         active_warps: Warps resident at once.
         fraction: Active warps over the SM's maximum.
     """
@@ -49,8 +47,7 @@ class Waves:
 
     Attributes:
         full: Rounds in which every SM is full.
-        tail_fraction: Share of the places taken in the last, partial round; 0 if there
-            is none.
+        tail_fraction: Share of the places taken in the last, partial round; 0 if none is.
         idle_sms: SMs without any program in that round. The hardware hands programs to
             SMs in turn, so that one is idle only if there are fewer programs than SMs.
     """
@@ -109,7 +106,6 @@ def occupancy(
 def _reasons(
     target: Target, num_warps: int, registers_per_thread: int, shared_bytes: int
 ) -> dict[str, str]:
-    """Says for each limiter why no program fits."""
     return {
         "warps": f"{num_warps} warps are {num_warps * target.warp_size} threads;"
         f" a program may have {target.max_threads_per_block}",
@@ -124,15 +120,10 @@ def _reasons(
 def register_cap_for(target: Target, num_warps: int, programs: int) -> int | None:
     """Find the largest register cap at which that many programs fit on an SM.
 
-    Args:
-        target: The device.
-        num_warps: Warps per program, at least 1.
-        programs: Programs wanted on one SM, at least 1.
-
     Returns:
-        Registers a thread, a multiple of what one thread's share of the allocation unit
-        is (8 on NVIDIA devices); None if no cap makes room, for want of warps or blocks.
-        Shared memory is not looked at.
+        Registers a thread, a multiple of one thread's share of the allocation unit (8 on NVIDIA
+        devices); None if no cap makes room, for want of warps or blocks. Shared memory is not
+        looked at.
 
     Raises:
         InputError: An argument is not a whole number of at least 1.
@@ -152,10 +143,7 @@ def register_cap_for(target: Target, num_warps: int, programs: int) -> int | Non
 def waves(programs_total: int, programs_per_sm: int, sms: int) -> Waves:
     """Compute in how many rounds a grid runs if all programs take equally long.
 
-    Args:
-        programs_total: Programs of the launch.
-        programs_per_sm: Programs resident on one SM, as `occupancy` gives.
-        sms: SMs of the device.
+    `programs_per_sm` are resident on one SM, as `occupancy` gives.
 
     Raises:
         InputError: An argument is not a whole number of at least 1.

@@ -69,15 +69,14 @@ def load_oracle(path: Path) -> Oracle:
     """Reads a file of recorded timings.
 
     Raises:
-        OracleError: it cannot be read, is cut off, or a field is missing or
-            wrong; names the task, row and field.
+        OracleError: it cannot be read, is cut off, or a field is missing or wrong; names the
+            task, row and field.
     """
     document = _document(path)
     try:
         device = str(document["meta"]["device"])
-        versions = {
-            n: str(document["meta"][n]) for n in ("triton", "torch") if n in document["meta"]
-        }
+        meta = document["meta"]
+        versions = {name: str(meta[name]) for name in ("triton", "torch") if name in meta}
         tasks = document["tasks"]
     except (KeyError, TypeError) as error:
         raise OracleError(

@@ -26,12 +26,11 @@ class Problem:
 
     Attributes:
         kernel: a `@triton.jit` function, or one wrapped by `@triton.heuristics`.
-        arguments: values by parameter name, without the tuned ones: tensors
-            (meta tensors where there is no GPU), numbers, fixed constexprs.
-        grid: programs along up to three axes, or a function of the arguments
-            and the config's values by name.
-        shape: the sizes that identify the problem (`{"M": 4096}`);
-            constraints of the space may name them.
+        arguments: values by parameter name, without the tuned ones: tensors (meta tensors where
+            there is no GPU), numbers, fixed constexprs.
+        grid: programs along up to three axes, or a function of the arguments and the config's
+            values by name.
+        shape: the sizes that identify the problem (`{"M": 4096}`); constraints may name them.
         name: the kernel's name in reports and in the store.
         options: names of arguments, or of the config's values, that are not parameters but
             options of Triton's compiler (`launch_pdl`).
@@ -86,11 +85,10 @@ class Problem:
         """Returns the grid of a launch with `config`, padded to three axes.
 
         Raises:
-            ProblemError: it is not one to three whole numbers above 0 and within
-                `GRID_LIMITS`, or its function asks for an unknown name.
+            ProblemError: it is not one to three whole numbers above 0 and within `GRID_LIMITS`,
+                or its function asks for an unknown name.
         """
-        grid = self.grid_at(config, self.bind(config))
-        return self.grid_sizes(grid, config)
+        return self.grid_sizes(self.grid_at(config, self.bind(config)), config)
 
     def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
         """Evaluates the grid for `values` and the kernel's defaults, unchecked.
@@ -128,7 +126,8 @@ class Problem:
         text = shortened(" ".join(repr(grid).split()), 80)
         where = f"kernel {self.name}: grid {text} at {config}: "
         if not 1 <= len(counts) <= 3 or not all(n is not None and n > 0 for n in counts):
-            hint = "; a division of sizes needs // or triton.cdiv" if _fractions(sizes) else ""
+            fractions = any(isinstance(size, float) for size in sizes)
+            hint = "; a division of sizes needs // or triton.cdiv" if fractions else ""
             if 0 in counts:
                 hint = "; there is nothing to launch, so return before it"
             raise ProblemError(f"{where}expected one to three whole numbers above 0{hint}")
@@ -182,10 +181,6 @@ def _count(size: Any) -> int | None:
         return None if isinstance(size, bool) else operator.index(size)
     except TypeError:
         return None
-
-
-def _fractions(sizes: Iterable[Any]) -> bool:
-    return any(isinstance(size, float) for size in sizes)
 
 
 def jit_function(kernel: Any) -> Any:

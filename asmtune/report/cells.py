@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from asmtune.base.json_checks import printable
+from asmtune.base.json_codec import printable
 from asmtune.core.config import Config
 from asmtune.core.config import varying as varying
 

@@ -17,6 +17,9 @@ from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import Verdict
+from asmtune.base.json_codec import parse_json, to_json
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection, Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"

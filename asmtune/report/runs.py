@@ -13,7 +13,7 @@ from rich.text import Text
 from asmtune.core.config import Config, varying
 from asmtune.report.cells import changes, count, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
-from asmtune.store.trace.json_codec import encoded
+from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import CostRow, Summary, Timing, TracedRun
 
 

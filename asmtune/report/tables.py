@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.core.config import varying
-from asmtune.core.records.pruned import PruneReport, Selection
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {

@@ -20,7 +20,7 @@ from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import count, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
-from asmtune.store.trace.json_codec import encoded
+from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.request import TuningResult

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.stacklevel import user_stacklevel
+from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.calls import as_triton, timings_ms

@@ -30,7 +30,7 @@ from typing import Protocol, Self, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.base.stacklevel import user_stacklevel
+from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text

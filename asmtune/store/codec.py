@@ -1,7 +1,7 @@
-"""Tune records as JSON values and back, checked field by field on the way in.
+"""Tune records to JSON values and back; each field is checked when it is read.
 
-The one form behind the store's rows and the reviewed files: plain numbers,
-strings, booleans and nulls, so that loading it can execute nothing.
+The store's rows and the reviewed files share this form: plain numbers, strings, booleans and
+nulls, so that loading it can execute nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.base import json_checks
+from asmtune.base import json_codec
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import JsonCodec, to_json
 from asmtune.core.config import Config
@@ -19,12 +19,12 @@ from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRec
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
-_SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
+SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a launch needs of a record: all but its timings."""
+    """The part of a record that a launch needs: all but its timings."""
 
     key: TuneKey
     winner: Config
@@ -32,25 +32,31 @@ class Head:
 
 
 def head_of(row: Mapping[str, Any], where: str) -> Head:
-    """The head that a row of `keys` or `predictions` holds.
+    """Read the head in a row of `keys` or `predictions`.
 
     Raises:
         InputError: a column is malformed; names it.
     """
+    return head_from_json(columns_to_json(row, where), where)
+
+
+def columns_to_json(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Parse the columns of a head in a row; as `head_to_json` writes it, but not checked."""
     names = ("shape", "dtypes", "winner")
-    parsed = {name: json_checks.json_of(row[name], f"{where}.{name}") for name in names}
-    key = {"kernel": row["kernel"], "device": row["device"]}
-    key |= {name: parsed[name] for name in ("shape", "dtypes")}
-    made = {name: row[name] for name in PROVENANCE_FIELDS}
-    return head_from_json({"key": key, "winner": parsed["winner"], "provenance": made}, where)
+    parsed = {name: json_codec.json_of(row[name], f"{where}.{name}") for name in names}
+    return {
+        "winner": parsed.pop("winner"),
+        "key": {**parsed, "kernel": row["kernel"], "device": row["device"]},
+        "provenance": {name: row[name] for name in PROVENANCE_FIELDS},
+    }
 
 
 def head_to_json(head: Head) -> dict[str, Any]:
-    """A head as JSON values; the inverse of `head_from_json`."""
+    """Convert a head to JSON values; the inverse of `head_from_json`."""
     return {
         "key": key_to_json(head.key),
         "winner": head.winner.to_dict(),
-        "provenance": {name: getattr(head.provenance, name) for name in PROVENANCE_FIELDS},
+        "provenance": dict(vars(head.provenance)),
     }
 
 
@@ -64,34 +70,34 @@ def head_from_json(value: Mapping[str, Any], where: str) -> Head:
 
 
 def head_seal(head: Head, *more: Any) -> str:
-    """Digest of a head and of other JSON values, to tell later that they are those written."""
+    """Return the digest of a head and of other JSON values, to notice later if one changed."""
     return digest(canonical([head_to_json(head), *more]))
 
 
 def key_digest(key: TuneKey) -> str:
-    """Identity of a key (64 hex digits), whatever the order of its mappings."""
+    """Return a key's identity (64 hex digits), whatever the order of its mappings."""
     return digest(canonical(to_json(key)))
 
 
 def config_text(config: Config) -> str:
-    """A config's identity within a record: canonical JSON of its values."""
+    """Return a config's identity within a record: canonical JSON of its values."""
     return canonical(config.to_dict())
 
 
 def winner_is_timed(record: TuneRecord) -> bool:
-    """Whether the winner is among the measurements, by its values."""
+    """Return whether the winner is among the measurements, by its values."""
     winner = config_text(record.winner)
     return any(config_text(m.config) == winner for m in record.measurements)
 
 
 def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, Any]:
-    """A record as JSON values; the inverse of `record_from_json`.
+    """Convert a record to JSON values; the inverse of `record_from_json`.
 
-    A config's `pre_hook` is not part of it, nor more of its `ir_override` than the file's
-    name: code and files of one machine do not travel.
+    A config's `pre_hook` is left out, and of its `ir_override` only the file's name is written:
+    code and files of one machine do not travel.
 
     Args:
-        record: what to convert.
+        record: record to convert.
         samples: "exact", "rounded" (to 1 ns) or "none".
     """
     return {
@@ -102,17 +108,12 @@ def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, A
 
 
 def key_to_json(key: TuneKey) -> dict[str, Any]:
-    """A key as JSON values; the inverse of `key_from_json`."""
-    return {
-        "kernel": key.kernel,
-        "shape": dict(key.shape),
-        "dtypes": dict(key.dtypes),
-        "device": key.device,
-    }
+    """Convert a key to JSON values; the inverse of `key_from_json`."""
+    return {**vars(key), "shape": dict(key.shape), "dtypes": dict(key.dtypes)}
 
 
 def failure_to_json(config: Config, failure: Failure) -> dict[str, Any]:
-    """A failed config as JSON values; the inverse of `failure_from_json`."""
+    """Convert a failed config to JSON values; the inverse of `failure_from_json`."""
     # PostgreSQL's text cannot hold NUL, which a crashed compiler may well print.
     texts = {
         name: getattr(failure, name).replace("\0", "\\0") for name in ("stage", "kind", "detail")
@@ -121,18 +122,13 @@ def failure_to_json(config: Config, failure: Failure) -> dict[str, Any]:
 
 
 def measurement_to_json(measurement: Measurement, samples: str = "exact") -> dict[str, Any]:
-    """A measurement as JSON values; the inverse of `measurement_from_json`.
-
-    Args:
-        measurement: what to convert.
-        samples: as `record_to_json` takes it.
-    """
+    """Convert a measurement to JSON values; `samples` as `record_to_json` takes it."""
     value: dict[str, Any] = {"config": measurement.config.to_dict()}
     value |= {name: getattr(measurement, name) for name in _TIMES}
     if samples == "exact":
         value["samples_us"] = list(measurement.samples_us)
     elif samples == "rounded" and measurement.samples_us:
-        value["samples_us"] = [round(t, _SAMPLE_DECIMALS) for t in measurement.samples_us]
+        value["samples_us"] = [round(t, SAMPLE_DECIMALS) for t in measurement.samples_us]
     return value
 
 
@@ -140,8 +136,8 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
     """Reads a record from JSON values.
 
     Args:
-        value: what a JSON parser gave.
-        where: what messages call it, such as "records[3]".
+        value: value from a JSON parser.
+        where: its name in messages, such as "records[3]".
 
     Raises:
         InputError: a field is missing, unknown or malformed; names it.
@@ -168,7 +164,7 @@ def measurement_from_json(value: Any, where: str) -> Measurement:
         value = {"samples_us": [], **value}
     measurement: Measurement = _CODEC.read_fields(Measurement, value, where)
     if measurement.median_us == 0:
-        raise json_checks.expected("a time above 0", f"{where}.median_us", measurement.median_us)
+        raise json_codec.expected("a time above 0", f"{where}.median_us", measurement.median_us)
     return measurement
 
 
@@ -178,35 +174,35 @@ def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = json_checks.fields_of(value, where, ("config", "stage", "kind", "detail"))
+    fields = json_codec.fields_of(value, where, ("config", "stage", "kind", "detail"))
     texts = {name: text for name, text in fields.items() if name != "config"}
     return _config(fields["config"], f"{where}.config"), _CODEC.read(Failure, texts, where)
 
 
 def _config(value: Any, where: str) -> Config:
-    named = json_checks.names_of(value, where)
+    named = json_codec.names_of(value, where)
     for name, least in (("num_warps", 1), ("num_stages", 0), ("num_ctas", 1), ("maxnreg", 1)):
         if name not in named:
             if name in ("num_warps", "num_stages"):
-                raise json_checks.fault(where, f"field {name!r} is missing")
+                raise json_codec.fault(where, f"field {name!r} is missing")
             continue
         number = named[name]
         if type(number) is not int or not least <= number < 1 << 31:
-            raise json_checks.expected(
+            raise json_codec.expected(
                 f"a whole number of {least} or more", f"{where}.{name}", number
             )
     if not isinstance(named.get("ir_override", ""), str):
-        raise json_checks.expected("a file's name", f"{where}.ir_override", named["ir_override"])
+        raise json_codec.expected("a file's name", f"{where}.ir_override", named["ir_override"])
     return Config.from_dict(
-        {name: json_checks.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
+        {name: json_codec.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
     )
 
 
 _CODEC: Final = JsonCodec(
     decoders={
-        Any: json_checks.scalar_of,
-        str: json_checks.text_of,
-        float: json_checks.time_of,
+        Any: json_codec.scalar_of,
+        str: json_codec.text_of,
+        float: json_codec.time_of,
         Config: _config,
         Measurement: measurement_from_json,
         tuple[Config, Failure]: failure_from_json,

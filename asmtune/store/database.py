@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table
@@ -14,7 +13,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, files, rows, tables
+from asmtune.store import codec, rows, tables, transactions
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
@@ -39,10 +38,9 @@ _T = TypeVar("_T")
 class Store:
     """Tune records by key, and what is known of keys that have none; made with `Store.open`.
 
-    Several processes and threads may use one at a time; each call is one
-    transaction. SQLite's write-ahead log needs shared memory, so that a file
-    on a network file system must not be used from two hosts at once: hosts
-    share a store by PostgreSQL.
+    Several processes and threads may use one at a time; each call is one transaction. SQLite's
+    write-ahead log needs shared memory: a file on a network file system must not be used from
+    two hosts at once. Hosts share a store by PostgreSQL.
     """
 
     def __init__(self, database: Database) -> None:
@@ -54,13 +52,12 @@ class Store:
         where: str | Path,
         *,
         on_corrupt: OnCorrupt = "error",
-        patience_s: float = files.BUSY_SECONDS,
+        patience_s: float = transactions.BUSY_SECONDS,
     ) -> Self:
         """Open the store in a file, or in the database that a URL names; make it where missing.
 
         Args:
-            where: path of an SQLite file, or a URL such as
-                `postgresql://user@host/name`.
+            where: path of an SQLite file, or a URL such as `postgresql://user@host/name`.
             on_corrupt: see `OpenMode`.
             patience_s: see `OpenMode`.
 
@@ -94,12 +91,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
@@ -118,8 +110,8 @@ class Store:
         The outcomes of the key's unfinished runs and its prediction are deleted.
 
         Raises:
-            InputError: a value cannot be stored, such as a NaN time or a config
-                value that is not a number, string or boolean; the message names it.
+            InputError: a value cannot be stored, such as a NaN time or a config value that is
+                not a number, string or boolean; the message names it.
             StoreError: the store cannot be written.
         """
         self.save_all([record])
@@ -130,7 +122,8 @@ class Store:
 
         def write(connection: Connection) -> int:
             for record in checked:
-                _replace(connection, record)
+                rows.put_record(connection, record)
+                _forget(connection, record.key)
             return len(checked)
 
         return self.transact(write, writes=True)
@@ -152,10 +145,10 @@ class Store:
 
         def write(connection: Connection) -> TuneRecord:
             stored = rows.valid_record(connection, checked.key, checked.provenance)
+            _forget(connection, checked.key)
             if stored is not None and stored.value is not None and stored.id != replaced:
-                _forget(connection, checked.key)
                 return stored.value
-            _replace(connection, checked)
+            rows.put_record(connection, checked)
             return record
 
         return self.transact(write, writes=True)
@@ -261,16 +254,12 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-
-        def read(
-            connection: Connection,
-        ) -> tuple[list[LoadedRow[TuneRecord]], list[LoadedRow[StoredTrial]]]:
-            return (
+        records, loaded = self.transact(
+            lambda connection: (
                 rows.load_records(connection, _of_key(tables.keys, key)),
                 rows.load_trials(connection, _of_key(tables.trials, key)),
             )
-
-        records, loaded = self.transact(read)
+        )
         self._set_trials_aside([row for row in loaded if row.value is None])
         return merge_outcomes(
             (row.value for row in records if row.value is not None),
@@ -313,10 +302,8 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        for prediction in self._predictions(_of_key(tables.predictions, key)):
-            if not differences(prediction.provenance, expected):
-                return prediction
-        return None
+        stored = self._predictions(_of_key(tables.predictions, key))
+        return next((p for p in stored if not differences(p.provenance, expected)), None)
 
     def predictions(
         self, kernel: str | None = None, device: str | None = None
@@ -382,17 +369,7 @@ def _of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
 
 
 def _checked(record: TuneRecord) -> TuneRecord:
-    """Return the record as it will be loaded.
-
-    Raises:
-        InputError: a value of it cannot be stored.
-    """
     return codec.record_from_json(codec.record_to_json(record), f"{record.key.kernel}: record")
-
-
-def _replace(connection: Connection, record: TuneRecord) -> None:
-    rows.put_record(connection, record)
-    _forget(connection, record.key)
 
 
 def _forget(connection: Connection, key: TuneKey) -> None:

@@ -35,6 +35,9 @@ _TUNED: Final = f"SELECT head, NULL, {_SELECTED} FROM keys WHERE digest = ?"
 _PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WHERE digest = ?"
 
 
+Origin = Literal["tuned", "predicted"]
+
+
 @dataclass(frozen=True)
 class StoredConfig:
     """The config that a store holds for a key.
@@ -46,7 +49,7 @@ class StoredConfig:
     """
 
     config: Config
-    how: Literal["tuned", "predicted"]
+    how: Origin
     predicted_us: float | None = None
 
 
@@ -89,7 +92,8 @@ def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        seen = _tuned(tuned, digest, expected) or _predicted(predicted, digest, expected)
+        seen = _valid(tuned, digest, expected, "tuned")
+        seen = seen or _valid(predicted, digest, expected, "predicted")
     except InputError:
         return FastAnswer(False)
     return FastAnswer(True, seen)
@@ -109,32 +113,23 @@ def connect(path: Path, patience_s: float) -> sqlite3.Connection:
     return connection
 
 
-def _tuned(row: tuple[Any, ...] | None, digest: str, expected: Provenance) -> StoredConfig | None:
-    if row is None:
-        return None
-    head = _head(row, digest)
-    return None if differences(head.provenance, expected) else StoredConfig(head.winner, "tuned")
-
-
-def _predicted(
-    row: tuple[Any, ...] | None, digest: str, expected: Provenance
+def _valid(
+    row: tuple[Any, ...] | None,
+    digest: str,
+    expected: Provenance,
+    how: Literal["tuned", "predicted"],
 ) -> StoredConfig | None:
-    if row is None:
-        return None
-    head = _head(row, digest)
-    if differences(head.provenance, expected):
-        return None
-    return StoredConfig(head.winner, "predicted", row[1])
-
-
-def _head(row: tuple[Any, ...], digest: str) -> codec.Head:
-    """Parse a row and check it against its digest and its seal.
+    """Parse a row; None where there is none, or it is not valid for `expected`.
 
     Raises:
-        InputError: the row is malformed or does not match.
+        InputError: the row is malformed, or does not match its digest or its seal.
     """
+    if row is None:
+        return None
     seal, predicted_us, *values = row
     head = codec.head_of(dict(zip(_NAMES, values, strict=True)), "row")
     if codec.key_digest(head.key) != digest or codec.head_seal(head, predicted_us) != seal:
         raise InputError("row: its values do not match its seal")
-    return head
+    if differences(head.provenance, expected):
+        return None
+    return StoredConfig(head.winner, how, predicted_us)

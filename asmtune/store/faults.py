@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from asmtune.base.errors import StoreError
-from asmtune.base.json_checks import printable
+from asmtune.base.json_codec import printable
 
 ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
 """Advice that fits every error of a store."""
@@ -123,9 +123,7 @@ def _database_error(place: str, error: Exception) -> StoreError:
     primary = code & 0xFF
     if primary in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return damaged(place, text)
-    return StoreError(
-        f"store {place}: {text}; {_ADVICE.get(primary, 'see SQLite code ' + str(code))}"
-    )
+    return StoreError(f"store {place}: {text}; {_ADVICE.get(primary, f'see SQLite code {code}')}")
 
 
 def _system_error(place: str, error: OSError) -> StoreError:

@@ -22,9 +22,10 @@ from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_checks import expected, parse_json, shown
+from asmtune.base.json_codec import expected, parse_json, shown
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
+    SAMPLE_DECIMALS,
     config_text,
     key_digest,
     record_from_json,
@@ -46,18 +47,12 @@ def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
         samples: whether to write every sample, rounded to 1 ns.
 
     Raises:
-        InputError: a record that `loads` would refuse, such as one whose
-            winner was not timed.
+        InputError: a record that `loads` would refuse, such as one whose winner was not timed.
     """
     mode = "rounded" if samples else "none"
-    values = sorted(
-        (record_to_json(record, samples=mode) for record in records),
-        key=lambda value: json.dumps(
-            [value["key"][name] for name in ("kernel", "device", "dtypes", "shape")],
-            sort_keys=True,
-            default=str,
-        ),
-    )
+    values = [record_to_json(record, samples=mode) for record in records]
+    names = ("kernel", "device", "dtypes", "shape")
+    values.sort(key=lambda v: json.dumps([v["key"][n] for n in names], sort_keys=True, default=str))
     _records(values, "export")
     body = ",\n".join(_record_text(value) for value in values)
     return (
@@ -132,8 +127,7 @@ def _body(document: Any) -> list[Any]:
         raise InputError(
             f"version: {version} is newer than {VERSION}, which this asmtune knows: upgrade asmtune"
         )
-    unknown = sorted(document.keys() - {"format", "version", "records"})
-    if unknown:
+    if unknown := sorted(document.keys() - {"format", "version", "records"}):
         raise InputError(f"unknown field {shown(unknown[0])}")
     if not isinstance(document.get("records"), list):
         raise expected("a list", "records", document.get("records"))
@@ -165,9 +159,6 @@ def _line(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
-
-
 def abridged(record: TuneRecord, count: int) -> TuneRecord:
     """Shorten a record to its winner and the fastest others, without samples and failures.
 
@@ -178,18 +169,13 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
         count: timings to keep, including the winner's, which is always kept.
     """
     winner = config_text(record.winner)
-    ranked = sorted(
-        record.measurements, key=lambda timing: (config_text(timing.config) != winner, _us(timing))
-    )
-    fastest = sorted(ranked[: max(count, 1)], key=_us)
-    return replace(record, measurements=tuple(map(_rounded, fastest)), failures=())
-
-
-def _us(timing: Measurement) -> float:
-    return timing.median_us
+    fastest = sorted(record.measurements, key=lambda timing: timing.median_us)
+    ranked = sorted(fastest, key=lambda timing: config_text(timing.config) != winner)
+    kept = sorted(ranked[: max(count, 1)], key=lambda timing: timing.median_us)
+    return replace(record, measurements=tuple(map(_rounded, kept)), failures=())
 
 
 def _rounded(timing: Measurement) -> Measurement:
     times = {name: getattr(timing, name) for name in ("median_us", "p20_us", "p80_us")}
-    rounded = {name: round(us, _DECIMALS) or us for name, us in times.items()}
+    rounded = {name: round(us, SAMPLE_DECIMALS) or us for name, us in times.items()}
     return replace(timing, samples_us=(), **rounded)

@@ -12,6 +12,7 @@ one that finishes first counts: `TuningLease.finish` gives both the same record.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -22,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
@@ -113,17 +113,16 @@ def has_ended(owner: str) -> bool:
     if len(parts) != 4 or not _id_space() or parts[2] != _id_space() or not parts[1].isdecimal():
         return False
     try:
-        os.kill(int(parts[1]), 0)
+        with contextlib.suppress(PermissionError, OverflowError):
+            os.kill(int(parts[1]), 0)
     except ProcessLookupError:
         return True
-    except (PermissionError, OverflowError):
-        return False
     return False
 
 
 @cache
 def _id_space() -> str:
-    """Digits shared by processes whose ids can be compared; empty where that is unknown."""
+    """Return digits shared by processes whose ids can be compared; empty where unknown."""
     try:
         return digest(_BOOT.read_text(), str(_NAMESPACE.readlink()))[:_DIGITS]
     except OSError:
@@ -134,10 +133,11 @@ def _id_space() -> str:
 class Claim:
     """A process's view of a key and its lease, as last read.
 
-    Each of `read`, `take`, `beat` and `release` is one transaction.
+    Each of `read`, `take`, `beat` and `release` is one transaction, and raises `StoreError` where
+    the store cannot be read or written.
 
     Attributes:
-        request: the request.
+        request: the key and how it would be tuned.
         owner: name of this claim alone.
         replaced: id of the record to be replaced although it is valid.
         record: the key's valid record.
@@ -156,29 +156,17 @@ class Claim:
         return self.record is None and self.held is not None and self.held.owner == self.owner
 
     def start(self, store: Store) -> None:
-        """Note the record that is to be replaced, where tuning is forced.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Note the record that is to be replaced, where tuning is forced."""
         if self.request.force:
             valid = store.transact(self._valid_record)
             self.replaced = None if valid is None else valid.id
 
     def read(self, store: Store) -> None:
-        """Read the key's record and the lease.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Read the key's record and the lease."""
         store.transact(self._read)
 
     def take(self, store: Store) -> None:
-        """Take the lease, if nothing has changed since it was last read.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Take the lease, if nothing has changed since it was last read."""
         seen = self.held
 
         def work(connection: Connection) -> None:
@@ -192,20 +180,12 @@ class Claim:
         store.transact(work, writes=True)
 
     def beat(self, store: Store) -> bool:
-        """Increment the counter; return False where the lease is no longer this claim's.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Increment the counter; return False where the lease is no longer this claim's."""
         increment = update(leases).where(self._owned()).values(beats=leases.c.beats + 1)
         return store.transact(lambda c: c.execute(increment).rowcount == 1, writes=True)
 
     def release(self, store: Store) -> None:
-        """Delete the row, unless another process has taken the lease over.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Delete the row, unless another process has taken the lease over."""
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
     def _valid_record(self, connection: Connection) -> rows.LoadedRow[TuneRecord] | None:
@@ -282,12 +262,7 @@ class TuningLease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         heartbeat, self._heartbeat = self._heartbeat, None
         # A forked child shares the object, not the lease.
         if self._claim is None or heartbeat is None or self._process != os.getpid():
@@ -308,7 +283,7 @@ def acquire_lease(
 
     Args:
         guarded: runs work on the store; where it cannot be used, this process tunes.
-        request: the request.
+        request: key and provenance to tune.
         wait_s: seconds to wait for another process's record; 0 does not wait.
         pace: how often to beat and to read.
         watch: what earlier requests of the process saw of this lease.

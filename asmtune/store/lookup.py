@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -90,8 +90,7 @@ class UnfinishedRun:
     """A tuning run that has not ended, or was cut off.
 
     Attributes:
-        key: key that it tunes.
-        source, triton: as in `Provenance`.
+        key: key that it tunes; `source` and `triton` are as in `Provenance`.
         timed, failed: rows stored; a config that was timed twice counts twice.
         date: date of the newest row, ISO 8601.
     """
@@ -163,17 +162,19 @@ def unfinished_runs(trials: Iterable[StoredTrial]) -> list[UnfinishedRun]:
     """Group trials by the run that they come from; by kernel, device and key."""
     groups: dict[tuple[str, str, str], list[StoredTrial]] = {}
     for trial in trials:
-        group = (codec.key_digest(trial.key), trial.source, trial.triton)
-        groups.setdefault(group, []).append(trial)
-    runs = [_unfinished_run(group) for group in groups.values()]
+        run = (codec.key_digest(trial.key), trial.source, trial.triton)
+        groups.setdefault(run, []).append(trial)
+    runs = []
+    for (_, source, triton), group in groups.items():
+        timed = sum(isinstance(trial.outcome, Measurement) for trial in group)
+        date = max(trial.date for trial in group)
+        failed = len(group) - timed
+        runs.append(UnfinishedRun(group[0].key, source, triton, timed, failed, date))
     return sorted(runs, key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key)))
 
 
-def _unfinished_run(trials: Sequence[StoredTrial]) -> UnfinishedRun:
-    first = trials[0]
-    timed = sum(isinstance(trial.outcome, Measurement) for trial in trials)
-    date = max(trial.date for trial in trials)
-    return UnfinishedRun(first.key, first.source, first.triton, timed, len(trials) - timed, date)
+def _short(value: str) -> str:
+    return value[:DIGITS_SHOWN] or "none"
 
 
 def minor_version(version: str) -> str:
@@ -181,13 +182,9 @@ def minor_version(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _short(value: str) -> str:
-    return value[:DIGITS_SHOWN] or "none"
-
-
 @dataclass(frozen=True)
 class StoreFinding:
-    """One problem that `Store.verify` found.
+    """A problem that `Store.verify` found.
 
     Attributes:
         place: "file", or the record: digits of its key and its kernel.

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, true
 
-from asmtune.base import json_checks
+from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import Config
@@ -32,7 +34,6 @@ from asmtune.store.tables import failures, keys, predictions, timings, trials
 
 _T = TypeVar("_T")
 
-_KEY_JSON: Final = ("shape", "dtypes")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 _FAILURE: Final = ("stage", "kind", "detail")
 
@@ -65,12 +66,8 @@ class LoadedRow(Generic[_T]):
 
 def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:
     """Return the condition for the rows of a kernel and a device; None matches any."""
-    wanted: list[ColumnElement[bool]] = [true()]
-    if kernel is not None:
-        wanted.append(table.c.kernel == kernel)
-    if device is not None:
-        wanted.append(table.c.device == device)
-    return and_(*wanted)
+    pairs = ((table.c.kernel, kernel), (table.c.device, device))
+    return and_(true(), *(column == wanted for column, wanted in pairs if wanted is not None))
 
 
 def delete_rows(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
@@ -133,10 +130,8 @@ def valid_record(
         keys.c.source == now.source,
         keys.c.space == now.space,
     )
-    for loaded in load_records(connection, condition):
-        if loaded.value is not None and not differences(loaded.value.provenance, now):
-            return loaded
-    return None
+    loaded = load_records(connection, condition)
+    return next((r for r in loaded if r.value and not differences(r.value.provenance, now)), None)
 
 
 def trial_rows(
@@ -153,7 +148,7 @@ def trial_rows(
     where = f"{key.kernel}: trial"
     columns = _key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
     for name in ("source", "triton", "date"):
-        columns[name] = json_checks.text_of(getattr(provenance, name), f"{where}.{name}")
+        columns[name] = json_codec.text_of(getattr(provenance, name), f"{where}.{name}")
     values = [codec.measurement_to_json(measurement) for measurement in measurements]
     values += [codec.failure_to_json(config, failure) for config, failure in failed]
     rows = [{**columns, "outcome": _outcome_text(value, where)} for value in values]
@@ -161,9 +156,8 @@ def trial_rows(
 
 
 def put_trials(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Add rows that `trial_rows` has made."""
-    if rows:
-        connection.execute(insert(trials), list(rows))
+    """Add rows that `trial_rows` has made, at least one."""
+    connection.execute(insert(trials), list(rows))
 
 
 def load_trials(
@@ -185,7 +179,7 @@ def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     head = codec.head_from_json(value, where)
     us = prediction.predicted_us
     if us is not None:
-        us = json_checks.time_of(us, f"{where}.predicted_us")
+        us = json_codec.time_of(us, f"{where}.predicted_us")
     return {
         **_key_columns(head.key),
         "winner": canonical(value["winner"]),
@@ -212,9 +206,8 @@ def find_damage(connection: Connection) -> list[StoreFinding]:
     """List what is wrong with the file, as SQLite sees it, and with every row."""
     problems = []
     if connection.dialect.name == "sqlite":
-        for (text,) in connection.exec_driver_sql("PRAGMA integrity_check"):
-            if text != "ok":
-                problems.append(("file", " ".join(str(text).split())))
+        texts = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+        problems += [("file", " ".join(str(text).split())) for text in texts if text != "ok"]
     for loaded in load_records(connection, true()):
         if loaded.value is None:
             problems.append((loaded.place, loaded.problem))
@@ -258,7 +251,7 @@ def _load(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
         value = parse(row)
     except InputError as error:
         problem = str(error)
-    shown, kernel = (json_checks.printable(str(text)) for text in (row.digest, row.kernel))
+    shown, kernel = (json_codec.printable(str(text)) for text in (row.digest, row.kernel))
     row_id = row._mapping.get("id", row.digest)  # `predictions` is keyed by its digest
     return LoadedRow(row_id, shown, kernel, value, problem)
 
@@ -273,37 +266,30 @@ def _record(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]
 
 
 def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
-    key = {"kernel": row.kernel, "device": row.device}
-    key |= {name: json_checks.json_of(row._mapping[name], f"row.{name}") for name in _KEY_JSON}
     measurements = [_child_json(item, "timing", _TIMES) for item in timed]
     for value, item in zip(measurements, timed, strict=True):
         where = f"timing {item.position}: samples"
-        value["samples_us"] = json_checks.json_of(item.samples, where)
+        value["samples_us"] = json_codec.json_of(item.samples, where)
     return {
-        "key": key,
-        "winner": json_checks.json_of(row.winner, "row.winner"),
-        "provenance": {name: row._mapping[name] for name in codec.PROVENANCE_FIELDS},
+        **codec.columns_to_json(row._asdict(), "row"),
         "measurements": measurements,
         "failures": [_child_json(item, "failure", _FAILURE) for item in failed],
     }
 
 
 def _child_json(row: Row[Any], kind: str, names: Sequence[str]) -> dict[str, Any]:
-    config = json_checks.json_of(row.config, f"{kind} {row.position}: config")
+    config = json_codec.json_of(row.config, f"{kind} {row.position}: config")
     return {"config": config, **{name: row._mapping[name] for name in names}}
 
 
 def _trial(row: Row[Any]) -> StoredTrial:
-    texts = {
-        name: json_checks.text_of(value, f"trial.{name}")
-        for name, value in row._mapping.items()
-        if name != "id"
-    }
-    named = {name: json_checks.json_of(texts[name], f"trial.{name}") for name in _KEY_JSON}
+    columns = {name: value for name, value in row._mapping.items() if name != "id"}
+    texts = {name: json_codec.text_of(text, f"trial.{name}") for name, text in columns.items()}
+    named = {name: json_codec.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
-    outcome = _outcome(json_checks.json_of(row.outcome, "trial.outcome"), "trial")
+    outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
     if texts.pop("seal") != _seal(texts):
-        raise json_checks.fault("trial", "its values do not match its seal")
+        raise json_codec.fault("trial", "its values do not match its seal")
     return StoredTrial(key, row.source, row.triton, row.date, outcome)
 
 
@@ -323,9 +309,9 @@ def _outcome_text(value: Any, where: str) -> str:
 def _prediction(row: Row[Any]) -> StoredPrediction:
     head = codec.head_of(row._asdict(), "prediction")
     if row.digest != codec.key_digest(head.key):
-        raise json_checks.fault("prediction", "its key does not match its digest")
+        raise json_codec.fault("prediction", "its key does not match its digest")
     if row.seal != codec.head_seal(head, row.predicted_us):
-        raise json_checks.fault("prediction", "its values do not match its seal")
+        raise json_codec.fault("prediction", "its values do not match its seal")
     return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)
 
 
@@ -347,16 +333,11 @@ def _children_by_key(
 ) -> dict[int, list[Row[Any]]]:
     owners = select(keys.c.id).where(condition)
     query = select(table).where(table.c.key_id.in_(owners))
-    groups: dict[int, list[Row[Any]]] = {}
-    for row in connection.execute(query.order_by(table.c.key_id, table.c.position)):
-        groups.setdefault(row.key_id, []).append(row)
-    return groups
+    children = connection.execute(query.order_by(table.c.key_id, table.c.position))
+    return {key_id: list(group) for key_id, group in groupby(children, attrgetter("key_id"))}
 
 
 def _count_orphans(connection: Connection) -> int:
     known = select(keys.c.id)
-    count = 0
-    for table in (timings, failures):
-        query = select(table.c.key_id).where(table.c.key_id.not_in(known))
-        count += len(connection.execute(query).all())
-    return count
+    queries = [select(t.c.key_id).where(t.c.key_id.not_in(known)) for t in (timings, failures)]
+    return sum(len(connection.execute(query).all()) for query in queries)

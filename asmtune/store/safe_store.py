@@ -21,7 +21,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
-from asmtune.base.stacklevel import user_stacklevel
+from asmtune.base.text import user_stacklevel
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store.database import Store
 from asmtune.store.lease import LeaseIntervals, LeaseRequest, TuningLease, Watch, acquire_lease
@@ -45,10 +45,6 @@ def _guarded(
         return self._call(lambda store: operation(store, *args, **kwargs), default())
 
     return method
-
-
-def _nothing() -> None:
-    return None
 
 
 class SafeStore:
@@ -94,11 +90,11 @@ class SafeStore:
 
     lookup = _guarded(Store.lookup, lambda: StoreLookup("miss", detail="the store cannot be used"))
     records = _guarded(Store.records, list)
-    save = _guarded(Store.save, _nothing)
+    save = _guarded(Store.save, lambda: None)
     earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
-    save_outcomes = _guarded(Store.save_outcomes, _nothing)
-    find_prediction = _guarded(Store.find_prediction, _nothing)
-    save_prediction = _guarded(Store.save_prediction, _nothing)
+    save_outcomes = _guarded(Store.save_outcomes, lambda: None)
+    find_prediction = _guarded(Store.find_prediction, lambda: None)
+    save_prediction = _guarded(Store.save_prediction, lambda: None)
 
     def lease(
         self,

@@ -43,8 +43,7 @@ def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
 def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     """Look up a key in the shipped records, judged as a record of the store is.
 
-    Files may hold one key several times, tuned with different versions of
-    Triton: the valid record is taken.
+    Files may hold a key several times, for versions of Triton: the valid record is taken.
 
     Raises:
         InputError: a shipped file is malformed.
@@ -65,17 +64,13 @@ def forget_shipped() -> None:
 
 @cache
 def _files() -> dict[str, bytes]:
-    """Read the files; return their contents by name."""
     try:
         folder = resources.files("asmtune.shipped")
     except ModuleNotFoundError:
         # A source tree on the path without an installation: only that gives `cache/` this name.
         return {}
-    files = sorted(
-        (item for item in folder.iterdir() if item.name.endswith(".json")),
-        key=lambda item: item.name,
-    )
-    return {item.name: item.read_bytes() for item in files}
+    files = sorted(folder.iterdir(), key=lambda item: item.name)
+    return {item.name: item.read_bytes() for item in files if item.name.endswith(".json")}
 
 
 @cache
@@ -84,11 +79,10 @@ def _parsed(name: str) -> tuple[TuneRecord, ...]:
 
 
 @cache
-def _by_digest(kernel: str) -> dict[str, tuple[TuneRecord, ...]]:
-    groups: dict[str, tuple[TuneRecord, ...]] = {}
+def _by_digest(kernel: str) -> dict[str, list[TuneRecord]]:
+    groups: dict[str, list[TuneRecord]] = {}
     for record in shipped_of(kernel):
-        identity = key_digest(record.key)
-        groups[identity] = (*groups.get(identity, ()), record)
+        groups.setdefault(key_digest(record.key), []).append(record)
     return groups
 
 
@@ -103,9 +97,8 @@ class UserLayer(Protocol):
 def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> StoreLookup:
     """Look up a key in the user's store, then in the shipped layer.
 
-    A hit of the user's store wins over a shipped one: it was measured on the
-    user's machine. Without a hit, the user's store gives the reason, unless it
-    has no record of the key.
+    A hit of the user's store wins over a shipped one: it was measured on the user's machine.
+    Without a hit, the user's store gives the reason, unless it has no record of the key.
 
     Args:
         key: key of the launch.

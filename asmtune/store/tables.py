@@ -11,6 +11,8 @@ Tables:
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     Column,
     Connection,
@@ -34,17 +36,11 @@ from asmtune.store.faults import ELSEWHERE, damaged
 
 metadata = MetaData()
 
+_KEY: Final = ("kernel", "shape", "dtypes", "device")
+
 
 def _texts(*names: str) -> list[Column[str]]:
     return [Column(name, Text, nullable=False) for name in names]
-
-
-def _key_columns() -> list[Column[str]]:
-    return _texts("kernel", "shape", "dtypes", "device")
-
-
-def _provenance_columns() -> list[Column[str]]:
-    return _texts(*PROVENANCE_FIELDS)
 
 
 meta = Table(
@@ -59,9 +55,9 @@ keys = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("digest", String(64), nullable=False, unique=True),
-    *_key_columns(),
+    *_texts(*_KEY),
     *_texts("winner"),
-    *_provenance_columns(),
+    *_texts(*PROVENANCE_FIELDS),
     # Digest of the whole record: a changed digit may parse and still be another config.
     Column("seal", String(64), nullable=False),
     # Digest of key, winner and provenance alone: `fast_lookup` checks it without the timings.
@@ -99,7 +95,7 @@ trials = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("digest", String(64), nullable=False),
-    *_key_columns(),
+    *_texts(*_KEY),
     # `outcome` is a measurement or a failure, as JSON.
     *_texts("source", "triton", "date", "outcome"),
     Column("seal", String(64), nullable=False),
@@ -112,10 +108,10 @@ predictions = Table(
     "predictions",
     metadata,
     Column("digest", String(64), primary_key=True),
-    *_key_columns(),
+    *_texts(*_KEY),
     *_texts("winner"),
     Column("predicted_us", Double),
-    *_provenance_columns(),
+    *_texts(*PROVENANCE_FIELDS),
     Column("seal", String(64), nullable=False),
 )
 

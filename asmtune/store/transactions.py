@@ -1,20 +1,36 @@
-"""`Database`: transactions on an SQLite file or a server, with retries and replaced files."""
+"""`Database`: transactions on an SQLite file or a server, with retries and replaced files.
+
+First the location that a user names (a path or a URL) and the engines of servers, then the SQLite
+file: made whole, private from the start, set aside if damaged; last `Database`.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import importlib.util
+import math
+import os
 import random
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, Self, TypeVar
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
-from asmtune.base.errors import StoreError
-from asmtune.store import faults, files, location
+from asmtune.base.errors import InputError, StoreError
+from asmtune.store import faults, tables
+from asmtune.store.fast_lookup import connect
 from asmtune.store.faults import DamagedStoreError, translated
+from asmtune.store.lookup import StoreWarning
 
 _T = TypeVar("_T")
 
@@ -25,19 +41,245 @@ _LONGEST_PAUSE_S: Final = 0.5
 _MOST_REPLACEMENTS: Final = 2
 
 
+CONNECT_SECONDS: Final = 5.0
+"""Seconds to retry a server that is down or out of connections, at most."""
+
+_POSTGRESQL: Final = ("postgresql", "postgres")
+
+# A server that vanishes silently is noticed after some 10 s: TCP alone takes hours.
+_KEEPALIVES: Final = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
+
+
+def parse(where: str | Path) -> Path | URL:
+    """Parse the path or the URL that a user named; the URL of an SQLite file becomes a path.
+
+    Raises:
+        InputError: not a URL.
+    """
+    text = str(where)
+    if "://" not in text:
+        return Path(where).expanduser()
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        # The parser's message may quote a part of the password.
+        raise _bad_url(text, "cannot be read; write @ : / in a password as %40 %3A %2F") from error
+    if "@" in (url.host or ""):
+        raise _bad_url(text, "has two @; write @ in a password as %40")
+    if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
+        return Path(str(url.database)).expanduser()
+    if url.drivername in _POSTGRESQL and importlib.util.find_spec("psycopg") is not None:
+        return url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def shown(where: str | Path | URL) -> str:
+    """Show a path or URL in messages: without password and options.
+
+    Raises:
+        InputError: not a URL.
+    """
+    location = where if isinstance(where, URL) else parse(where)
+    if isinstance(location, Path):
+        return str(location)
+    return location.set(query={}).render_as_string(hide_password=True)
+
+
+def _bad_url(text: str, problem: str) -> InputError:
+    # Only the part before "://": the rest may hold a password.
+    scheme = text.split("://")[0]
+    driver = "its driver"
+    if scheme.split("+")[0] in _POSTGRESQL:
+        driver = "its driver (pip install 'asmtune[postgresql]')"
+    return InputError(
+        f"store URL {scheme}://...: {problem}; correct it, install {driver}, "
+        "or give the path of a file"
+    )
+
+
+def server_engine(url: URL, patience_s: float) -> Engine:
+    """Make an engine on a server's database, or one in memory; it does not connect yet.
+
+    Only a database in memory has a pool. Elsewhere a connection lives for one call, so
+    that none is carried over a fork, and the ranks of a large job do not use up the
+    server's connections while they are idle.
+
+    Raises:
+        InputError: its driver is not installed.
+    """
+    try:
+        if url.get_backend_name() == "sqlite":
+            return create_engine(url)
+        if url.get_backend_name() not in _POSTGRESQL:
+            return create_engine(url, poolclass=NullPool)
+        return _postgresql(url, patience_s)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise _bad_url(url.drivername + "://", " ".join(str(error).split())) from error
+
+
+def _postgresql(url: URL, patience_s: float) -> Engine:
+    """Make an engine whose calls end in time, and each see one state of the database."""
+    connect_s = max(2, math.ceil(min(patience_s, CONNECT_SECONDS)))  # 2 s is libpq's least
+    options = {"connect_timeout": connect_s, "client_encoding": "utf8", **_KEEPALIVES}
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        # A record takes three queries, which must see the same state of it.
+        isolation_level="REPEATABLE READ",
+        connect_args={name: value for name, value in options.items() if name not in url.query},
+    )
+
+    def limit(connection: Connection) -> None:
+        # Set in each transaction: connection poolers refuse it as an option of the connection.
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {math.ceil(1e3 * patience_s)}")
+
+    event.listen(engine, "begin", limit)
+    return engine
+
+
+BUSY_SECONDS: Final = 60.0
+"""Seconds that a call waits for another process's lock, by default."""
+
+_POLL_S: Final = 0.02
+_WRITES: Final = "asmtune_writes"
+
+
+def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
+    """Make an engine on an existing file; a locked file is waited for `patience_s`.
+
+    It has no pool: a connection lives for one transaction, so that none is carried
+    over a fork and none keeps a file open that was set aside.
+    """
+    engine = create_engine(
+        "sqlite://", creator=lambda: connect(path, patience_s), poolclass=NullPool
+    )
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def writing(engine: Engine) -> Engine:
+    """Return the engine with transactions that may write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def _begin(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that first reads and then writes could otherwise
+    # fail at once, busy timeout or not, when another process wrote in between.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Identify the file at the path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
+    """Make folder (0700) and file (0600) where missing; return the file's identity."""
+    present = identity(path)
+    if present is not None:
+        return present
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(path, patience_s):
+        if identity(path) is None:
+            _create(path)
+    return identity(path)
+
+
+def set_aside(
+    path: Path, seen: tuple[int, int] | None, reason: str, patience_s: float = BUSY_SECONDS
+) -> None:
+    """Rename a damaged file and SQLite's files beside it; warn once.
+
+    Nothing is done where another process has put a fresh file in its place, so that
+    the file is no longer the one `seen`.
+    """
+    with _locked(path, patience_s):
+        if identity(path) != seen:
+            return
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        away = path.with_name(f"{path.name}.corrupt-{stamp}")
+        # The log first: beside a fresh file SQLite would replay it.
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                beside.rename(away.with_name(away.name + suffix))
+        path.rename(away)
+        _create(path)
+    warnings.warn(
+        f"store {path} is damaged ({reason}): set aside as {away.name}, started afresh",
+        StoreWarning,
+        stacklevel=2,
+    )
+
+
+def _create(path: Path) -> None:
+    """Build the file under another name, so that other processes only ever see it whole.
+
+    Never close a file here that SQLite may have open in this process: that
+    would drop SQLite's POSIX locks on it.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    _unlink_all(fresh)  # left by a process that was killed here; the lock excludes others
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with closing(connect(fresh, BUSY_SECONDS)) as raw:
+            raw.execute("PRAGMA journal_mode=WAL")  # persistent: stored in the file
+        with writing(engine_of(fresh)).begin() as connection:
+            tables.create(connection)
+        fresh.rename(path)
+    finally:
+        _unlink_all(fresh)
+
+
+def _unlink_all(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path, patience_s: float) -> Iterator[None]:
+    """Hold the lock under which the file is made or replaced.
+
+    Raises:
+        TimeoutError: another process holds it for longer than `patience_s`.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, time.monotonic() + patience_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, until: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
+            time.sleep(_POLL_S)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpenMode:
     """Options that a store is opened with.
 
     Attributes:
-        on_corrupt: "error" raises where the file is damaged and leaves it
-            alone; "set_aside" renames it, warns once (`StoreWarning`) and
-            starts afresh. A damaged row is likewise kept or deleted.
+        on_corrupt: "error" raises where the file is damaged and leaves it alone; "set_aside"
+            renames it, warns once (`StoreWarning`) and starts afresh. A damaged row is likewise
+            kept or deleted.
         patience_s: seconds that one call waits for a lock or a server, at most.
     """
 
     on_corrupt: OnCorrupt = "error"
-    patience_s: float = files.BUSY_SECONDS
+    patience_s: float = BUSY_SECONDS
 
 
 @dataclass(frozen=True)
@@ -63,11 +305,11 @@ class Database:
         Raises:
             InputError: the URL cannot be read, or names no driver that is installed.
         """
-        parsed = location.parse(where)
+        parsed = parse(where)
         if isinstance(parsed, Path):
-            return cls(files.engine_of(parsed, access.patience_s), str(parsed), access, parsed)
-        engine = location.server_engine(parsed, access.patience_s)
-        return cls(engine, location.shown(parsed), access)
+            return cls(engine_of(parsed, access.patience_s), str(parsed), access, parsed)
+        engine = server_engine(parsed, access.patience_s)
+        return cls(engine, shown(parsed), access)
 
     def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; again on a fresh file where this one is damaged.
@@ -80,7 +322,7 @@ class Database:
             return self.once(work, writes=writes)
         for _ in range(_MOST_REPLACEMENTS):
             with translated(self.place):
-                seen = files.ensure(path, self.access.patience_s)
+                seen = ensure(path, self.access.patience_s)
             try:
                 return self.once(work, writes=writes)
             except StoreError as error:
@@ -90,11 +332,11 @@ class Database:
 
     def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
         """Set the file aside where the error means that it is damaged; raise other errors again."""
-        if files.identity(path) != seen:
+        if identity(path) != seen:
             return  # another process has set it aside, or deleted it, meanwhile
         if self.access.on_corrupt == "error" or not isinstance(error, DamagedStoreError):
             raise error
-        files.set_aside(path, seen, error.detail, self.access.patience_s)
+        set_aside(path, seen, error.detail, self.access.patience_s)
 
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; set nothing aside.
@@ -105,7 +347,7 @@ class Database:
         Raises:
             StoreError: as `transact`.
         """
-        engine = files.writing(self.engine) if writes else self.engine
+        engine = writing(self.engine) if writes else self.engine
         start, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             try:
@@ -122,5 +364,5 @@ class Database:
         if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
             return False
         if faults.is_refused_connection(cause):
-            return spent_s < min(self.access.patience_s, location.CONNECT_SECONDS)
+            return spent_s < min(self.access.patience_s, CONNECT_SECONDS)
         return faults.is_conflict(cause) and spent_s < self.access.patience_s

@@ -20,7 +20,7 @@ from asmtune.core.problem import Problem
 from asmtune.studies.stored import KernelSource, kernel_module, load_kernel
 
 if TYPE_CHECKING:
-    from asmtune.core.records.pruned import PruneReport
+    from asmtune.core.records.verdicts import PruneReport
     from asmtune.predict.prune.front import ProgressListener
     from asmtune.predict.score.keep import Keep
     from asmtune.studies.regression.compare import Check

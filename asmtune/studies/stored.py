@@ -196,9 +196,9 @@ def existing_store(settings: Settings) -> SafeStore | None:
     Raises:
         StoreError: its folder cannot be looked into.
     """
-    from asmtune.store import location
+    from asmtune.store import transactions
 
-    home = location.parse(settings.store_where)
+    home = transactions.parse(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):
         return None
     return open_user_store(settings)

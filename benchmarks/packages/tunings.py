@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.store.database import Store
-from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import run_files
 
 # With TRITON_PRINT_AUTOTUNING=1 Triton prints the first for each config and the second, on four
 # lines, for each key; FlagGems' tuner, a subclass, prints its second on one line.

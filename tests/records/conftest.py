@@ -6,7 +6,7 @@ import pytest
 
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from sample_records import AWKWARD, record_of
 
 from asmtune.base.html import HtmlTable, document
-from asmtune.core.records.display import ROWS
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport, Selection
-from asmtune.core.records.verdicts import Reason
+from asmtune.core.records.rows import ROWS
+from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection
 
 
 def test_the_funnel_comes_first(pruned: PruneReport) -> None:

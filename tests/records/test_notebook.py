@@ -8,7 +8,7 @@ import pytest
 from html_tables import Page
 
 CELLS = (
-    "from asmtune.core.records.features import Features\nFeatures({'a_bytes': 2.0})",
+    "from asmtune.core.records.verdicts import Features\nFeatures({'a_bytes': 2.0})",
     "from asmtune.store.shipped import shipped_records\n"
     "record = next(r for r in shipped_records() if 'softmax' in r.key.kernel)\nrecord",
     "record.to_pandas()[['median_us', 'winner']]",

@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener

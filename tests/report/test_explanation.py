@@ -16,9 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_documents import report
 
-from asmtune.core.records.pruned import Selection
+from asmtune.core.records.verdicts import Selection
 from asmtune.report.explorer import code, page
 from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
 from asmtune.report.explorer.model import page_model

@@ -10,8 +10,7 @@ import pytest
 from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 
 from asmtune.base.settings import Settings
-from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import KernelTimings, Timings
 

@@ -12,8 +12,8 @@ from test_documents import report
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.core.records.pruned import Selection
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.verdicts import Selection
 from asmtune.report.documents import read_reports, report_csv, report_json
 from asmtune.report.explorer.timings import LaunchKey, read_timings
 from asmtune.store import interchange

@@ -10,8 +10,7 @@ from test_documents import features, report
 
 from asmtune.core.config import Config
 from asmtune.core.oracle import Row, Task
-from asmtune.core.records.pruned import Selection
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
 from asmtune.studies.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
 

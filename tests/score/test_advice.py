@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
-from asmtune.core.records.features import Features
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.roofline import (
     ADVICE,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import launch_features

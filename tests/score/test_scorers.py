@@ -14,7 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.score.scorers import Candidate, make_scorer, scorer_names

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score import vectors as module
 from asmtune.predict.score.roofline import predict

@@ -18,7 +18,7 @@ from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import files, interchange, tables
+from asmtune.store import interchange, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lease import Claim, LeaseIntervals, LeaseRequest
@@ -202,7 +202,7 @@ def test_log_of_a_damaged_file_goes_with_it(path: Path) -> None:
         log = path.with_name("store.sqlite-wal").read_bytes()
         assert log
         with pytest.warns(StoreWarning, match="by hand"):
-            files.set_aside(path, files.identity(path), "by hand")
+            transactions.set_aside(path, transactions.identity(path), "by hand")
         (away,) = path.parent.glob("store.sqlite.corrupt-*-wal")
         assert away.read_bytes() == log
         with Store.open(path) as store:
@@ -216,7 +216,7 @@ def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
     other.write_bytes(b"")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        files.set_aside(path, files.identity(other), "seen before it was replaced")
+        transactions.set_aside(path, transactions.identity(other), "seen before it was replaced")
     with Store.open(path) as store:
         assert len(store.records()) == len(RECORDS)
 
@@ -460,14 +460,14 @@ def test_file_size_limit(path: Path) -> None:
 
 def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is one line with advice; nothing of the record is kept and nothing else lost."""
-    connect = files.connect
+    connect = transactions.connect
 
     def nearly_full(where: Path, patience_s: float) -> sqlite3.Connection:
         connection = connect(where, patience_s)
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 
-    monkeypatch.setattr(files, "connect", nearly_full)
+    monkeypatch.setattr(transactions, "connect", nearly_full)
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.raises(StoreError, match=r"disk is full; free some space, or set ASMTUNE"):
             store.save(big(100))

@@ -13,7 +13,7 @@ from children import finish, start
 from sqlalchemy.exc import OperationalError
 from store_records import record
 
-from asmtune.store import files
+from asmtune.store import transactions
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 
@@ -84,15 +84,15 @@ def test_file_that_is_replaced_while_it_is_opened(
     """A call that finds its file gone, because another process sets it aside, uses the new one."""
     path = tmp_path / "store.sqlite"
     store = Store.open(path, on_corrupt="set_aside")
-    ensure = files.ensure
+    ensure = transactions.ensure
 
     def just_before(where: Path, patience_s: float) -> tuple[int, int] | None:
         seen = ensure(where, patience_s)
-        monkeypatch.setattr(files, "ensure", ensure)
+        monkeypatch.setattr(transactions, "ensure", ensure)
         path.rename(tmp_path / "away")
         return seen
 
-    monkeypatch.setattr(files, "ensure", just_before)
+    monkeypatch.setattr(transactions, "ensure", just_before)
     store.save(record())
     assert store.records() == [record()]
 
@@ -104,7 +104,7 @@ def test_writers_take_the_lock_before_they_read(tmp_path: Path) -> None:
     """
     path = tmp_path / "store.sqlite"
     Store.open(path).close()
-    with files.writing(files.engine_of(path)).begin() as writer:
+    with transactions.writing(transactions.engine_of(path)).begin() as writer:
         writer.exec_driver_sql("SELECT * FROM meta").all()
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
             assert other.execute("SELECT count(*) FROM meta").fetchone() == (1,)
@@ -114,7 +114,7 @@ def test_writers_take_the_lock_before_they_read(tmp_path: Path) -> None:
 
 def test_connecting_makes_no_file(tmp_path: Path) -> None:
     """SQLite is not left to make a missing file, which it would make readable by others."""
-    engine = files.engine_of(tmp_path / "store.sqlite")
+    engine = transactions.engine_of(tmp_path / "store.sqlite")
     with pytest.raises(OperationalError, match="unable to open"):
         engine.connect()
     assert list(tmp_path.iterdir()) == []

@@ -20,8 +20,8 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
-from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import run_files
 from asmtune.tuning.request import space_digest, with_files
 from tests.tuning_support import (
     DEVICE,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.store.trace.folder import run_files
+from asmtune.store.trace.run import run_files
 from tests.store.children import finish, memory_folder, say, start
 from tests.tuning_support import (
     BEST,

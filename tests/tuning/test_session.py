@@ -10,8 +10,8 @@ import torch
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import run_files
 from tests.tuning_support import (
     BEST,
     DEFAULT,

@@ -130,10 +130,7 @@ class Target:
         return self.special_functions_per_clock_per_sm * self.sms * self.clock_hz
 
     def flops_per_s(self, dtype: str) -> float:
-        """Return the peak rate for operands of a type, in flops per second.
-
-        Args:
-            dtype: "fp32" for the ordinary cores, else a key of `tensor_flops_per_s`.
+        """Return the peak flops per second of "fp32", or of a key of `tensor_flops_per_s`.
 
         Raises:
             TargetError: The device has no rate for the type.
@@ -146,10 +143,7 @@ class Target:
         return self.tensor_flops_per_s[dtype]
 
     def figure(self, name: str) -> Figure:
-        """Return a field's number with its source.
-
-        Args:
-            name: A numeric field, or one entry of a table: "tensor_flops_per_s.bf16".
+        """Return a numeric field, or an entry of a table ("tensor_flops_per_s.bf16"), with source.
 
         Raises:
             TargetError: The descriptor has no such figure.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
@@ -17,13 +17,19 @@ KINDS = ("specified", "measured", "derived", "user")
 
 _MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
 
+# Pairs of limits, the first never above the second.
+_ORDERED = (
+    ("shared_bytes_per_block + shared_reserved_bytes_per_block", "shared_bytes_per_sm"),
+    ("max_threads_per_block", "max_warps_per_sm * warp_size"),
+    ("max_registers_per_thread * warp_size", "registers_per_sm / warp_allocation_granularity"),
+    ("max_blocks_per_sm", "max_warps_per_sm"),
+    ("l2_bytes", "dram_bytes"),
+    ("dram_bytes_per_s", "l2_bytes_per_s"),
+)
+
 
 def parse_target(text: str, where: str) -> Target:
-    """Read a descriptor from JSON text and check it.
-
-    Args:
-        text: The JSON.
-        where: Name of it in error messages, usually its path.
+    """Read a descriptor from JSON text and check it; `where` names it in messages.
 
     Raises:
         TargetError: The text is not JSON, a field is missing, unknown or of the wrong
@@ -48,11 +54,7 @@ def parse_target(text: str, where: str) -> Target:
 
 
 class _Reader:
-    """Turns JSON values into field values and keeps each number's source.
-
-    Attributes:
-        figures: The figures read so far, by field name.
-    """
+    """Turns JSON values into field values; `figures` keeps each number with its source."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -79,7 +81,7 @@ class _Reader:
         wanted += " of at least 0" if zero_allowed else " above 0"
         if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
             raise self._error(name, wanted, value)
-        if not _is_finite(value) or value < 0 or (value == 0 and not zero_allowed):
+        if not 0 <= value <= sys.float_info.max or (value == 0 and not zero_allowed):
             raise self._error(name, wanted, value)
         number = value if whole else float(value)
         self.figures[name] = Figure(number, source, kind)
@@ -112,45 +114,28 @@ class _Reader:
 
 
 def _check_limits(target: Target, where: str) -> None:
-    """Refuse limits that contradict each other."""
-    arch = ARCH.get(target.backend)
-    if arch is None:
+    if target.backend not in ARCH:
         known = ", ".join(ARCH)
         raise TargetError(f"{where}: backend {short(target.backend)} is unknown; known: {known}")
-    if not re.fullmatch(arch, target.arch):
+    if not re.fullmatch(ARCH[target.backend], target.arch):
         example = "sm_90" if target.backend == "cuda" else "gfx942"
         raise TargetError(
             f"{where}: arch {short(target.arch)} is not of backend {target.backend};"
             f" write it as {example!r}"
         )
     t = target
-    for small, small_value, large, large_value in (
-        (
-            "shared_bytes_per_block + shared_reserved_bytes_per_block",
-            t.shared_bytes_per_block + t.shared_reserved_bytes_per_block,
-            "shared_bytes_per_sm",
-            t.shared_bytes_per_sm,
-        ),
-        (
-            "max_threads_per_block",
-            t.max_threads_per_block,
-            "max_warps_per_sm * warp_size",
-            t.max_warps_per_sm * t.warp_size,
-        ),
-        (
-            "max_registers_per_thread * warp_size",
-            t.max_registers_per_thread * t.warp_size,
-            "registers_per_sm / warp_allocation_granularity",
-            t.registers_per_sm // t.warp_allocation_granularity,
-        ),
-        ("max_blocks_per_sm", t.max_blocks_per_sm, "max_warps_per_sm", t.max_warps_per_sm),
-        ("l2_bytes", t.l2_bytes, "dram_bytes", t.dram_bytes),
-        ("dram_bytes_per_s", t.dram_bytes_per_s, "l2_bytes_per_s", t.l2_bytes_per_s),
-    ):
-        if small_value > large_value:
-            raise TargetError(
-                f"{where}: {small} = {small_value} exceeds {large} = {large_value}; correct one"
-            )
+    shared = t.shared_bytes_per_block + t.shared_reserved_bytes_per_block
+    derived = {
+        "shared_bytes_per_block + shared_reserved_bytes_per_block": shared,
+        "max_warps_per_sm * warp_size": t.max_warps_per_sm * t.warp_size,
+        "max_registers_per_thread * warp_size": t.max_registers_per_thread * t.warp_size,
+        "registers_per_sm / warp_allocation_granularity": t.registers_per_sm
+        // t.warp_allocation_granularity,
+    }
+    for small, large in _ORDERED:
+        low, high = (derived[n] if n in derived else getattr(t, n) for n in (small, large))
+        if low > high:
+            raise TargetError(f"{where}: {small} = {low} exceeds {large} = {high}; correct one")
 
 
 def _parse_json(text: str, where: str) -> dict[str, object]:
@@ -165,13 +150,6 @@ def _parse_json(text: str, where: str) -> dict[str, object]:
     if not isinstance(data, dict):
         raise TargetError(f"{where}: must hold a JSON object with the fields of a target")
     return data
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond the range of a float
-        return False
 
 
 def load_target(name_or_path: str) -> Target:
@@ -203,11 +181,8 @@ def match_device(device_name: str) -> Target | None:
     A device that only resembles a shipped one ("NVIDIA H100 PCIe") gives None: its limits
     may agree, but its rates do not.
     """
-    wanted = plain(device_name)
-    for target in _shipped():
-        if wanted in {plain(name) for name in (target.name, *target.aliases)}:
-            return target
-    return None
+    by_name = {plain(name): t for t in _shipped() for name in (t.name, *t.aliases)}
+    return by_name.get(plain(device_name))
 
 
 def _read(path: str) -> str:
@@ -229,14 +204,10 @@ def _read(path: str) -> str:
 def _shipped() -> tuple[Target, ...]:
     from importlib.resources import files
 
-    entries = sorted(files("asmtune.core.hardware.devices").iterdir(), key=lambda entry: entry.name)
-    return tuple(
-        parse_target(
-            entry.read_text(encoding="utf-8"), f"asmtune/core/hardware/devices/{entry.name}"
-        )
-        for entry in entries
-        if entry.name.endswith(".json")
-    )
+    place = "asmtune/core/hardware/devices"
+    entries = sorted(files(place.replace("/", ".")).iterdir(), key=lambda entry: entry.name)
+    jsons = [entry for entry in entries if entry.name.endswith(".json")]
+    return tuple(parse_target(e.read_text(encoding="utf-8"), f"{place}/{e.name}") for e in jsons)
 
 
 def _unknown(name: str) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -53,10 +54,8 @@ def parse_value(text: str) -> Any:
     if text.lower() in constants:
         return constants[text.lower()]
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -109,13 +108,10 @@ def shapes_of(
 ) -> list[Shape]:
     """Returns the shapes asked for, each once and in order; the module's own if there are none.
 
-    Args:
-        module: its dimensions are what a shape must have.
-        options: see `place_shapes`.
-        file: see `read_shapes`.
+    `options` are as for `place_shapes`, `file` as for `read_shapes`.
 
     Raises:
-        InputError: one is malformed, or lacks a dimension; says where it stands.
+        InputError: one is malformed, or lacks a dimension of the module; says where it stands.
     """
     placed = place_shapes(options)
     if file is not None:

@@ -69,7 +69,6 @@ def key_parts(
 
 
 def _part(item: Any) -> KeyPart:
-    """Reads a part of a list."""
     if isinstance(item, str):
         return KeyPart(item, (item,))
     if isinstance(item, Bucket):
@@ -84,7 +83,6 @@ def _part(item: Any) -> KeyPart:
 
 
 def _named_part(name: Any, item: Any) -> KeyPart:
-    """Reads a part of a mapping."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"asm_autotune: key {name!r}: expected a name of letters and digits")
     if item is None:
@@ -127,7 +125,6 @@ def _function_part(name: str, function: Any) -> KeyPart:
 
 
 def _as_written(parameter: inspect.Parameter) -> str:
-    """Formats a parameter as `*rest`, `**rest` or `N by keyword alone`."""
     if parameter.kind is parameter.VAR_POSITIONAL:
         return f"*{parameter.name}"
     if parameter.kind is parameter.VAR_KEYWORD:
@@ -278,7 +275,6 @@ def _loose(value: Any, where: str) -> Plain:
 
 
 def _shown(value: Any) -> str:
-    """Formats a value in one short line with its type, without reading a tensor's elements."""
     if hasattr(value, "data_ptr"):
         return f"a tensor of {dtype_of(value)} {tuple(getattr(value, 'shape', ()))}"
     short = shortened(ascii(value))

@@ -1,8 +1,8 @@
 """Frozen records that the stages pass to each other and to the user.
 
 A compile gives an `Artifact`, a `Sketch` or a `Failure` (`artifacts`). `Features` are the numbers
-read off an artifact (`features`). The funnel gives a `Verdict` per config (`verdicts`) and a
-`PruneReport` per problem (`pruned`). Timing gives a `Measurement` per config, and tuning a
-`TuneRecord` per key (`tuned`). `rows` turns records into CSV rows and pandas frames, `display`
-into HTML for notebooks; both are imported on first use.
+read off an artifact; the funnel gives a `Verdict` per config and a `PruneReport` per problem
+(`verdicts`). Timing gives a `Measurement` per config, and tuning a `TuneRecord` per key (`tuned`).
+`rows` turns records into CSV rows, pandas frames and HTML for notebooks; it is imported on first
+use.
 """

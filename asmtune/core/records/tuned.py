@@ -113,6 +113,6 @@ class TuneRecord:
         return record_frame(self)
 
     def _repr_html_(self) -> str:
-        from asmtune.core.records.display import record_html
+        from asmtune.core.records.rows import record_html
 
         return record_html(self)

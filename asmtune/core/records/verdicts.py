@@ -1,12 +1,52 @@
-"""Verdicts: the funnel's decision on one config, with its reasons."""
+"""The funnel's records: the `Features` and the `Verdict` of a config, and a problem's report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.features import Features
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Features(Mapping[str, float]):
+    """Numbers read off one compiled config, by registered feature name."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Features({len(self)} values)"
+
+    def to_pandas(self) -> pd.Series[float]:
+        """Returns a series by feature name; `asmtune features` explains the names.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        from asmtune.base.pandas_frames import series
+
+        return series(self._values, "value")
+
+    def _repr_html_(self) -> str:
+        from asmtune.core.records.rows import features_html
+
+        return features_html(self)
 
 
 @dataclass(frozen=True)
@@ -51,3 +91,125 @@ class Verdict:
     artifact: str | None = None
     predicted_us: float | None = None
     bottleneck: str | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The number of ranks kept, and the speed that they are expected to keep.
+
+    Attributes:
+        keep: the option's value: "auto", "20", "5%".
+        ranks: number of ranks kept; near ties and the default config come on top.
+        expected_share: average share of the best speed that the kept configs reach, in
+            [0, 1]; None if the scorer's error was never measured.
+        chance_dropped: probability that no kept config is within 1% of the best; None likewise.
+        source: the data that the two were measured on, in words; None likewise.
+        other_device: the device that the two were measured on, if that is another than the
+            report's target; None where all are kept, which holds on any device.
+    """
+
+    keep: str
+    ranks: int
+    expected_share: float | None = None
+    chance_dropped: float | None = None
+    source: str | None = None
+    other_device: str | None = None
+
+    @property
+    def caveat(self) -> str:
+        """Say that the two were measured on another device; empty if they were not."""
+        if self.other_device is None:
+            return ""
+        return f", both measured on {self.other_device}, not on this target"
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """The funnel's outcome for one problem on one target.
+
+    Attributes:
+        kernel, shape, dtypes: the problem.
+        target: name of the target.
+        scorer: name of the scorer that ranked.
+        verdicts: one per config: the kept ones by rank, then the dropped ones.
+        seconds: wall-clock seconds by stage.
+        versions: of asmtune, triton and torch.
+        notes: sentences that a reader of the report must know.
+        selection: how many ranks were kept; None if all configs that can run were.
+        compiled: how many ranks of a prediction before compiling were compiled; `selection` is
+            among these. None if all were.
+    """
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    target: str
+    scorer: str
+    verdicts: tuple[Verdict, ...]
+    seconds: Mapping[str, float]
+    versions: Mapping[str, str]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    selection: Selection | None = None
+    compiled: Selection | None = None
+
+    @property
+    def kept(self) -> tuple[Verdict, ...]:
+        """The configs worth timing, best first."""
+        return tuple(v for v in self.verdicts if v.kept)
+
+    def counts(self) -> dict[str, int]:
+        """Count the candidates by how far they came; the first number is the sum of the others.
+
+        `ruled_out` counts what a rule dropped, whether by its config, its sketch or its assembly.
+        `compiled` counts what can run and was ranked by its assembly, kept or not.
+        """
+        names = {
+            "rules": "ruled_out",
+            "compile": "failed_to_compile",
+            "sketch": "sketched_only",
+            "score": "compiled",
+            None: "compiled",
+        }
+        counts = {"candidates": len(self.verdicts), **dict.fromkeys(names.values(), 0)}
+        for verdict in self.verdicts:
+            counts[names[verdict.dropped_at]] += 1
+        return counts
+
+    def summary(self) -> str:
+        """Say `counts` in words; failures only where there are any."""
+        counts = self.counts()
+        total, failed = counts.pop("candidates"), counts["failed_to_compile"]
+        parts = [
+            f"{count} {name.replace('_', ' ')}"
+            for name, count in counts.items()
+            if failed or name != "failed_to_compile"
+        ]
+        return f"{total} candidates: {', '.join(parts)}"
+
+    def dropped(self) -> dict[tuple[str, str], int]:
+        """Counts the dropped configs by (stage, reason), in the order of the funnel."""
+        counts: dict[tuple[str, str], int] = {}
+        for verdict in self.verdicts:
+            if verdict.dropped_at is not None:
+                reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
+                key = (verdict.dropped_at, reason)
+                counts[key] = counts.get(key, 0) + 1
+        order = {"rules": 0, "sketch": 1, "compile": 2, "score": 3}
+        return dict(sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1])))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns a row per config with its axes, verdict and features; column names hold units.
+
+        Kernel, shape, dtypes, target, scorer and versions are the frame's `attrs`.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        from asmtune.core.records.rows import report_frame
+
+        return report_frame(self)
+
+    def _repr_html_(self) -> str:
+        from asmtune.core.records.rows import report_html
+
+        return report_html(self)

@@ -57,11 +57,8 @@ def planned(
 ) -> list[list[Constraint]]:
     """Groups constraints by the number of axes that must be bound to check them.
 
-    Args:
-        constraints: the constraints to check.
-        axes: names in the order in which they are bound.
-        last: other names, bound together with the last axis.
-        context: values known from the start.
+    `axes` are in the order in which they are bound, the names of `last` together with the last
+    one; the values of `context` are known from the start.
 
     Raises:
         SpaceError: a constraint names something that is none of these.
@@ -88,10 +85,7 @@ def walk(
 ) -> Iterator[dict[str, Any]]:
     """Yields the points that satisfy all constraints, depth-first; always the same dict.
 
-    Args:
-        axes: names and values still to bind.
-        plan: constraints to check now, and after each further axis.
-        point: the values bound so far; modified.
+    `plan` has the constraints to check now and after each axis; `point`, modified, what is bound.
     """
     if not all(constraint.holds(point) for constraint in plan[0]):
         return
@@ -228,8 +222,7 @@ class Space:
     def replace(self, **axes: Iterable[Any]) -> Space:
         """Returns the space with other values for some of its axes.
 
-        A missing option axis (`num_warps` ...) is added. A default outside the new axes is
-        removed.
+        A missing option axis (`num_warps` ...) is added. A default outside the new axes is removed.
 
         Raises:
             SpaceError: a name is neither an axis nor an option; lists the axes.
@@ -294,17 +287,12 @@ class Space:
             point = point_of(self.default, context)
             if all(c.holds(point) for level in plan for c in level):
                 return self.default
-        for config in self.configs(**context):
+        if (config := next(self.configs(**context), None)) is not None:
             return config
         raise SpaceError(self.describe_empty(**context))
 
     def lacks(self, config: Config, /, **context: Any) -> str | None:
-        """Returns why a config is not in the space; None if it is.
-
-        Args:
-            config: any.
-            context: as `configs` takes it.
-        """
+        """Returns why a config is not in the space, or None; `context` is as for `configs`."""
         if self._points is not None and config not in self._points:
             return f"it is none of the {len(self._points)} configs given"
         misfit = misfit_of(config, self.axes) if self._points is None else None
@@ -321,11 +309,8 @@ class Space:
         """Returns the space's own config, with its `pre_hook`, that equals one without hook.
 
         A register cap derived from an artifact is not in the space: such a config matches the one
-        without a cap, which is returned with the cap. None if no config matches.
-
-        Args:
-            config: as read from a store.
-            context: as `configs` takes it.
+        without a cap, which is returned with the cap. None if no config matches. `context` is as
+        for `configs`.
         """
         wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
         without_cap: Config | None = None
@@ -339,10 +324,8 @@ class Space:
 
     def describe_empty(self, **context: Any) -> str:
         """Names in one line the constraint that, taken alone, leaves fewest points."""
-        alone = {
-            c.name: sum(1 for _ in self._with(constraints=(c,)).configs(**context))
-            for c in self.constraints
-        }
+        spaces = {c.name: self._with(constraints=(c,)) for c in self.constraints}
+        alone = {name: sum(1 for _ in space.configs(**context)) for name, space in spaces.items()}
         if not alone:
             return f"no feasible point among {self.size}"
         worst = min(alone, key=lambda name: alone[name])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.ir.asm.ptx import parse_ptx

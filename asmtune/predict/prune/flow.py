@@ -27,8 +27,7 @@ from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work

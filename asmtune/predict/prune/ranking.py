@@ -10,8 +10,7 @@ from typing import Any, Final
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.pruned import Selection
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
 from asmtune.predict.score.scorers import Candidate, Scorer

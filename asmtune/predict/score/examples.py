@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.predict.score.forest import UNREADABLE, check_archive
 from asmtune.predict.score.vectors import BASE, Scale, base_columns, schema, vectors
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.pruned import Selection
+from asmtune.core.records.verdicts import Selection
 from asmtune.predict.score.error import ErrorTable, shipped_errors
 
 AIM: Final = 0.99

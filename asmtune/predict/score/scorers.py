@@ -17,6 +17,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.features import Features
 from asmtune.ir.ttir.costs import Dot
+from asmtune.core.records.verdicts import Features
+from asmtune.ir.ttir.dots import Dot
 
 
 @dataclass(frozen=True)

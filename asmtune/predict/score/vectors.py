@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from asmtune.base.fingerprint import digest
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.predict.score.roofline import dram_rate, predict
 
 Column = NDArray[np.float64]

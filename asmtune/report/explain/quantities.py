@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 
 

@@ -10,9 +10,7 @@ from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import (
     Suggestion,

@@ -14,9 +14,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel

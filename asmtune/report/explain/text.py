@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES

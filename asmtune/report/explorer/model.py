@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.explorer.code import CarriedCode
 from asmtune.report.explorer.timings import LaunchKey, Timings

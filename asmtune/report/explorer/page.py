@@ -13,7 +13,7 @@ from typing import Final
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.explorer.model import page_model

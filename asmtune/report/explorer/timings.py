@@ -12,12 +12,11 @@ from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
-from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.run import TracedRun
+from asmtune.store.trace.run import TracedRun, find_run, names_run
 from asmtune.studies.stored import LoadedKernel, tuned_of
 
 

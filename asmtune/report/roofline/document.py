@@ -11,7 +11,7 @@ from rich.text import Text
 
 from asmtune.report.cells import dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
-from asmtune.store.trace.json_codec import encoded
+from asmtune.store.trace.reader import encoded
 from asmtune.studies.roofline.points import VECTOR, Chart, ChartEntry, Point, Roof
 
 FORMAT: Final = "asmtune-roofline"

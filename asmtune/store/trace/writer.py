@@ -15,8 +15,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.trace.folder import create, prune, run_id
-from asmtune.store.trace.json_codec import encoded, encoded_header
+from asmtune.store.trace.reader import encoded, encoded_header
 from asmtune.store.trace.run import (
     CompiledRow,
     CostRow,
@@ -26,6 +25,9 @@ from asmtune.store.trace.run import (
     PredictionRow,
     TimedRow,
     Timing,
+    create,
+    prune,
+    run_id,
 )
 
 MOST_RANKED: Final = 300
@@ -162,15 +164,10 @@ def _ranked(verdicts: Sequence[Verdict]) -> list[PredictionRow]:
     ]
 
 
-def _order(verdict: Verdict) -> tuple[float, float, float]:
-    """Order by rank, then by score, then by predicted time."""
-    values = (
-        verdict.rank,
-        None if verdict.score is None else -verdict.score,
-        verdict.predicted_us,
-    )
-    rank, score, time_us = (math.inf if value is None else value for value in values)
-    return rank, score, time_us
+def _order(verdict: Verdict) -> tuple[float, ...]:
+    score = None if verdict.score is None else -verdict.score
+    values = (verdict.rank, score, verdict.predicted_us)
+    return tuple(math.inf if value is None else value for value in values)
 
 
 def _dropped(verdicts: Iterable[Verdict]) -> list[DroppedRow]:

@@ -16,8 +16,8 @@ from typing import Any, Final, get_args
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
-from asmtune.base.json_checks import parse_json, printable
-from asmtune.store.trace.json_codec import decoded, encoded
+from asmtune.base.json_codec import parse_json, printable
+from asmtune.store.trace.reader import decoded, encoded
 from asmtune.studies.regression.run import BenchRun, Why
 
 FORMAT: Final = "asmtune-bench"

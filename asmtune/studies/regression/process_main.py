@@ -24,7 +24,7 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.timing.nvml import read_clocks
-from asmtune.store.trace.json_codec import encoded
+from asmtune.store.trace.reader import encoded
 from asmtune.studies.regression.compare import environment_here
 from asmtune.studies.regression.processes import problem_of
 from asmtune.studies.regression.timing import timed

@@ -25,7 +25,7 @@ from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_k
 from asmtune.core.problem import Problem
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned
-from asmtune.store.trace.json_codec import decoded
+from asmtune.store.trace.reader import decoded
 from asmtune.studies.regression.run import (
     BenchRun,
     BenchSubject,

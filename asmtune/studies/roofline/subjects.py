@@ -18,9 +18,8 @@ from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.trace.folder import runs_of
 from asmtune.store.trace.reader import read_summary
-from asmtune.store.trace.run import Summary
+from asmtune.store.trace.run import Summary, runs_of
 from asmtune.studies.roofline.survey import RooflineSubject
 from asmtune.studies.stored import KernelSource, existing_store
 from asmtune.studies.tuning_queue import TuningQueue
