@@ -38,12 +38,7 @@ class KernelCall:
 
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Make the key of `kernel.cache`: values and dtypes as Triton has them, names and the device.
-
-    Args:
-        call: the launch.
-        values: values of the key's parts, by name.
-    """
+    """Make the key of `kernel.cache`: values and dtypes as Triton has them, names and the device."""
     dtypes = [
         (name, str(dtype))
         for name, value in call.arguments.items()

@@ -115,10 +115,6 @@ def check_configs(configs: Any) -> None:
 def check_decorated(function: Any, options: DecoratorOptions) -> None:
     """Check that options which name arguments name parameters of the kernel.
 
-    Args:
-        function: the `JITFunction`, or what stands for it in the interpreter.
-        options: the decorator's options; a space that is made when needed is left to `check_space`.
-
     Raises:
         InputError: `reset_to_zero` or `restore_value` is no list of names of parameters, or an
             axis of the space is neither a parameter nor an option of a launch.
@@ -200,13 +196,6 @@ def check_launch(
 
     Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
     the interpreter nothing is checked: it takes tensors on any device, and raises by itself.
-
-    Args:
-        kernel: the Triton function, with the heuristics around it.
-        arguments: the launch's arguments by name, with its other keywords (`launch_pdl`).
-        grid: as it was given.
-        space: the configs that may be launched.
-        strict: refuse a grid without programs, and tensors on another device.
 
     Raises:
         InputError: an argument is missing, unknown, set by the configs as well, or where the

@@ -43,14 +43,7 @@ if TYPE_CHECKING:
 
 
 class Chooser:
-    """The configs of one decorated kernel.
-
-    Args:
-        kernel: the Triton function, with the heuristics around it.
-        function: the `JITFunction` underneath.
-        options: the decorator's options.
-        on_change: called when the config of a key that was launched may have changed.
-    """
+    """The configs of one decorated kernel."""
 
     def __init__(
         self,
@@ -158,12 +151,7 @@ class Chooser:
         return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """Return key and config of a launch that is only described; tune and compile nothing.
-
-        Args:
-            positional: arguments given by position, by their names; meta tensors serve.
-            named: arguments given by name.
-        """
+        """Return key and config of a launch that is only described; tune and compile nothing."""
         call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))

@@ -64,13 +64,7 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
-    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does.
-
-    Args:
-        request: the launch.
-        choice: its config.
-        key: its key in `kernel.cache`.
-    """
+    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does."""
     from triton import knobs
 
     if choice.how not in ("tuned", "known"):
@@ -133,13 +127,7 @@ class Notices:
         self._lock = threading.Lock()
 
     def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
-        """Warn that a launch continues with a config that is not tuned for its key.
-
-        Args:
-            key: the launch's key.
-            config: that it continues with.
-            moment: "capture" or "compile": why it was not tuned.
-        """
+        """Warn that a launch continues with a config that is not tuned for its key."""
         text = key_text(key)
         with self._lock:
             first = (moment, text) not in self._warned

@@ -59,11 +59,6 @@ class Pruning:
     ) -> list[Any]:
         """Return the configs to search for one launch.
 
-        Args:
-            configs: `triton.Config`s.
-            positional: arguments given by position, by their names.
-            named: arguments given by name.
-
         Raises:
             InputError: none is left.
         """

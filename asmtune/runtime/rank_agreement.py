@@ -61,10 +61,6 @@ class GroupStore(Protocol):
 class GroupStoreEntries:
     """Entries of one key in the group's store. No call waits for another rank.
 
-    Args:
-        store: that all ranks share.
-        prefix: common prefix of the entries.
-
     Raises:
         GroupStoreError: by every method, where the store fails.
     """
@@ -234,12 +230,7 @@ class AgreementKey:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """The ranks of a job, seen from one of them.
-
-    Attributes:
-        store: that all ranks share.
-        rank: this process's rank.
-    """
+    """The ranks of a job, seen from one of them."""
 
     store: GroupStore
     rank: int
@@ -300,13 +291,7 @@ class RankGroup:
 
 
 class _Negotiation:
-    """One rank's exchange with the others about one key.
-
-    Attributes:
-        pace: intervals of waiting.
-        mine: True if this rank is to resolve the key.
-        holder: name of the rank that resolves it otherwise, for messages.
-    """
+    """One rank's exchange with the others about one key."""
 
     def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
         self._group, self._agreement = job, agreement

@@ -47,15 +47,7 @@ _COMPILATION_KNOBS: Final = ("instrumentation_mode", "fpsan_homomorphic_casts")
 
 @dataclass(frozen=True)
 class TritonLaunch:
-    """A launch that Triton made.
-
-    Attributes:
-        function: the `JITFunction`.
-        compiled: the `CompiledKernel` that Triton gave for it.
-        given: arguments by name, as the launch had them.
-        chosen: constexprs and options by name, of the config.
-        config: the config.
-    """
+    """A launch that Triton made."""
 
     function: Any
     compiled: Any
@@ -65,13 +57,7 @@ class TritonLaunch:
 
 
 def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...]) -> Any | None:
-    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation.
-
-    Args:
-        backend: makes the plan.
-        launched: by Triton.
-        tensors: types whose pointers the launcher reads.
-    """
+    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation."""
     guards = _guards(backend, launched.function)
     relay = getattr(launched.compiled, "run", None)
     if guards is None or relay is None or getattr(launched.compiled, "function", None) is None:

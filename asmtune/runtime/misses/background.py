@@ -117,9 +117,6 @@ class BackgroundQueue:
 
     The thread ends when nothing is left. If an unexpected error ends it, later work starts a
     new one.
-
-    Attributes:
-        shutdown: listener of the work; ends it at its next step.
     """
 
     def __init__(self) -> None:
@@ -190,10 +187,6 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
     """Queue a request for the background, with copies of its tensors as they are now.
 
     The copies are made on the current stream, before whatever is launched next.
-
-    Args:
-        request: the launch.
-        work: called in the device's thread with the request that has the copies.
 
     Returns:
         False where there is no memory for the copies; a warning says so.

@@ -107,12 +107,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class MissLookup:
-    """Answers of the stores to one request.
-
-    Attributes:
-        request: the launch.
-        settings: name the user's store.
-    """
+    """Answers of the stores to one request."""
 
     request: TuningRequest
     settings: Settings

@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 
 class TunersByDevice:
-    """Tuners by device, each opened when it is first needed: that loads all that tunes.
-
-    Args:
-        choices: how to tune, by keyword, as `TuneOptions.of` takes them.
-    """
+    """Tuners by device, each opened when it is first needed: that loads all that tunes."""
 
     def __init__(self, choices: Mapping[str, Any]) -> None:
         self._choices: Any = choices
@@ -126,11 +122,6 @@ class Resolver:
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
         """Resolve a request to a config.
-
-        Args:
-            request: the launch.
-            capturing: whether a CUDA graph is being captured: then nothing is compiled
-                and nothing tuned.
 
         Raises:
             MissError: no store knows the key, and `on_miss` is "raise".

@@ -170,10 +170,6 @@ class ConvertedAutotuner(AsmAutotuner):
 def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
 
-    Args:
-        instance: a `triton.runtime.Autotuner`, or a subclass's instance.
-        options: keywords of `asm_autotune`, of no kernel in particular.
-
     Returns:
         It is not strict: what Triton lets pass, such as an empty grid, passes.
     """

@@ -107,12 +107,7 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
 
 
 class _Patch:
-    """An active `patch()`.
-
-    Attributes:
-        options: as they were given.
-        patched: by autotuner, of those that were launched while it was active.
-    """
+    """An active `patch()`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options

@@ -25,19 +25,11 @@ def run(
     limits: Limits,
     observer: ProgressListener | None = None,
 ) -> Ended:
-    """Compile and time until the strategy sees no gain, or a limit is reached.
+    """Compile and time until the strategy sees no gain, or a limit is reached; fill the state.
 
     Whatever is raised, `KeyboardInterrupt` as well, passes through and leaves the state with
     all that was known by then. A batch that is being compiled when the search ends is not
     waited for.
-
-    Args:
-        strategy: chooses what to compile and what to time.
-        state: knowledge so far; filled.
-        compiler: compiles in the background.
-        timer: checks and times.
-        limits: the most that may be spent.
-        observer: called at each stage.
     """
     observer = observer or ProgressListener()
     observer.search_started(state)
@@ -120,7 +112,6 @@ class _Search:
         return ""
 
     def _exhausted(self) -> str:
-        """Return why nothing more is compiled."""
         state, most = self.state, self.limits.compiles
         if most is not None and state.compiles >= most and self.proposal.configs:
             return f"budget: {state.compiles} configs compiled"
