@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
@@ -89,9 +89,6 @@ def _current_device() -> int | None:
     return int(torch.cuda.current_device())
 
 
-_LISTS: Final = ("reset_to_zero", "restore_value")
-
-
 def check_configs(configs: Any) -> None:
     """Check that `configs=` is a list of configs.
 
@@ -120,7 +117,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
             axis of the space is neither a parameter nor an option of a launch.
     """
     arg_names = function.arg_names
-    for option in _LISTS:
+    for option in ("reset_to_zero", "restore_value"):
         names = options.choices.get(option) or ()
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InputError(
@@ -242,7 +239,6 @@ def _jit(kernel: Any) -> Any | None:
 
 
 def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:
-    """Check that the launch gives nothing that the configs set."""
     chosen = config.all_kwargs()
     for name, value in arguments.items():
         if name in chosen or name in space.axes:

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 
 class Chooser:
-    """The configs of one decorated kernel."""
+    """The configs of one decorated kernel.
+
+    `on_change` is called when the config of a key that was launched may have changed.
+    """
 
     def __init__(
         self,
@@ -141,18 +144,24 @@ class Chooser:
     def candidates(self, call: KernelCall) -> list[Config]:
         """Return the configs to compile for a later launch: its own if it is known, else all."""
         known = self.memory.get(memory_key(call, self._values(call)))
-        if known is not None:
-            return [Config.of(known)]
+        return self._searched(call) if known is None else [Config.of(known)]
+
+    def _searched(self, call: KernelCall) -> list[Config]:
         return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
     def listed(self, positional: Arguments, named: Arguments) -> list[Config]:
         """Return the configs to search for a launch that is only described; see `look_up`."""
-        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
-        return list(self.searched_space(call).configs(**numbers(call.arguments)))
+        return self._searched(self._described(positional, named))
+
+    def _described(self, positional: Arguments, named: Arguments) -> KernelCall:
+        return KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """Return key and config of a launch that is only described; tune and compile nothing."""
-        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+        """Return key and config of a launch described by meta tensors; tune and compile nothing.
+
+        `positional` holds by name the arguments that are given by position.
+        """
+        call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(memory_key(call, values))
@@ -162,7 +171,7 @@ class Chooser:
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""
-        call = KernelCall((1,), (), named, self._kernel.arg_names)
+        call = self._described({}, named)
         request = self._request(call, self._values(call), self.searched_space(call), device)
         return request.key, request.expected
 

@@ -62,25 +62,22 @@ class Pruning:
         Raises:
             InputError: none is left.
         """
-        apply = list(configs)
+        remaining = list(configs)
         if self.early_config_prune is not None:
-            apply = list(self.early_config_prune(apply, positional, **named))
-            if not apply:
+            remaining = list(self.early_config_prune(remaining, positional, **named))
+            if not remaining:
                 raise InputError(
                     "asm_autotune: early_config_prune kept none of "
                     f"{len(configs)} configs; it must return at least one"
                 )
-        if self.perf_model is None:
-            return apply
-        most = self.top_k
+        model, most = self.perf_model, self.top_k
         if isinstance(most, float):  # one at least, as in the newest Triton
-            most = max(1, int(len(apply) * most))
-        if len(apply) <= most:
-            return apply
-        model = self.perf_model
-        times = [model(**positional, **named, **config.all_kwargs()) for config in apply]
-        order = sorted(range(len(apply)), key=times.__getitem__)
-        return [apply[index] for index in order[:most]]
+            most = max(1, int(len(remaining) * most))
+        if model is None or len(remaining) <= most:
+            return remaining
+        times = [model(**positional, **named, **config.all_kwargs()) for config in remaining]
+        order = sorted(range(len(remaining)), key=times.__getitem__)
+        return [remaining[index] for index in order[:most]]
 
 
 Arguments = Mapping[str, Any]

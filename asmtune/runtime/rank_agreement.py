@@ -25,6 +25,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
@@ -43,19 +44,15 @@ class GroupStore(Protocol):
 
     def check(self, keys: list[str], /) -> bool:
         """Return whether all keys are set."""
-        ...
 
     def get(self, key: str, /) -> bytes:
         """Return the value of a key; wait if it is not set."""
-        ...
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter that starts at 0, and return its value."""
-        ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
         """Set `desired` if nothing is set and `expected` is empty; return the value."""
-        ...
 
 
 class GroupStoreEntries:
@@ -119,17 +116,13 @@ class Turn:
         self._over.set()
         self._thread.join()
         if kind is not None:
-            try:
+            with suppress(GroupStoreError):  # without a beat the others will know
                 self._entries.fail(self._turn)
-            except GroupStoreError:
-                return  # without a beat the others will know
 
     def _run(self) -> None:
-        while not self._over.wait(self._beat_s):
-            try:
+        with suppress(GroupStoreError):
+            while not self._over.wait(self._beat_s):
                 self._entries.beat(self._turn)
-            except GroupStoreError:
-                return
 
 
 def encode_config(config: Config) -> str:
@@ -256,14 +249,12 @@ class RankGroup:
 
     def publish(self, agreement: AgreementKey, config: Config) -> Config:
         """Publish a config and return the one that all ranks use; never waits."""
-        entries = GroupStoreEntries(self.store, agreement.prefix)
+        entries, text = GroupStoreEntries(self.store, agreement.prefix), encode_config(config)
         try:
-            first = entries.announce(encode_config(config))
+            first = entries.announce(text)
         except GroupStoreError as error:
             return self._agree_alone(agreement, error, config)
-        return (
-            config if first == encode_config(config) else decode_config(first, agreement.configs())
-        )
+        return config if first == text else decode_config(first, agreement.configs())
 
     def _publish_fallback(
         self, agreement: AgreementKey, resolvers: Resolvers, negotiation: _Negotiation
@@ -291,7 +282,7 @@ class RankGroup:
 
 
 class _Negotiation:
-    """One rank's exchange with the others about one key."""
+    """One rank's exchange with the others about one key; `mine` if it is to resolve the key."""
 
     def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
         self._group, self._agreement = job, agreement
@@ -325,7 +316,6 @@ class _Negotiation:
             pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
 
     def turn(self) -> Turn:
-        """Return the context in which this rank resolves the key."""
         return Turn(self._entries, self._try, self.pace.beat_s)
 
     def _announced(self) -> Config | None:

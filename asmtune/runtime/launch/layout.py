@@ -37,7 +37,7 @@ class ParameterLayout:
 
     @property
     def fits(self) -> bool:
-        """Whether a launcher has room for it all."""
+        """True if a launcher has room for all parameters and functions."""
         return len(self.names) <= MOST_PARAMETERS and len(self.functions) <= MOST_FUNCTIONS
 
 
@@ -78,7 +78,7 @@ class Kinds(NamedTuple):
 
 
 class CurrentStream(NamedTuple):
-    """Functions that give the current device and stream."""
+    """Functions that give the index of the current device, and the handle of its stream."""
 
     device: Callable[[], int]
     stream: Callable[[int], int]

@@ -47,7 +47,10 @@ _COMPILATION_KNOBS: Final = ("instrumentation_mode", "fpsan_homomorphic_casts")
 
 @dataclass(frozen=True)
 class TritonLaunch:
-    """A launch that Triton made."""
+    """A launch that Triton made of a `JITFunction`: its `CompiledKernel`, and what it was given.
+
+    `given` holds arguments by name, and `chosen` constexprs and options of the config.
+    """
 
     function: Any
     compiled: Any
@@ -153,14 +156,8 @@ def entry_widths(compiled: Any) -> list[int] | None:
 
 def _is_plain(metadata: Any) -> bool:
     """Return whether a launch is a grid, a block and parameters, and nothing more."""
-    extras = (
-        "launch_cooperative_grid",
-        "launch_pdl",
-        "global_scratch_size",
-        "profile_scratch_size",
-    )
     return (
         metadata.target.backend == "cuda"
         and metadata.num_ctas == 1
-        and not any(getattr(metadata, name, 0) for name in extras)
+        and not any(getattr(metadata, name, 0) for name in _EXTRAS)
     )

@@ -186,7 +186,8 @@ def _queue_of_process(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001
 def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) -> bool:
     """Queue a request for the background, with copies of its tensors as they are now.
 
-    The copies are made on the current stream, before whatever is launched next.
+    The copies are made on the current stream, before whatever is launched next. `work` is called
+    with the request that has them, in the device's thread.
 
     Returns:
         False where there is no memory for the copies; a warning says so.

@@ -121,7 +121,7 @@ class Resolver:
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
-        """Resolve a request to a config.
+        """Resolve a request to a config; while `capturing`, nothing is compiled or tuned.
 
         Raises:
             MissError: no store knows the key, and `on_miss` is "raise".
@@ -266,8 +266,6 @@ class Resolver:
         self._on_tuned(lookup.request, outcome)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
-        """Return the tuned choice, or the message of what failed."""
-
         def work() -> Choice:
             auto = self.options.small == "auto"
             small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None

@@ -26,8 +26,6 @@ _REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench"
 Pinned = dict[tuple[Any, ...], Any]
 """Configs by Triton's keys."""
 
-_RESULTS: Final = ("configs_timings", "bench_time")
-
 
 def has_own_parts(instance: Any, base: type) -> bool:
     """Return whether an autotuner's class or instance replaces a part of Triton's tuning."""
@@ -109,7 +107,7 @@ class PatchedAutotuner:
         key = triton_key(instance, args, keywords)
         self._own_keys.add(key)
         instance.cache[key] = instance.best_config
-        for name in _RESULTS:
+        for name in ("configs_timings", "bench_time"):
             if hasattr(tuner, name):
                 setattr(instance, name, getattr(tuner, name))
 

@@ -42,7 +42,7 @@ class State:
         clock: seconds, of a clock that never goes back.
 
     Attributes:
-        initial, default: as given, verdicts by config.
+        initial, default: as given; verdicts by config.
         configs: the candidates, in the space's order.
         verdicts: verdicts on compiled configs, by config.
         pending: configs being compiled.
