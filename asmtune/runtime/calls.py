@@ -17,10 +17,7 @@ _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 class KernelCall:
     """The arguments of a launch.
 
-    Attributes:
-        grid, args, kwargs: as they were given.
-        positional: arguments given by position, by name.
-        arguments: arguments for the kernel's parameters, by name.
+    `positional` holds by name those given by position, `arguments` those for parameters.
     """
 
     __slots__ = ("args", "arguments", "grid", "kwargs", "positional")
@@ -39,7 +36,7 @@ class KernelCall:
 
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Make the key of `kernel.cache`: the parts' values, dtypes with their names, and the device."""
+    """Make the key of `kernel.cache`: the parts' values, dtypes by name, and the device."""
     dtypes = [
         (name, str(dtype))
         for name, value in call.arguments.items()

@@ -224,8 +224,6 @@ class Chooser:
         """Note a key that was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks stay with the agreed config: they would not switch at one launch
-        call = KernelCall(
-            request.problem.grid, (), request.problem.arguments, self._kernel.arg_names
-        )
+        call = self._described({}, request.problem.arguments)
         self.memory[memory_key(call, request.key.shape)] = choice.config
         self._emit_resolved(choice)

@@ -164,10 +164,9 @@ def autotuners(module: ModuleType) -> list[AsmAutotuner]:
 def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:
     for name in changes:
         if name not in CHANGEABLE:
-            hint = did_you_mean(name, CHANGEABLE)
             raise InputError(
                 f"reconfigure: option {name!r} cannot be changed, only "
-                f"{', '.join(CHANGEABLE)}{hint}"
+                f"{', '.join(CHANGEABLE)}{did_you_mean(name, CHANGEABLE)}"
             )
     of_launches = {name: changes[name] for name in _OF_LAUNCHES if name in changes}
     rest = {name: value for name, value in changes.items() if name not in of_launches}

@@ -85,7 +85,6 @@ SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[],
 Small = int | Callable[[Arguments], bool] | Literal["auto"] | None
 OnMiss = Literal["tune", "predict", "background", "raise"]
 
-_NUMBERS: Final = (int, float, bool)
 ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
 
@@ -135,10 +134,9 @@ class DecoratorOptions:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
-        chosen = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
-        return Config.of(chosen)
+        return Config.of(self.heuristic(arguments) if callable(self.heuristic) else self.heuristic)
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:
     """Return the arguments that a space's constraints may name: numbers."""
-    return {name: value for name, value in arguments.items() if type(value) in _NUMBERS}
+    return {name: value for name, value in arguments.items() if type(value) in (int, float, bool)}

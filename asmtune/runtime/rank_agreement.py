@@ -168,10 +168,8 @@ class RankWarning(UserWarning):
 class Resolvers:
     """Functions that give one rank a key's config.
 
-    Attributes:
-        known: looks it up; None where it is not known. Never waits for another process.
-        resolve: finds it, by tuning if need be; may raise.
-        fallback: an untuned one, at once.
+    `known` gives None where no store knows it, and never waits for another process. `resolve`
+    tunes if need be, and may raise. `fallback` gives an untuned one at once.
     """
 
     known: Callable[[], Config | None]
@@ -202,10 +200,8 @@ class RankPace:
 class AgreementKey:
     """The launch that ranks agree on.
 
-    Attributes:
-        key: the launch's key.
-        expected: provenance of a tuning now; the kernel's source and the configs count.
-        configs: gives the space's configs, so that another rank's config gets its `pre_hook`.
+    The kernel's source and the configs of `expected` count. `configs` gives the space's own, so
+    that another rank's config gets its `pre_hook`.
     """
 
     key: TuneKey

@@ -1,4 +1,4 @@
-"""Plans: how the next launch of the same launch key passes its arguments to the driver.
+"""The launcher of this process, and plans: how the next launch of a launch key is made.
 
 The kernel's own parameters are those of its PTX; only where they are what the signature
 says, each as wide, does the C part call the driver itself. Everything else goes through
@@ -7,16 +7,107 @@ Triton's launcher: descriptors, clusters, cooperative and dependent launches, sc
 
 from __future__ import annotations
 
+import functools
 import re
+import subprocess
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from importlib import resources
+from typing import Any, Final, Protocol, cast
 
+import torch
 import triton.language as tl
 from triton import JITFunction, knobs
 
-from asmtune.runtime.launch.backends import Backend
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
+from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import MOST_PARAMETERS
+
+_SOURCES: Final = ("words.c", "table.c", "plan.c", "cuda.c", "launcher.c", "module.c")
+DRIVER: Final = "libcuda.so.1"
+
+
+class LaunchWarning(UserWarning):
+    """A launch is slower, or of another config, than it might be."""
+
+
+class Launcher(Protocol):
+    """`launcher[grid](*args, **kwargs)`; see `native/launcher.c`."""
+
+    last: Any
+
+    def __getitem__(self, grid: Any, /) -> Any: ...
+    def __len__(self) -> int: ...
+
+    def keep(self, key: Any, plan: Any, held: tuple[Any, ...], /) -> None:
+        """Keep the plan of a key, and references to what the key is made of."""
+
+    def forget(self) -> None:
+        """Forget every plan."""
+
+
+class Backend(Protocol):
+    """A module with a launcher and its plans."""
+
+    GIVEN: Any
+
+    def Plan(self, *facts: Any) -> Any:  # noqa: N802 - a class of the module
+        """See `native/plan.c`."""
+
+    def Launcher(self, *parts: Any) -> Launcher:  # noqa: N802 - a class of the module
+        """See `native/launcher.c`."""
+
+
+@functools.cache
+def backend() -> Backend:
+    """Return the process's backend, as ASMTUNE_LAUNCH says: "auto", "native" or "python".
+
+    Raises:
+        InputError: it is to be native, and cannot be built.
+    """
+    wanted = Settings.from_environment().launch
+    if wanted == "python":
+        return cast(Backend, plain)
+    try:
+        return native()
+    except (RuntimeError, OSError, ImportError, subprocess.CalledProcessError) as error:
+        if wanted == "native":
+            raise InputError(
+                f"ASMTUNE_LAUNCH=native: the launcher cannot be built: {error}; "
+                "Triton needs the same: a C compiler (CC names it) and Python's headers"
+            ) from error
+        warnings.warn(
+            f"launches go by Python, some 3 us slower each: the C part cannot be built: {error}",
+            LaunchWarning,
+            stacklevel=4,
+        )
+        return cast(Backend, plain)
+
+
+@functools.cache
+def native(driver: str | None = None) -> Backend:
+    """Build the C part by Triton's own means; Triton's cache keeps it.
+
+    Args:
+        driver: library of the CUDA driver; None for the system's, where there is a GPU.
+
+    Raises:
+        RuntimeError: there is no C compiler.
+        CalledProcessError: it fails.
+        ImportError: what it made cannot be loaded.
+        OSError: the driver cannot be loaded.
+    """
+    from triton.runtime.build import compile_module_from_src
+
+    folder = resources.files("asmtune.runtime.launch") / "native"
+    source = "\n".join((folder / name).read_text() for name in _SOURCES)
+    module = compile_module_from_src(source, "asmtune_launch", libraries=["dl"])
+    if driver is not None or torch.cuda.is_available():
+        module.open_driver(driver or DRIVER)
+    return cast(Backend, module)
+
 
 _KINDS: Final = {
     "i1": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4,

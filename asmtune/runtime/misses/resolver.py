@@ -26,7 +26,6 @@ from asmtune.runtime.events import key_text
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
-from asmtune.store.fast_lookup import StoredConfig
 
 if TYPE_CHECKING:
     from asmtune.runtime.rank_agreement import RankGroup
@@ -78,17 +77,14 @@ HOST_LAUNCH_US: Final = 6.8
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(options: DecoratorOptions, request: TuningRequest, stored: StoredConfig) -> bool:
-    """Return whether a launch is small by the user's rule or by its predicted time."""
-    if options.small == "auto":
-        return stored.predicted_us is not None and stored.predicted_us < HOST_LAUNCH_US
-    return user_calls_small(options, request)
-
-
-def user_calls_small(options: DecoratorOptions, request: TuningRequest) -> bool:
-    """Return whether a launch is small by the user's size limit or function."""
+def is_small(
+    options: DecoratorOptions, request: TuningRequest, predicted_us: float | None = None
+) -> bool:
+    """Return whether a launch is small by the user's limit or function, or its predicted time."""
     small, arguments = options.small, request.problem.arguments
-    if small is None or isinstance(small, str):
+    if isinstance(small, str):
+        return predicted_us is not None and predicted_us < HOST_LAUNCH_US
+    if small is None:
         return False
     if callable(small):
         return bool(small(arguments))
@@ -160,7 +156,9 @@ class Resolver:
         if not predicts and self.options.small is None:
             return None
         stored = lookup.predicted
-        if stored is None or not (predicts or is_small(self.options, lookup.request, stored)):
+        if stored is None:
+            return None
+        if not predicts and not is_small(self.options, lookup.request, stored.predicted_us):
             return None
         if not predicts and self.options.heuristic is not None:
             return self._heuristic(lookup.request)
@@ -168,7 +166,7 @@ class Resolver:
 
     def _small(self, request: TuningRequest) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
-        by_user = user_calls_small(self.options, request)
+        by_user = is_small(self.options, request)
         if by_user and self.options.heuristic is not None:
             return self._heuristic(request)
         # "predict" predicts in any case; the background thread predicts by itself.

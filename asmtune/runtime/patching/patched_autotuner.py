@@ -168,8 +168,7 @@ class ConvertedAutotuner(AsmAutotuner):
 def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
 
-    Returns:
-        It is not strict: what Triton lets pass, such as an empty grid, passes.
+    It is not strict: what Triton lets pass, such as an empty grid, passes.
     """
     names = set(instance.arg_names)
     keywords: dict[str, Any] = {
