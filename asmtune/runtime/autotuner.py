@@ -29,7 +29,6 @@ from asmtune.runtime.launch.planning import (
     plan_of,
     quiet_lists,
 )
-from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.runtime.torch_compile import correct_dynamo
 
@@ -196,8 +195,12 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         """Choose a config, let Triton launch, and plan the key's next launch: the slow path."""
         call = KernelCall(grid, args, kwargs, self.arg_names)
         choice = self._chooser.choose(call)
-        config = choice.config
-        self._note(choice)
+        config = self._best = choice.config
+        self._launcher.last = None
+        if choice.how == "tuned":
+            self.bench_time = choice.seconds
+        if choice.record is not None:
+            self.configs_timings = timings_ms(choice.record)
         chosen = config.all_kwargs()
         if config.pre_hook is not None:
             config.pre_hook({**call.arguments, **chosen})
@@ -210,14 +213,6 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             if plan is not None:
                 self._launcher.keep(key, plan, held)
         return compiled
-
-    def _note(self, choice: Choice) -> None:
-        self._best = choice.config
-        self._launcher.last = None
-        if choice.how == "tuned":
-            self.bench_time = choice.seconds
-        if choice.record is not None:
-            self.configs_timings = timings_ms(choice.record)
 
     def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
         """Return the key of a launch, and the provenance that it would be tuned with now.

@@ -200,8 +200,7 @@ class Chooser:
         return request, choice
 
     def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
-        config = self.options.heuristic_config(space, call.arguments)
-        return Choice(config, final, "heuristic")
+        return Choice(self.options.heuristic_config(space, call.arguments), final, "heuristic")
 
     def _emit_resolved(self, choice: Choice) -> None:
         event = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)

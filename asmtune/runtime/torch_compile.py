@@ -179,7 +179,6 @@ def _configs(launches: TracedLaunches, placed: Described, named: Described) -> S
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
-    """Make arguments by name, with meta tensors."""
     import torch
 
     arguments: dict[str, Any] = {}
@@ -209,13 +208,12 @@ def _is_plain(config: Config) -> bool:
     return config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None
 
 
-_MODULE: Final = "torch._dynamo.variables.functions"
 _MARK: Final = "corrected_by_asmtune"
 
 
 def correct_dynamo() -> None:
     """Make the corrections that the loaded Dynamo lacks; do nothing if it is not loaded."""
-    functions = sys.modules.get(_MODULE)
+    functions = sys.modules.get("torch._dynamo.variables.functions")
     hopifier: Any = getattr(functions, "DynamoTritonHOPifier", None)
     if hopifier is None or hasattr(hopifier, _MARK):
         return

@@ -156,8 +156,10 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
     relay = getattr(launched.compiled, "run", None)
     if guards is None or relay is None or getattr(launched.compiled, "function", None) is None:
         return None
-    params = launched.function.params
-    values = tuple(_value(backend, param, launched) for param in params)
+    values = tuple(
+        backend.GIVEN if p.name in launched.given else launched.chosen.get(p.name, p.default)
+        for p in launched.function.params
+    )
     slots = _slots(launched, values, tensors)
     function = 0 if slots is None else launched.compiled.function
     metadata = launched.compiled.metadata
@@ -183,13 +185,6 @@ def quiet_lists(function: Any) -> tuple[list[Any], ...]:
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
     chains = tuple(hook.calls for hook in hooks if hasattr(hook, "calls"))
     return (*chains, function.pre_run_hooks)
-
-
-def _value(backend: Backend, param: Any, launched: TritonLaunch) -> Any:
-    """Return a parameter's value where the launch gives none; GIVEN where it does."""
-    if param.name in launched.given:
-        return backend.GIVEN
-    return launched.chosen.get(param.name, param.default)
 
 
 def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...] | None:

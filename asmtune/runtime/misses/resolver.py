@@ -42,12 +42,7 @@ class TunersByDevice:
         self._lock = threading.Lock()
 
     def of(self, device: str, *, later: bool = False) -> Tuner:
-        """Return the tuner of a device.
-
-        Args:
-            device: its name, as the driver gives it.
-            later: whether it tunes in the background: then a child process times, and tuning
-                ends with the program.
+        """Return the tuner of a device; in one for `later`, a child times until the program ends.
 
         Raises:
             InputError: no target describes the device, or a choice has an invalid value.
@@ -99,10 +94,8 @@ class MissWarning(UserWarning):
 class Resolver:
     """Resolves requests to configs, by the options of one decorator.
 
-    Args:
-        options: the decorator's options.
-        on_tuned: called for each key that was queued for the background, with its final
-            choice; runs in that thread, with copies of the arguments.
+    `on_tuned` is called for each key that was queued for the background, with its final choice,
+    in that thread and with copies of the arguments.
     """
 
     def __init__(

@@ -114,7 +114,7 @@ class Compiler(Protocol):
         """Wait for the batch. It may hold configs that were not asked for: they join the space."""
 
 
-class Timer(Protocol):
+class TrialTimer(Protocol):
     """Checks and times compiled configs."""
 
     def trial(self, verdicts: Sequence[Verdict]) -> Sequence[Outcome]:

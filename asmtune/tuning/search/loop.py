@@ -10,7 +10,7 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, Timer
+from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, TrialTimer
 from asmtune.tuning.search.state import State
 
 MOST_IN_VAIN: Final = 32
@@ -21,7 +21,7 @@ def run(
     strategy: Strategy,
     state: State,
     compiler: Compiler,
-    timer: Timer,
+    timer: TrialTimer,
     limits: Limits,
     observer: ProgressListener | None = None,
 ) -> Ended:
@@ -45,7 +45,7 @@ class _Search:
     strategy: Strategy
     state: State
     compiler: Compiler
-    timer: Timer
+    timer: TrialTimer
     limits: Limits
     observer: ProgressListener
     proposal: Proposal = field(default_factory=Proposal)
