@@ -24,10 +24,10 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
@@ -100,29 +100,27 @@ class GroupStoreEntries:
         return _store_call(lambda: self._store.compare_set(name, "", text)).decode()
 
 
-class Turn:
-    """Context in which this rank resolves a key: it sends heartbeats, and marks a failure."""
+@contextmanager
+def resolving(entries: GroupStoreEntries, turn: int, beat_s: float) -> Iterator[None]:
+    """Send heartbeats while this rank resolves a key, and mark a failure."""
+    over = threading.Event()
 
-    def __init__(self, entries: GroupStoreEntries, turn: int, beat_s: float) -> None:
-        self._entries, self._turn, self._beat_s = entries, turn, beat_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="asmtune-rank", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        if kind is not None:
-            with suppress(GroupStoreError):  # without a beat the others will know
-                self._entries.fail(self._turn)
-
-    def _run(self) -> None:
+    def send_beats() -> None:
         with suppress(GroupStoreError):
-            while not self._over.wait(self._beat_s):
-                self._entries.beat(self._turn)
+            while not over.wait(beat_s):
+                entries.beat(turn)
+
+    thread = threading.Thread(target=send_beats, name="asmtune-rank", daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        with suppress(GroupStoreError):  # without a beat the others will know
+            entries.fail(turn)
+        raise
+    finally:
+        over.set()
+        thread.join()
 
 
 def encode_config(config: Config) -> str:
@@ -311,8 +309,8 @@ class _Negotiation:
             time.sleep(min(left_s, pause_s))
             pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
 
-    def turn(self) -> Turn:
-        return Turn(self._entries, self._try, self.pace.beat_s)
+    def turn(self) -> AbstractContextManager[None]:
+        return resolving(self._entries, self._try, self.pace.beat_s)
 
     def _announced(self) -> Config | None:
         text = self._entries.announced()

@@ -59,9 +59,9 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _has_memory(form: Any) -> bool:
     if isinstance(form, list | tuple):
         return any(_has_memory(item) for item in form)
-    if not isinstance(form, dict):
-        return False
-    return any(kind in _MEMORY or _has_memory(inner) for kind, inner in form.items())
+    return isinstance(form, dict) and any(
+        kind in _MEMORY or _has_memory(inner) for kind, inner in form.items()
+    )
 
 
 def _copy(region: StorageRange) -> SharedRegion:

@@ -52,10 +52,8 @@ def pinned_before(instance: Any, base: type) -> Pinned:
 class PatchedAutotuner:
     """Launches for one of Triton's autotuners while a patch is active.
 
-    Attributes:
-        owner: the patch.
-        tuner: launches; None if Triton's own `run` does.
-        cache: replaces the autotuner's `cache` until the patch ends.
+    Its `tuner` is None where Triton's own `run` launches. Its `cache` replaces the autotuner's
+    until the patch, its `owner`, ends.
     """
 
     def __init__(

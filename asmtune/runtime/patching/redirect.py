@@ -157,12 +157,7 @@ class _Redirect:
 
     def _patched(self, instance: Any) -> PatchedAutotuner | None:
         """Return the `PatchedAutotuner` of the innermost patch; None if Triton itself launches."""
-        from asmtune.runtime.patching.patched_autotuner import (
-            PatchedAutotuner,
-            convert,
-            has_own_parts,
-            pinned_before,
-        )
+        from asmtune.runtime.patching import patched_autotuner as parts
 
         if isinstance(instance, self._asmtune_class):
             return None  # it asks for what it inherits
@@ -173,10 +168,10 @@ class _Redirect:
             patched = active.patched.get(instance)
             if patched is None or not patched.fits(instance):
                 base = self._base
-                by_triton = has_own_parts(instance, base)
-                tuner = None if by_triton else convert(instance, active.options)
-                pinned = patched.pinned(instance) if patched else pinned_before(instance, base)
-                patched = PatchedAutotuner(active, instance, tuner, pinned)
+                by_triton = parts.has_own_parts(instance, base)
+                tuner = None if by_triton else parts.convert(instance, active.options)
+                own = patched.pinned(instance) if patched else parts.pinned_before(instance, base)
+                patched = parts.PatchedAutotuner(active, instance, tuner, own)
                 active.patched[instance] = patched
             self.attach(instance, patched)
             return patched
