@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asmtune.studies.api import check as check
     from asmtune.studies.api import prune_report as prune_report
     from asmtune.studies.api import roofline as roofline
-    from asmtune.tuning.api import tune as tune
+    from asmtune.tuning.tuner import tune as tune
 
 _HOMES = {
     "Config": "asmtune.core.config",
@@ -39,7 +39,7 @@ _HOMES = {
     "pow2": "asmtune.core.keys.buckets",
     "prune_report": "asmtune.studies.api",
     "roofline": "asmtune.studies.api",
-    "tune": "asmtune.tuning.api",
+    "tune": "asmtune.tuning.tuner",
 }
 
 __all__ = [

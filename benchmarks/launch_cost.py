@@ -25,8 +25,8 @@ import triton.language as tl
 
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import backend
 from asmtune.runtime.launch.layout import kinds, machine
+from asmtune.runtime.launch.planning import backend
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = 300

@@ -20,10 +20,15 @@ from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
 from asmtune.runtime.checks import check_decorated
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import Backend, Launcher, backend
 from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
-from asmtune.runtime.launch.planning import TritonLaunch, plan_of, quiet_lists
-from asmtune.runtime.misses.lookups import Choice
+from asmtune.runtime.launch.planning import (
+    Backend,
+    Launcher,
+    TritonLaunch,
+    backend,
+    plan_of,
+    quiet_lists,
+)
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.runtime.torch_compile import correct_dynamo
 
@@ -56,18 +61,10 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
                 "put @triton.jit below @asm_autotune"
             )
         self.options = options
-        choices = options.choices
-        super().__init__(
-            kernel,
-            list(kernel.arg_names),
-            [],
-            [],
-            list(choices.get("reset_to_zero") or ()),
-            list(choices.get("restore_value") or ()),
-            pre_hook=choices.get("pre_hook"),
-            post_hook=choices.get("post_hook"),
-            do_bench=choices.get("do_bench"),
-        )
+        given = options.choices.get
+        resets = (list(given("reset_to_zero") or ()), list(given("restore_value") or ()))
+        hooks = {name: given(name) for name in ("pre_hook", "post_hook", "do_bench")}
+        super().__init__(kernel, list(kernel.arg_names), [], [], *resets, **hooks)
         self._chooser = Chooser(kernel, self._function, options, self._forget)
         self.cache = self._chooser.memory
         self.keys = [part.name for part in self._chooser.parts]
@@ -198,8 +195,12 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         """Choose a config, let Triton launch, and plan the key's next launch: the slow path."""
         call = KernelCall(grid, args, kwargs, self.arg_names)
         choice = self._chooser.choose(call)
-        config = choice.config
-        self._note(choice)
+        config = self._best = choice.config
+        self._launcher.last = None
+        if choice.how == "tuned":
+            self.bench_time = choice.seconds
+        if choice.record is not None:
+            self.configs_timings = timings_ms(choice.record)
         chosen = config.all_kwargs()
         if config.pre_hook is not None:
             config.pre_hook({**call.arguments, **chosen})
@@ -212,14 +213,6 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             if plan is not None:
                 self._launcher.keep(key, plan, held)
         return compiled
-
-    def _note(self, choice: Choice) -> None:
-        self._best = choice.config
-        self._launcher.last = None
-        if choice.how == "tuned":
-            self.bench_time = choice.seconds
-        if choice.record is not None:
-            self.configs_timings = timings_ms(choice.record)
 
     def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
         """Return the key of a launch, and the provenance that it would be tuned with now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,10 +17,7 @@ _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 class KernelCall:
     """The arguments of a launch.
 
-    Attributes:
-        grid, args, kwargs: as they were given.
-        positional: arguments given by position, by name.
-        arguments: arguments for the kernel's parameters, by name.
+    `positional` holds by name those given by position, `arguments` those for parameters.
     """
 
     __slots__ = ("args", "arguments", "grid", "kwargs", "positional")
@@ -38,12 +36,7 @@ class KernelCall:
 
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Make the key of `kernel.cache`: values and dtypes as Triton has them, names and the device.
-
-    Args:
-        call: the launch.
-        values: values of the key's parts, by name.
-    """
+    """Make the key of `kernel.cache`: the parts' values, dtypes by name, and the device."""
     dtypes = [
         (name, str(dtype))
         for name, value in call.arguments.items()
@@ -76,53 +69,39 @@ def is_capturing() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
+def _announced(method: Callable[..., Any]) -> Any:
+    """Make a method of `ConfigCache` that changes the dict as `method` does, and tells it."""
+
+    @functools.wraps(method)
+    def change(self: ConfigCache, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
+        self.on_change()
+        return result
+
+    return change
+
+
 class ConfigCache(dict[tuple[Any, ...], Any]):
     """`kernel.cache`: configs by key.
 
     Programs clear `triton.autotune`'s to tune anew, or put a config of theirs into it; both
     must reach the launches that are planned already.
 
-    Args:
+    Attributes:
         on_change: called after each change that a program makes.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         super().__init__()
-        self._on_change = on_change
+        self.on_change = on_change
 
     def learn(self, key: tuple[Any, ...], config: Any) -> None:
         """Add a key that had no config; no planned launch has another, so no plan is dropped."""
         super().__setitem__(key, config)
 
-    def __setitem__(self, key: tuple[Any, ...], config: Any) -> None:
-        super().__setitem__(key, config)
-        self._on_change()
-
-    def __delitem__(self, key: tuple[Any, ...]) -> None:
-        super().__delitem__(key)
-        self._on_change()
-
-    def clear(self) -> None:
-        """Remove all keys."""
-        super().clear()
-        self._on_change()
-
-    def pop(self, *args: Any) -> Any:
-        """Do as `dict.pop`."""
-        taken = super().pop(*args)
-        self._on_change()
-        return taken
-
-    def popitem(self) -> tuple[tuple[Any, ...], Any]:
-        """Do as `dict.popitem`."""
-        taken = super().popitem()
-        self._on_change()
-        return taken
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Do as `dict.update`."""
-        super().update(*args, **kwargs)
-        self._on_change()
+    __setitem__, __delitem__ = _announced(dict.__setitem__), _announced(dict.__delitem__)
+    clear, update = _announced(dict.clear), _announced(dict.update)
+    pop, popitem = _announced(dict.pop), _announced(dict.popitem)
 
 
 def as_triton(config: Config) -> Any:
@@ -139,10 +118,8 @@ def as_listed(config: Config, listed: Sequence[Any]) -> Any:
     Programs compare `best_config` with what they listed, and look it up among it.
     """
     wanted = config.all_kwargs()
-    for own in listed:
-        if own is config or own.all_kwargs() == wanted:
-            return own
-    return as_triton(config)
+    own = (one for one in listed if one is config or one.all_kwargs() == wanted)
+    return next(own, None) or as_triton(config)
 
 
 def timings_ms(record: TuneRecord) -> dict[Any, list[float]]:

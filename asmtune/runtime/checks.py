@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
@@ -89,9 +89,6 @@ def _current_device() -> int | None:
     return int(torch.cuda.current_device())
 
 
-_LISTS: Final = ("reset_to_zero", "restore_value")
-
-
 def check_configs(configs: Any) -> None:
     """Check that `configs=` is a list of configs.
 
@@ -115,16 +112,12 @@ def check_configs(configs: Any) -> None:
 def check_decorated(function: Any, options: DecoratorOptions) -> None:
     """Check that options which name arguments name parameters of the kernel.
 
-    Args:
-        function: the `JITFunction`, or what stands for it in the interpreter.
-        options: the decorator's options; a space that is made when needed is left to `check_space`.
-
     Raises:
         InputError: `reset_to_zero` or `restore_value` is no list of names of parameters, or an
             axis of the space is neither a parameter nor an option of a launch.
     """
     arg_names = function.arg_names
-    for option in _LISTS:
+    for option in ("reset_to_zero", "restore_value"):
         names = options.choices.get(option) or ()
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InputError(
@@ -201,13 +194,6 @@ def check_launch(
     Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
     the interpreter nothing is checked: it takes tensors on any device, and raises by itself.
 
-    Args:
-        kernel: the Triton function, with the heuristics around it.
-        arguments: the launch's arguments by name, with its other keywords (`launch_pdl`).
-        grid: as it was given.
-        space: the configs that may be launched.
-        strict: refuse a grid without programs, and tensors on another device.
-
     Raises:
         InputError: an argument is missing, unknown, set by the configs as well, or where the
             GPU cannot reach it; or the grid is not what can be launched.
@@ -253,7 +239,6 @@ def _jit(kernel: Any) -> Any | None:
 
 
 def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:
-    """Check that the launch gives nothing that the configs set."""
     chosen = config.all_kwargs()
     for name, value in arguments.items():
         if name in chosen or name in space.axes:

@@ -45,11 +45,7 @@ if TYPE_CHECKING:
 class Chooser:
     """The configs of one decorated kernel.
 
-    Args:
-        kernel: the Triton function, with the heuristics around it.
-        function: the `JITFunction` underneath.
-        options: the decorator's options.
-        on_change: called when the config of a key that was launched may have changed.
+    `on_change` is called when the config of a key that was launched may have changed.
     """
 
     def __init__(
@@ -148,23 +144,24 @@ class Chooser:
     def candidates(self, call: KernelCall) -> list[Config]:
         """Return the configs to compile for a later launch: its own if it is known, else all."""
         known = self.memory.get(memory_key(call, self._values(call)))
-        if known is not None:
-            return [Config.of(known)]
+        return self._searched(call) if known is None else [Config.of(known)]
+
+    def _searched(self, call: KernelCall) -> list[Config]:
         return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
     def listed(self, positional: Arguments, named: Arguments) -> list[Config]:
         """Return the configs to search for a launch that is only described; see `look_up`."""
-        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
-        return list(self.searched_space(call).configs(**numbers(call.arguments)))
+        return self._searched(self._described(positional, named))
+
+    def _described(self, positional: Arguments, named: Arguments) -> KernelCall:
+        return KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """Return key and config of a launch that is only described; tune and compile nothing.
+        """Return key and config of a launch described by meta tensors; tune and compile nothing.
 
-        Args:
-            positional: arguments given by position, by their names; meta tensors serve.
-            named: arguments given by name.
+        `positional` holds by name the arguments that are given by position.
         """
-        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+        call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(memory_key(call, values))
@@ -174,7 +171,7 @@ class Chooser:
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""
-        call = KernelCall((1,), (), named, self._kernel.arg_names)
+        call = self._described({}, named)
         request = self._request(call, self._values(call), self.searched_space(call), device)
         return request.key, request.expected
 
@@ -203,8 +200,7 @@ class Chooser:
         return request, choice
 
     def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
-        config = self.options.heuristic_config(space, call.arguments)
-        return Choice(config, final, "heuristic")
+        return Choice(self.options.heuristic_config(space, call.arguments), final, "heuristic")
 
     def _emit_resolved(self, choice: Choice) -> None:
         event = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
@@ -227,8 +223,6 @@ class Chooser:
         """Note a key that was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks stay with the agreed config: they would not switch at one launch
-        call = KernelCall(
-            request.problem.grid, (), request.problem.arguments, self._kernel.arg_names
-        )
+        call = self._described({}, request.problem.arguments)
         self.memory[memory_key(call, request.key.shape)] = choice.config
         self._emit_resolved(choice)

@@ -94,14 +94,12 @@ def decorator_options(
     if configs is not None:
         configs = list(configs)
         check_configs(configs)
-    # Triton launches with its own defaults where the list is empty.
-    source: SpaceSource = (
-        Space.from_configs(list(configs or ()) or [Config({})]) if space is None else space
-    )
+        # Triton launches with its own defaults where the list is empty.
+        space = Space.from_configs(configs or [Config({})])
     of_launches = {name: rest.pop(name) for name in (*_OF_LAUNCHES, "strict") if name in rest}
     choices = checked_choices(rest)
     return DecoratorOptions(
-        space=source, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
+        space=space, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
     )
 
 
@@ -166,10 +164,9 @@ def autotuners(module: ModuleType) -> list[AsmAutotuner]:
 def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:
     for name in changes:
         if name not in CHANGEABLE:
-            hint = did_you_mean(name, CHANGEABLE)
             raise InputError(
                 f"reconfigure: option {name!r} cannot be changed, only "
-                f"{', '.join(CHANGEABLE)}{hint}"
+                f"{', '.join(CHANGEABLE)}{did_you_mean(name, CHANGEABLE)}"
             )
     of_launches = {name: changes[name] for name in _OF_LAUNCHES if name in changes}
     rest = {name: value for name, value in changes.items() if name not in of_launches}

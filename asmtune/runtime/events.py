@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
+from asmtune.core.problem import jit_function
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.calls import as_triton, timings_ms
 from asmtune.runtime.misses.lookups import Choice
@@ -58,19 +59,12 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            remaining = list(_listeners)
-            remaining.remove(listener)
-            _listeners = tuple(remaining)
+            place = _listeners.index(listener)
+            _listeners = (*_listeners[:place], *_listeners[place + 1 :])
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
-    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does.
-
-    Args:
-        request: the launch.
-        choice: its config.
-        key: its key in `kernel.cache`.
-    """
+    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does."""
     from triton import knobs
 
     if choice.how not in ("tuned", "known"):
@@ -85,7 +79,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
     record = choice.record or _record(request)
     if record is not None:
         listener(
-            fn=_function(request),
+            fn=jit_function(request.problem.kernel),
             key=key,
             best_config=as_triton(choice.config),
             configs_timings=timings_ms(record),
@@ -102,12 +96,6 @@ def _record(request: TuningRequest) -> TuneRecord | None:
 
     store = open_user_store(Settings.from_environment())
     return find_tuned(request.key, request.expected, store).record
-
-
-def _function(request: TuningRequest) -> Any:
-    from asmtune.core.problem import jit_function
-
-    return jit_function(request.problem.kernel)
 
 
 _ADVICE: Final = {
@@ -133,13 +121,7 @@ class Notices:
         self._lock = threading.Lock()
 
     def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
-        """Warn that a launch continues with a config that is not tuned for its key.
-
-        Args:
-            key: the launch's key.
-            config: that it continues with.
-            moment: "capture" or "compile": why it was not tuned.
-        """
+        """Warn that a launch continues with an untuned config; `moment` is a key of `_ADVICE`."""
         text = key_text(key)
         with self._lock:
             first = (moment, text) not in self._warned

@@ -59,33 +59,25 @@ class Pruning:
     ) -> list[Any]:
         """Return the configs to search for one launch.
 
-        Args:
-            configs: `triton.Config`s.
-            positional: arguments given by position, by their names.
-            named: arguments given by name.
-
         Raises:
             InputError: none is left.
         """
-        apply = list(configs)
+        remaining = list(configs)
         if self.early_config_prune is not None:
-            apply = list(self.early_config_prune(apply, positional, **named))
-            if not apply:
+            remaining = list(self.early_config_prune(remaining, positional, **named))
+            if not remaining:
                 raise InputError(
                     "asm_autotune: early_config_prune kept none of "
                     f"{len(configs)} configs; it must return at least one"
                 )
-        if self.perf_model is None:
-            return apply
-        most = self.top_k
+        model, most = self.perf_model, self.top_k
         if isinstance(most, float):  # one at least, as in the newest Triton
-            most = max(1, int(len(apply) * most))
-        if len(apply) <= most:
-            return apply
-        model = self.perf_model
-        times = [model(**positional, **named, **config.all_kwargs()) for config in apply]
-        order = sorted(range(len(apply)), key=times.__getitem__)
-        return [apply[index] for index in order[:most]]
+            most = max(1, int(len(remaining) * most))
+        if model is None or len(remaining) <= most:
+            return remaining
+        times = [model(**positional, **named, **config.all_kwargs()) for config in remaining]
+        order = sorted(range(len(remaining)), key=times.__getitem__)
+        return [remaining[index] for index in order[:most]]
 
 
 Arguments = Mapping[str, Any]
@@ -93,7 +85,6 @@ SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[],
 Small = int | Callable[[Arguments], bool] | Literal["auto"] | None
 OnMiss = Literal["tune", "predict", "background", "raise"]
 
-_NUMBERS: Final = (int, float, bool)
 ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
 
@@ -143,10 +134,9 @@ class DecoratorOptions:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
-        chosen = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
-        return Config.of(chosen)
+        return Config.of(self.heuristic(arguments) if callable(self.heuristic) else self.heuristic)
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:
     """Return the arguments that a space's constraints may name: numbers."""
-    return {name: value for name, value in arguments.items() if type(value) in _NUMBERS}
+    return {name: value for name, value in arguments.items() if type(value) in (int, float, bool)}

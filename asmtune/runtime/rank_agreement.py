@@ -24,9 +24,10 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
@@ -43,27 +44,19 @@ class GroupStore(Protocol):
 
     def check(self, keys: list[str], /) -> bool:
         """Return whether all keys are set."""
-        ...
 
     def get(self, key: str, /) -> bytes:
         """Return the value of a key; wait if it is not set."""
-        ...
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter that starts at 0, and return its value."""
-        ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
         """Set `desired` if nothing is set and `expected` is empty; return the value."""
-        ...
 
 
 class GroupStoreEntries:
     """Entries of one key in the group's store. No call waits for another rank.
-
-    Args:
-        store: that all ranks share.
-        prefix: common prefix of the entries.
 
     Raises:
         GroupStoreError: by every method, where the store fails.
@@ -107,33 +100,27 @@ class GroupStoreEntries:
         return _store_call(lambda: self._store.compare_set(name, "", text)).decode()
 
 
-class Turn:
-    """Context in which this rank resolves a key: it sends heartbeats, and marks a failure."""
+@contextmanager
+def resolving(entries: GroupStoreEntries, turn: int, beat_s: float) -> Iterator[None]:
+    """Send heartbeats while this rank resolves a key, and mark a failure."""
+    over = threading.Event()
 
-    def __init__(self, entries: GroupStoreEntries, turn: int, beat_s: float) -> None:
-        self._entries, self._turn, self._beat_s = entries, turn, beat_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="asmtune-rank", daemon=True)
+    def send_beats() -> None:
+        with suppress(GroupStoreError):
+            while not over.wait(beat_s):
+                entries.beat(turn)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        if kind is not None:
-            try:
-                self._entries.fail(self._turn)
-            except GroupStoreError:
-                return  # without a beat the others will know
-
-    def _run(self) -> None:
-        while not self._over.wait(self._beat_s):
-            try:
-                self._entries.beat(self._turn)
-            except GroupStoreError:
-                return
+    thread = threading.Thread(target=send_beats, name="asmtune-rank", daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        with suppress(GroupStoreError):  # without a beat the others will know
+            entries.fail(turn)
+        raise
+    finally:
+        over.set()
+        thread.join()
 
 
 def encode_config(config: Config) -> str:
@@ -179,10 +166,8 @@ class RankWarning(UserWarning):
 class Resolvers:
     """Functions that give one rank a key's config.
 
-    Attributes:
-        known: looks it up; None where it is not known. Never waits for another process.
-        resolve: finds it, by tuning if need be; may raise.
-        fallback: an untuned one, at once.
+    `known` gives None where no store knows it, and never waits for another process. `resolve`
+    tunes if need be, and may raise. `fallback` gives an untuned one at once.
     """
 
     known: Callable[[], Config | None]
@@ -213,10 +198,8 @@ class RankPace:
 class AgreementKey:
     """The launch that ranks agree on.
 
-    Attributes:
-        key: the launch's key.
-        expected: provenance of a tuning now; the kernel's source and the configs count.
-        configs: gives the space's configs, so that another rank's config gets its `pre_hook`.
+    The kernel's source and the configs of `expected` count. `configs` gives the space's own, so
+    that another rank's config gets its `pre_hook`.
     """
 
     key: TuneKey
@@ -234,12 +217,7 @@ class AgreementKey:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """The ranks of a job, seen from one of them.
-
-    Attributes:
-        store: that all ranks share.
-        rank: this process's rank.
-    """
+    """The ranks of a job, seen from one of them."""
 
     store: GroupStore
     rank: int
@@ -265,14 +243,12 @@ class RankGroup:
 
     def publish(self, agreement: AgreementKey, config: Config) -> Config:
         """Publish a config and return the one that all ranks use; never waits."""
-        entries = GroupStoreEntries(self.store, agreement.prefix)
+        entries, text = GroupStoreEntries(self.store, agreement.prefix), encode_config(config)
         try:
-            first = entries.announce(encode_config(config))
+            first = entries.announce(text)
         except GroupStoreError as error:
             return self._agree_alone(agreement, error, config)
-        return (
-            config if first == encode_config(config) else decode_config(first, agreement.configs())
-        )
+        return config if first == text else decode_config(first, agreement.configs())
 
     def _publish_fallback(
         self, agreement: AgreementKey, resolvers: Resolvers, negotiation: _Negotiation
@@ -300,13 +276,7 @@ class RankGroup:
 
 
 class _Negotiation:
-    """One rank's exchange with the others about one key.
-
-    Attributes:
-        pace: intervals of waiting.
-        mine: True if this rank is to resolve the key.
-        holder: name of the rank that resolves it otherwise, for messages.
-    """
+    """One rank's exchange with the others about one key; `mine` if it is to resolve the key."""
 
     def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
         self._group, self._agreement = job, agreement
@@ -339,9 +309,8 @@ class _Negotiation:
             time.sleep(min(left_s, pause_s))
             pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
 
-    def turn(self) -> Turn:
-        """Return the context in which this rank resolves the key."""
-        return Turn(self._entries, self._try, self.pace.beat_s)
+    def turn(self) -> AbstractContextManager[None]:
+        return resolving(self._entries, self._try, self.pace.beat_s)
 
     def _announced(self) -> Config | None:
         text = self._entries.announced()

@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.runtime.calls import as_triton
 from asmtune.runtime.events import Notices
 from asmtune.runtime.misses.lookups import Choice
+from asmtune.runtime.options import Arguments
 from asmtune.store.codec import key_digest
 
-Arguments = Mapping[str, Any]
 PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any], ...]
 """Arguments as constants: name, None and a value, or name, a tensor's facts and None."""
@@ -133,7 +134,7 @@ class ConfigBook:
         with self._lock:
             if config not in self._names:
                 name = f"config_{len(self._names)}"
-                setattr(self, name, _triton_config(config))
+                setattr(self, name, as_triton(config.with_override(None)))
                 self._names[config] = name
             return self._names[config]
 
@@ -178,7 +179,6 @@ def _configs(launches: TracedLaunches, placed: Described, named: Described) -> S
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
-    """Make arguments by name, with meta tensors."""
     import torch
 
     arguments: dict[str, Any] = {}
@@ -208,20 +208,12 @@ def _is_plain(config: Config) -> bool:
     return config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None
 
 
-def _triton_config(config: Config) -> Any:
-    import triton
-
-    options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
-    return triton.Config(config.kwargs, *options, config.pre_hook)
-
-
-_MODULE: Final = "torch._dynamo.variables.functions"
 _MARK: Final = "corrected_by_asmtune"
 
 
 def correct_dynamo() -> None:
     """Make the corrections that the loaded Dynamo lacks; do nothing if it is not loaded."""
-    functions = sys.modules.get(_MODULE)
+    functions = sys.modules.get("torch._dynamo.variables.functions")
     hopifier: Any = getattr(functions, "DynamoTritonHOPifier", None)
     if hopifier is None or hasattr(hopifier, _MARK):
         return

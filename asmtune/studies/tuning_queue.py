@@ -14,10 +14,9 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.studies.stored import StoredLaunch, tuner_of
-from asmtune.tuning.api import gpu_of
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.tuner import Tuner
+from asmtune.tuning.tuner import Tuner, gpu_of
 
 
 @dataclass(frozen=True)

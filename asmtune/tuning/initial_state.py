@@ -48,19 +48,14 @@ class Experience:
 
 
 def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
-    """Collect experience from records of the same kernel, device and dtypes.
-
-    Args:
-        records: records of any kernels; those of other kernels, dtypes or devices, and the
-            key's own, are left out.
-        key: the search's key.
-    """
+    """Collect experience from records of the key's kernel, device and dtypes, but other shapes."""
     others = [record for record in records if _related(record.key, key)]
     others.sort(key=lambda record: distance(record.key.shape, key.shape))
-    seeds = [
-        config for record in others for config in (record.winner, *_fastest(record)[:BEST_OF_EACH])
-    ]
-    return Experience(tuple(dict.fromkeys(seeds))[:MOST_SEEDS], _shunned(others))
+    seeds: dict[Config, None] = {}
+    for record in others:
+        fastest = sorted(record.measurements, key=lambda m: m.median_us)[:BEST_OF_EACH]
+        seeds |= dict.fromkeys([record.winner, *(m.config for m in fastest)])
+    return Experience(tuple(seeds)[:MOST_SEEDS], _shunned(others))
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
@@ -81,10 +76,6 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 def _related(one: TuneKey, other: TuneKey) -> bool:
     same = (one.kernel, one.device, dict(one.dtypes))
     return same == (other.kernel, other.device, dict(other.dtypes)) and one != other
-
-
-def _fastest(record: TuneRecord) -> list[Config]:
-    return [m.config for m in sorted(record.measurements, key=lambda m: m.median_us)]
 
 
 def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
@@ -157,8 +148,5 @@ def _own(configs: Iterable[Config], own: Mapping[str, Config]) -> list[Config]:
 
 
 def _keyed(items: Iterable[tuple[Config, T]], own: Mapping[str, Config]) -> dict[Config, T]:
-    by_config: dict[Config, Any] = {}
-    for config, value in items:
-        if (mine := own.get(config_text(config))) is not None:
-            by_config[mine] = value
-    return by_config
+    placed = ((own.get(config_text(config)), value) for config, value in items)
+    return {config: value for config, value in placed if config is not None}

@@ -142,16 +142,13 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     the copy back. Arguments that the IR updates in place are restored in any case.
     """
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
+    restored, zeroed = choices.get("restore_value") or (), choices.get("reset_to_zero") or ()
     return CheckOptions(
         check=choices.get("check", True),
         reference=choices.get("reference"),
-        restore_value=() if has_pre or has_post else _names(choices, "restore_value"),
-        reset_to_zero=() if has_pre else _names(choices, "reset_to_zero"),
+        restore_value=() if has_pre or has_post else tuple(restored),
+        reset_to_zero=() if has_pre else tuple(zeroed),
     )
-
-
-def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return tuple(choices.get(name) or ())
 
 
 def _function(choices: Mapping[str, Any], name: str) -> Callable[..., Any] | None:

@@ -106,12 +106,7 @@ def provenance(
 ) -> Provenance:
     """Make the provenance of a config that is tuned here and now.
 
-    Args:
-        problem: the launch.
-        space: the configs.
-        tiles: a persistent kernel's tile axes are searched as well.
-        objective: meaning of "best"; None for time.
-        clock: name of the user's function that times; empty for our clock.
+    No `objective` stands for time, and no name of a `clock`, the user's function, for ours.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
     if objective is not None and not objective.only_time:
@@ -133,11 +128,6 @@ def provenance(
 def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> Provenance:
     """Make the provenance by a user's choices; load nothing that tunes.
 
-    Args:
-        problem: the launch.
-        space: the configs.
-        choices: keywords as `TuneOptions.of` takes them.
-
     Raises:
         InputError: no such objective, or another choice has an invalid value.
     """
@@ -157,10 +147,6 @@ def with_files(record: TuneRecord, space: Space) -> TuneRecord:
     """Replace the name of a winner's hand-edited file by its path on this machine.
 
     The store holds the file's name alone, which holds a digest of its content.
-
-    Args:
-        record: as stored.
-        space: its configs name copies of files; see `core.ir_overrides.pinned_space`.
 
     Raises:
         InputError: no config of the space has the file.

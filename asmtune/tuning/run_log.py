@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
+from asmtune.core.records.tuned import Measurement, Provenance
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.predict.prune.front import ProgressListener
@@ -28,47 +27,25 @@ class RunWatch(ProgressListener):
     """Records everything that one run does; a listener of its search, and a context manager.
 
     Left by an exception, the trace says that the run failed or was interrupted.
-
-    Args:
-        writer: writes the trace.
-        listener: called as well.
-        store: stores single outcomes, so that a run that was killed can continue.
-        key: what they are stored under.
-        expected: the provenance that they are stored with.
-
-    Attributes:
-        seconds: by stage.
     """
 
     def __init__(
         self,
-        writer: TraceWriter,
-        listener: ProgressListener,
-        store: SafeStore,
-        key: TuneKey,
-        expected: Provenance,
-    ) -> None:
-        self.expected = expected
-        self.seconds: dict[str, float] = {}
-        self._writer, self._listener, self._store, self._key = writer, listener, store, key
-        self._state: State | None = None
-        self._batches = self._trials = 0
-        self._ended = False
-        self._since = time.perf_counter()
-
-    @classmethod
-    def open(
-        cls,
         settings: Settings,
         header: Header,
         listener: ProgressListener,
         store: SafeStore,
         expected: Provenance,
-    ) -> Self:
-        """Open the trace of a run, and report that it begins."""
+    ) -> None:
         listener.begin(header)
-        writer = TraceWriter(settings.runs_dir, header)
-        return cls(writer, listener, store, header.key, expected)
+        self.expected = expected
+        self.seconds: dict[str, float] = {}
+        self._writer = TraceWriter(settings.runs_dir, header)
+        self._listener, self._store, self._key = listener, store, header.key
+        self._state: State | None = None
+        self._batches = self._trials = 0
+        self._ended = False
+        self._since = time.perf_counter()
 
     @property
     def run(self) -> str:
@@ -136,12 +113,7 @@ class RunWatch(ProgressListener):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if not self._ended:
             failed = isinstance(error, Exception)
             self.end(self._cut_off(f"failed: {error}" if failed else "interrupted"))

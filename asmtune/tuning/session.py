@@ -37,13 +37,9 @@ Opener = Callable[[BenchSetup], Bench]
 class Session:
     """Tunes one request.
 
-    Attributes:
-        funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
-        options: how to tune.
-        store: stores single timings as they come, and has those of runs that were cut off.
-        experience: configs that were good or bad on other shapes.
-        listener: called as the run proceeds.
-        opener: opens the bench; `open_bench` with the options if None.
+    What its funnel has compiled serves all problems of equal specialisation. Its store takes
+    single timings as they come, and has those of runs that were cut off. The `opener` opens the
+    bench, `open_bench` if None.
     """
 
     funnel: Funnel
@@ -70,9 +66,7 @@ class Session:
         default = request.space.first(**request.problem.shape)
         with ExitStack() as stack:
             header = self._header(request, default)
-            watch = RunWatch.open(
-                funnel.settings, header, self.listener, self.store, request.expected
-            )
+            watch = RunWatch(funnel.settings, header, self.listener, self.store, request.expected)
             stack.enter_context(watch)
             hooked = any(config.pre_hook for config in request.configs())
             touched = request.problem.arguments.values() if hooked else ()
@@ -182,6 +176,5 @@ def _effects(front: Front, configs: Sequence[Config], default: Config) -> Effect
     arguments = front.problem.arguments
     effects = Effects.of(front.works(configs), arguments)
     effects = effects.beside(front.works([default]), arguments)
-    if any(config.ir_override for config in configs):
-        return effects.with_strays(arguments)
-    return effects
+    edited = any(config.ir_override for config in configs)
+    return effects.with_strays(arguments) if edited else effects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.base.errors import CompileError, MeasureError
@@ -54,13 +54,9 @@ class FinalDecision:
 
 @dataclass(frozen=True)
 class Finals:
-    """Chooses the winner among the finalists.
+    """Chooses the winner among the finalists: times them afresh, interleaved, by `final`.
 
-    Attributes:
-        final: times verdicts afresh, interleaved.
-        energy: millijoules of a launch of a config; None where it cannot be measured.
-        policy: defines a tie.
-        objective: meaning of "best".
+    `energy` measures millijoules of a launch; None where it cannot. `policy` defines a tie.
     """
 
     final: Callable[[Sequence[Verdict]], list[Outcome]]
@@ -108,57 +104,45 @@ def _resources(verdict: Verdict) -> tuple[float, float]:
     return features.get("regs_per_thread", 0.0), features.get("shared_bytes", 0.0)
 
 
+@dataclass
 class BenchTimer:
     """Times verdicts of one problem; the default config first, since it gives the reference.
 
-    Args:
-        bench: checks and times.
-        cache: holds the artifacts of the verdicts.
-        default: the space's default config.
-        watch: called with every outcome as soon as it is known.
-
-    Attributes:
-        measurements: timings of all trials, by config; earlier runs' may be put there.
+    `watch` is called with every outcome as soon as it is known. `measurements` holds timings of
+    all trials by config; earlier runs' may be put there.
     """
 
-    def __init__(
-        self,
-        bench: Bench,
-        cache: ArtifactCache,
-        default: Config,
-        watch: Callable[[Sequence[Outcome]], None],
-    ) -> None:
-        self._bench = bench
-        self._cache = cache
-        self._default = default
-        self._watch = watch
-        self._begun = False
-        self.measurements: dict[Config, Measurement] = {}
+    bench: Bench
+    cache: ArtifactCache
+    default: Config
+    watch: Callable[[Sequence[Outcome]], None]
+    measurements: dict[Config, Measurement] = field(default_factory=dict)
+    _begun: bool = False
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
         """Return a timing or a failure for each verdict, in order."""
         entrants, outcomes = self._entrants(verdicts)
-        default = next((e for e in entrants if e.config == self._default), None)
+        default = next((e for e in entrants if e.config == self.default), None)
         if default is not None and not self._begun:
             self._begun = True
             entrants.remove(default)
-            outcomes[default.config] = self._bench.begin(default)[1]
-        outcomes.update(self._bench.trial(entrants) if entrants else ())
+            outcomes[default.config] = self.bench.begin(default)[1]
+        outcomes.update(self.bench.trial(entrants) if entrants else ())
         results = [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
         self.measurements.update((c, o) for c, o in results if isinstance(o, Measurement))
-        self._watch(results)
+        self.watch(results)
         return results
 
     def final(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
         """Time finalists afresh, interleaved."""
         entrants, outcomes = self._entrants(verdicts)
-        outcomes.update(self._bench.final(entrants) if entrants else ())
+        outcomes.update(self.bench.final(entrants) if entrants else ())
         return [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
 
     def energy(self, verdict: Verdict) -> float | None:
         """Measure millijoules of one launch; None if the GPU has no counter."""
         entrants, _ = self._entrants([verdict])
-        return self._bench.energy(entrants[0]) if entrants else None
+        return self.bench.energy(entrants[0]) if entrants else None
 
     def _entrants(
         self, verdicts: Sequence[Verdict]
@@ -166,7 +150,7 @@ class BenchTimer:
         entrants: list[TimingCandidate] = []
         lost: dict[Config, Measurement | Failure] = {}
         for verdict in verdicts:
-            artifact = self._cache.get(verdict.artifact or "")
+            artifact = self.cache.get(verdict.artifact or "")
             if isinstance(artifact, Artifact):
                 entrants.append(TimingCandidate(verdict.config, artifact))
             else:
@@ -178,15 +162,7 @@ class BenchTimer:
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of a run, over one state.
-
-    Attributes:
-        funnel, front: compile and judge.
-        state: knowledge so far; filled.
-        timer: checks and times.
-        options: how to tune.
-        watch: records everything.
-    """
+    """The stages of a run, over one state."""
 
     funnel: Funnel
     front: Front
@@ -197,9 +173,6 @@ class Stages:
 
     def search(self, stragglers: StragglerTimer) -> str:
         """Compile and time until no further gain is expected; return why the search ended.
-
-        Args:
-            stragglers: the front's progress.
 
         Raises:
             CompileError: nothing compiles.
@@ -218,7 +191,8 @@ class Stages:
     def caps(self) -> None:
         """Try caps on the registers of the fastest configs, read off their machine code."""
         effort = self.options.effort
-        parents = [v for v in self.state.finalists(effort.limits.finalists) if _uncapped(v)]
+        fastest = self.state.finalists(effort.limits.finalists)
+        parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
         derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
         if not derived:
             return
@@ -265,7 +239,3 @@ class Stages:
         text = f"no config of {problem.name} can run on {target.name}: {ended.reason}"
         self.watch.note(text)
         return kind(text)
-
-
-def _uncapped(verdict: Verdict) -> bool:
-    return verdict.config.maxnreg is None

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self, Unpack, overload
 
-from asmtune.base.errors import AsmtuneError, InputError
+from asmtune.base.errors import AsmtuneError, InputError, MeasureError
 from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
 from asmtune.core.hardware.shipped import match_device
@@ -21,6 +21,7 @@ from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.tensors import preserved
+from asmtune.measure.timing.nvml import device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
@@ -29,8 +30,8 @@ from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned
 from asmtune.tuning.initial_state import experience
-from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.request import TuningRequest, TuningResult, with_files
+from asmtune.tuning.options import Choices, TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
 from asmtune.tuning.session import Opener, Session
 
 
@@ -38,13 +39,8 @@ from asmtune.tuning.session import Opener, Session
 class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
-    Attributes:
-        funnel: for this device.
-        options: how to tune.
-        store: the user's store; its errors are warnings.
-        listener: called as each request proceeds.
-        opener: see `Session`.
-        done: records of this call, which the requests after them learn from.
+    `done` holds the records of this call, which the requests after them learn from; `opener` is
+    a `Session`'s.
     """
 
     funnel: Funnel
@@ -75,36 +71,25 @@ class Tuner:
     def request(
         self, problem: Problem, key: TuneKey, space: Space, reference: str | None = None
     ) -> TuningRequest:
-        """Make a request that is tuned as this tuner's options say.
-
-        Args:
-            problem: the launch.
-            key: what its config is stored under.
-            space: the configs; files that they name are copied.
-            reference: see `TuningRequest`.
-        """
+        """Make a request that is tuned as this tuner's options say."""
         options = self.options
-        choices = {
-            "tiles": options.tiles,
-            "objective": options.objective,
-            "do_bench": options.do_bench,
-        }
+        choices = {name: getattr(options, name) for name in ("tiles", "objective", "do_bench")}
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)
         return TuningRequest(problem, key, pinned, choices, reference)
 
     def resolve(self, request: TuningRequest, *, looked_up: bool = False) -> TuningResult:
         """Look a request's record up, or tune it now and store the record.
 
-        Args:
-            request: a request for this device, with this tuner's options.
-            looked_up: True if the caller has looked in the stores and found no record.
-
         Raises:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
-        result = self._stored(request) if not (looked_up or self.options.force) else None
-        if result is None:
+        lookup = None
+        if not (looked_up or self.options.force):
+            lookup = find_tuned(request.key, request.expected, self.store)
+        if lookup is not None and lookup.outcome == "hit":
+            result = TuningResult(request, "known", lookup.record)
+        else:
             result = self._leased(request)
         if result.record is not None:
             record = with_files(result.record, request.space)
@@ -143,10 +128,6 @@ class Tuner:
     ) -> StoredPrediction | None:
         """Predict as `predict` does; None if the predicted time is not below a limit.
 
-        Args:
-            request: a request for this device.
-            limit_us: microseconds; None for a problem that is small whatever is predicted.
-
         Raises:
             InputError: as `predict`.
             CompileError: as `predict`.
@@ -160,10 +141,6 @@ class Tuner:
         prediction = StoredPrediction(request.key, pick.config, pick.predicted_us, request.expected)
         self.store.save_prediction(prediction)
         return prediction
-
-    def _stored(self, request: TuningRequest) -> TuningResult | None:
-        lookup = find_tuned(request.key, request.expected, self.store)
-        return TuningResult(request, "known", lookup.record) if lookup.outcome == "hit" else None
 
     def _leased(self, request: TuningRequest) -> TuningResult:
         """Tune under a lease of the key, or take the record of the process that holds it."""
@@ -201,3 +178,75 @@ def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None
     """Restore the arguments at exit if configs have hooks, which the front end may run."""
     hooked = any(config.pre_hook for config in request.configs())
     return preserved(request.problem.arguments.values() if hooked else ())
+
+
+@overload
+def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord: ...
+
+
+@overload
+def tune(
+    *, problems: Sequence[Problem], space: Any, **choices: Unpack[Choices]
+) -> list[TuningResult]: ...
+
+
+def tune(
+    problem: Problem | None = None,
+    space: Any = None,
+    *,
+    problems: Sequence[Problem] | None = None,
+    **choices: Unpack[Choices],
+) -> TuneRecord | list[TuningResult]:
+    """Find the fastest config of a space for one problem, or for each of many.
+
+    Records that the store has are taken from it; new ones are stored. An interrupted run
+    continues where it was when it is started again.
+
+    Args:
+        problem: one launch; instead of `problems`.
+        space: a `Space`, configs, or axes by name.
+        problems: launches of one kernel; those of equal specialisation share their compiles,
+            and good configs of one are tried early on the next.
+        choices: `effort`, `isolate`, `devices` and the others: see `TuneOptions`.
+
+    Returns:
+        The record of `problem`, or a result for each of `problems`, in their order: one that
+        fails stops no other.
+
+    Raises:
+        InputError: problem, space and kernel do not fit, or a choice has an invalid value.
+        CompileError: no config of `problem` can run.
+        MeasureError: there is no GPU, or no config that compiled can be launched.
+    """
+    if (problem is None) == (problems is None):
+        raise InputError("tune: give either a problem or problems=, and not both")
+    options = TuneOptions.of(choices)
+    device = gpu_of(options)
+    tuner = Tuner.open(device, options)
+    searched = Space.of(space)
+    if problem is None:
+        requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
+        return list(tuner.results(requests))
+    result = tuner.resolve(tuner.request(problem, key_of(problem, device), searched))
+    if result.record is None:
+        raise MeasureError(
+            f"{problem.name} is being tuned by another process; "
+            "try again, or wait for it with on_busy='wait'"
+        )
+    return result.record
+
+
+def gpu_of(options: TuneOptions) -> str:
+    """Return the name of the GPU that options choose: the first of theirs, or the current one.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise MeasureError(
+            "tune needs a CUDA GPU; there is none on this machine; "
+            "`asmtune prune-report` works without one"
+        )
+    return device_name(options.devices[0] if options.devices else None)

@@ -17,7 +17,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import backend
+from asmtune.runtime.launch.planning import backend
 
 
 def echo(out, a, b, c, wide, flag, x, y, n, T: tl.constexpr = 3, BLOCK: tl.constexpr = 64):

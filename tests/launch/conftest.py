@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import native
+from asmtune.runtime.launch.planning import native
 from tests.launch.fakes import FakeDriver
 
 

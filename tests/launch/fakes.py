@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asmtune.runtime.launch.backends import Launcher
 from asmtune.runtime.launch.layout import CurrentStream, kinds
+from asmtune.runtime.launch.planning import Launcher
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import Launcher
 from asmtune.runtime.launch.layout import (
     CONSTEXPR,
     KEYED,
@@ -23,6 +22,7 @@ from asmtune.runtime.launch.layout import (
     ParameterLayout,
     machine,
 )
+from asmtune.runtime.launch.planning import Launcher
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")

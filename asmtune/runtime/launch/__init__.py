@@ -9,6 +9,6 @@ key, so that Triton alone decides what runs. Arguments that cannot be keyed alwa
 path.
 
 `native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
-builds its own; `plain` does the same in Python where there is no compiler. `backends` chooses
-between them, `layout` describes a kernel's parameters to them, and `planning` makes plans.
+builds its own; `plain` does the same in Python where there is no compiler. `planning` chooses
+between them and makes plans, and `layout` describes a kernel's parameters to them.
 """

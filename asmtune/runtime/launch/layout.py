@@ -37,7 +37,7 @@ class ParameterLayout:
 
     @property
     def fits(self) -> bool:
-        """Whether a launcher has room for it all."""
+        """True if a launcher has room for all parameters and functions."""
         return len(self.names) <= MOST_PARAMETERS and len(self.functions) <= MOST_FUNCTIONS
 
 
@@ -46,13 +46,7 @@ def layout_of(
     keyed: Iterable[str] = (),
     functions: Iterable[tuple[Callable[..., Any], Sequence[str]]] = (),
 ) -> ParameterLayout:
-    """Make the layout of a `JITFunction`'s `params`.
-
-    Args:
-        params: Triton's `KernelParam` of each.
-        keyed: names of those whose values are in the key.
-        functions: functions of the key, each with the names of its arguments.
-    """
+    """Make the layout of a `JITFunction`'s `params`."""
     names = tuple(sys.intern(param.name) for param in params)
     in_key = set(keyed)
     modes = bytes(
@@ -84,12 +78,7 @@ class Kinds(NamedTuple):
 
 
 class CurrentStream(NamedTuple):
-    """Functions that give the current device and stream.
-
-    Attributes:
-        device: gives the index of the current device, -1 without a GPU.
-        stream: gives the handle of a device's current stream.
-    """
+    """Functions that give the index of the current device, and the handle of its stream."""
 
     device: Callable[[], int]
     stream: Callable[[int], int]

@@ -1,4 +1,4 @@
-"""Plans: how the next launch of the same launch key passes its arguments to the driver.
+"""The launcher of this process, and plans: how the next launch of a launch key is made.
 
 The kernel's own parameters are those of its PTX; only where they are what the signature
 says, each as wide, does the C part call the driver itself. Everything else goes through
@@ -7,16 +7,107 @@ Triton's launcher: descriptors, clusters, cooperative and dependent launches, sc
 
 from __future__ import annotations
 
+import functools
 import re
+import subprocess
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from importlib import resources
+from typing import Any, Final, Protocol, cast
 
+import torch
 import triton.language as tl
 from triton import JITFunction, knobs
 
-from asmtune.runtime.launch.backends import Backend
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
+from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import MOST_PARAMETERS
+
+_SOURCES: Final = ("words.c", "table.c", "plan.c", "cuda.c", "launcher.c", "module.c")
+DRIVER: Final = "libcuda.so.1"
+
+
+class LaunchWarning(UserWarning):
+    """A launch is slower, or of another config, than it might be."""
+
+
+class Launcher(Protocol):
+    """`launcher[grid](*args, **kwargs)`; see `native/launcher.c`."""
+
+    last: Any
+
+    def __getitem__(self, grid: Any, /) -> Any: ...
+    def __len__(self) -> int: ...
+
+    def keep(self, key: Any, plan: Any, held: tuple[Any, ...], /) -> None:
+        """Keep the plan of a key, and references to what the key is made of."""
+
+    def forget(self) -> None:
+        """Forget every plan."""
+
+
+class Backend(Protocol):
+    """A module with a launcher and its plans."""
+
+    GIVEN: Any
+
+    def Plan(self, *facts: Any) -> Any:  # noqa: N802 - a class of the module
+        """See `native/plan.c`."""
+
+    def Launcher(self, *parts: Any) -> Launcher:  # noqa: N802 - a class of the module
+        """See `native/launcher.c`."""
+
+
+@functools.cache
+def backend() -> Backend:
+    """Return the process's backend, as ASMTUNE_LAUNCH says: "auto", "native" or "python".
+
+    Raises:
+        InputError: it is to be native, and cannot be built.
+    """
+    wanted = Settings.from_environment().launch
+    if wanted == "python":
+        return cast(Backend, plain)
+    try:
+        return native()
+    except (RuntimeError, OSError, ImportError, subprocess.CalledProcessError) as error:
+        if wanted == "native":
+            raise InputError(
+                f"ASMTUNE_LAUNCH=native: the launcher cannot be built: {error}; "
+                "Triton needs the same: a C compiler (CC names it) and Python's headers"
+            ) from error
+        warnings.warn(
+            f"launches go by Python, some 3 us slower each: the C part cannot be built: {error}",
+            LaunchWarning,
+            stacklevel=4,
+        )
+        return cast(Backend, plain)
+
+
+@functools.cache
+def native(driver: str | None = None) -> Backend:
+    """Build the C part by Triton's own means; Triton's cache keeps it.
+
+    Args:
+        driver: library of the CUDA driver; None for the system's, where there is a GPU.
+
+    Raises:
+        RuntimeError: there is no C compiler.
+        CalledProcessError: it fails.
+        ImportError: what it made cannot be loaded.
+        OSError: the driver cannot be loaded.
+    """
+    from triton.runtime.build import compile_module_from_src
+
+    folder = resources.files("asmtune.runtime.launch") / "native"
+    source = "\n".join((folder / name).read_text() for name in _SOURCES)
+    module = compile_module_from_src(source, "asmtune_launch", libraries=["dl"])
+    if driver is not None or torch.cuda.is_available():
+        module.open_driver(driver or DRIVER)
+    return cast(Backend, module)
+
 
 _KINDS: Final = {
     "i1": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4,
@@ -47,14 +138,9 @@ _COMPILATION_KNOBS: Final = ("instrumentation_mode", "fpsan_homomorphic_casts")
 
 @dataclass(frozen=True)
 class TritonLaunch:
-    """A launch that Triton made.
+    """A launch that Triton made of a `JITFunction`: its `CompiledKernel`, and what it was given.
 
-    Attributes:
-        function: the `JITFunction`.
-        compiled: the `CompiledKernel` that Triton gave for it.
-        given: arguments by name, as the launch had them.
-        chosen: constexprs and options by name, of the config.
-        config: the config.
+    `given` holds arguments by name, and `chosen` constexprs and options of the config.
     """
 
     function: Any
@@ -65,19 +151,15 @@ class TritonLaunch:
 
 
 def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...]) -> Any | None:
-    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation.
-
-    Args:
-        backend: makes the plan.
-        launched: by Triton.
-        tensors: types whose pointers the launcher reads.
-    """
+    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation."""
     guards = _guards(backend, launched.function)
     relay = getattr(launched.compiled, "run", None)
     if guards is None or relay is None or getattr(launched.compiled, "function", None) is None:
         return None
-    params = launched.function.params
-    values = tuple(_value(backend, param, launched) for param in params)
+    values = tuple(
+        backend.GIVEN if p.name in launched.given else launched.chosen.get(p.name, p.default)
+        for p in launched.function.params
+    )
     slots = _slots(launched, values, tensors)
     function = 0 if slots is None else launched.compiled.function
     metadata = launched.compiled.metadata
@@ -103,13 +185,6 @@ def quiet_lists(function: Any) -> tuple[list[Any], ...]:
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
     chains = tuple(hook.calls for hook in hooks if hasattr(hook, "calls"))
     return (*chains, function.pre_run_hooks)
-
-
-def _value(backend: Backend, param: Any, launched: TritonLaunch) -> Any:
-    """Return a parameter's value where the launch gives none; GIVEN where it does."""
-    if param.name in launched.given:
-        return backend.GIVEN
-    return launched.chosen.get(param.name, param.default)
 
 
 def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...] | None:
@@ -167,14 +242,8 @@ def entry_widths(compiled: Any) -> list[int] | None:
 
 def _is_plain(metadata: Any) -> bool:
     """Return whether a launch is a grid, a block and parameters, and nothing more."""
-    extras = (
-        "launch_cooperative_grid",
-        "launch_pdl",
-        "global_scratch_size",
-        "profile_scratch_size",
-    )
     return (
         metadata.target.backend == "cuda"
         and metadata.num_ctas == 1
-        and not any(getattr(metadata, name, 0) for name in extras)
+        and not any(getattr(metadata, name, 0) for name in _EXTRAS)
     )

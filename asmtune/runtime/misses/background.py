@@ -59,9 +59,9 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _has_memory(form: Any) -> bool:
     if isinstance(form, list | tuple):
         return any(_has_memory(item) for item in form)
-    if not isinstance(form, dict):
-        return False
-    return any(kind in _MEMORY or _has_memory(inner) for kind, inner in form.items())
+    return isinstance(form, dict) and any(
+        kind in _MEMORY or _has_memory(inner) for kind, inner in form.items()
+    )
 
 
 def _copy(region: StorageRange) -> SharedRegion:
@@ -117,9 +117,6 @@ class BackgroundQueue:
 
     The thread ends when nothing is left. If an unexpected error ends it, later work starts a
     new one.
-
-    Attributes:
-        shutdown: listener of the work; ends it at its next step.
     """
 
     def __init__(self) -> None:
@@ -189,11 +186,8 @@ def _queue_of_process(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001
 def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) -> bool:
     """Queue a request for the background, with copies of its tensors as they are now.
 
-    The copies are made on the current stream, before whatever is launched next.
-
-    Args:
-        request: the launch.
-        work: called in the device's thread with the request that has the copies.
+    The copies are made on the current stream, before whatever is launched next. `work` is called
+    with the request that has them, in the device's thread.
 
     Returns:
         False where there is no memory for the copies; a warning says so.

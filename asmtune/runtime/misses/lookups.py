@@ -15,7 +15,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
-from asmtune.store.lookup import reusable
+from asmtune.store.lookup import StoredPrediction, reusable
 from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
 
 if TYPE_CHECKING:
@@ -107,12 +107,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class MissLookup:
-    """Answers of the stores to one request.
-
-    Attributes:
-        request: the launch.
-        settings: name the user's store.
-    """
+    """Answers of the stores to one request."""
 
     request: TuningRequest
     settings: Settings
@@ -135,19 +130,16 @@ class MissLookup:
     @functools.cached_property
     def predicted(self) -> StoredConfig | None:
         """The config that an earlier process predicted for the key, as the space has it."""
-        stored = self._fast_answer.seen
+        seen, request = self._fast_answer.seen, self.request
+        stored: StoredConfig | StoredPrediction | None = None
         if not self._fast_answer.sure:
             from asmtune.store.safe_store import open_user_store
 
-            prediction = open_user_store(self.settings).find_prediction(
-                self.request.key, self.request.expected
-            )
-            stored = (
-                None
-                if prediction is None
-                else StoredConfig(prediction.config, "predicted", prediction.predicted_us)
-            )
-        if stored is None or stored.how != "predicted":
+            store = open_user_store(self.settings)
+            stored = store.find_prediction(request.key, request.expected)
+        elif seen is not None and seen.how == "predicted":
+            stored = seen
+        if stored is None:
             return None
         return StoredConfig(self.own(stored.config), "predicted", stored.predicted_us)
 

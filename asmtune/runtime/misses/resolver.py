@@ -26,7 +26,6 @@ from asmtune.runtime.events import key_text
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
-from asmtune.store.fast_lookup import StoredConfig
 
 if TYPE_CHECKING:
     from asmtune.runtime.rank_agreement import RankGroup
@@ -35,11 +34,7 @@ if TYPE_CHECKING:
 
 
 class TunersByDevice:
-    """Tuners by device, each opened when it is first needed: that loads all that tunes.
-
-    Args:
-        choices: how to tune, by keyword, as `TuneOptions.of` takes them.
-    """
+    """Tuners by device, each opened when it is first needed: that loads all that tunes."""
 
     def __init__(self, choices: Mapping[str, Any]) -> None:
         self._choices: Any = choices
@@ -47,12 +42,7 @@ class TunersByDevice:
         self._lock = threading.Lock()
 
     def of(self, device: str, *, later: bool = False) -> Tuner:
-        """Return the tuner of a device.
-
-        Args:
-            device: its name, as the driver gives it.
-            later: whether it tunes in the background: then a child process times, and tuning
-                ends with the program.
+        """Return the tuner of a device; in one for `later`, a child times until the program ends.
 
         Raises:
             InputError: no target describes the device, or a choice has an invalid value.
@@ -82,17 +72,14 @@ HOST_LAUNCH_US: Final = 6.8
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(options: DecoratorOptions, request: TuningRequest, stored: StoredConfig) -> bool:
-    """Return whether a launch is small by the user's rule or by its predicted time."""
-    if options.small == "auto":
-        return stored.predicted_us is not None and stored.predicted_us < HOST_LAUNCH_US
-    return user_calls_small(options, request)
-
-
-def user_calls_small(options: DecoratorOptions, request: TuningRequest) -> bool:
-    """Return whether a launch is small by the user's size limit or function."""
+def is_small(
+    options: DecoratorOptions, request: TuningRequest, predicted_us: float | None = None
+) -> bool:
+    """Return whether a launch is small by the user's limit or function, or its predicted time."""
     small, arguments = options.small, request.problem.arguments
-    if small is None or isinstance(small, str):
+    if isinstance(small, str):
+        return predicted_us is not None and predicted_us < HOST_LAUNCH_US
+    if small is None:
         return False
     if callable(small):
         return bool(small(arguments))
@@ -107,10 +94,8 @@ class MissWarning(UserWarning):
 class Resolver:
     """Resolves requests to configs, by the options of one decorator.
 
-    Args:
-        options: the decorator's options.
-        on_tuned: called for each key that was queued for the background, with its final
-            choice; runs in that thread, with copies of the arguments.
+    `on_tuned` is called for each key that was queued for the background, with its final choice,
+    in that thread and with copies of the arguments.
     """
 
     def __init__(
@@ -125,12 +110,7 @@ class Resolver:
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
-        """Resolve a request to a config.
-
-        Args:
-            request: the launch.
-            capturing: whether a CUDA graph is being captured: then nothing is compiled
-                and nothing tuned.
+        """Resolve a request to a config; while `capturing`, nothing is compiled or tuned.
 
         Raises:
             MissError: no store knows the key, and `on_miss` is "raise".
@@ -169,7 +149,9 @@ class Resolver:
         if not predicts and self.options.small is None:
             return None
         stored = lookup.predicted
-        if stored is None or not (predicts or is_small(self.options, lookup.request, stored)):
+        if stored is None:
+            return None
+        if not predicts and not is_small(self.options, lookup.request, stored.predicted_us):
             return None
         if not predicts and self.options.heuristic is not None:
             return self._heuristic(lookup.request)
@@ -177,7 +159,7 @@ class Resolver:
 
     def _small(self, request: TuningRequest) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
-        by_user = user_calls_small(self.options, request)
+        by_user = is_small(self.options, request)
         if by_user and self.options.heuristic is not None:
             return self._heuristic(request)
         # "predict" predicts in any case; the background thread predicts by itself.
@@ -275,8 +257,6 @@ class Resolver:
         self._on_tuned(lookup.request, outcome)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
-        """Return the tuned choice, or the message of what failed."""
-
         def work() -> Choice:
             auto = self.options.small == "auto"
             small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None

@@ -26,8 +26,6 @@ _REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench"
 Pinned = dict[tuple[Any, ...], Any]
 """Configs by Triton's keys."""
 
-_RESULTS: Final = ("configs_timings", "bench_time")
-
 
 def has_own_parts(instance: Any, base: type) -> bool:
     """Return whether an autotuner's class or instance replaces a part of Triton's tuning."""
@@ -54,10 +52,8 @@ def pinned_before(instance: Any, base: type) -> Pinned:
 class PatchedAutotuner:
     """Launches for one of Triton's autotuners while a patch is active.
 
-    Attributes:
-        owner: the patch.
-        tuner: launches; None if Triton's own `run` does.
-        cache: replaces the autotuner's `cache` until the patch ends.
+    Its `tuner` is None where Triton's own `run` launches. Its `cache` replaces the autotuner's
+    until the patch, its `owner`, ends.
     """
 
     def __init__(
@@ -109,7 +105,7 @@ class PatchedAutotuner:
         key = triton_key(instance, args, keywords)
         self._own_keys.add(key)
         instance.cache[key] = instance.best_config
-        for name in _RESULTS:
+        for name in ("configs_timings", "bench_time"):
             if hasattr(tuner, name):
                 setattr(instance, name, getattr(tuner, name))
 
@@ -170,12 +166,7 @@ class ConvertedAutotuner(AsmAutotuner):
 def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
 
-    Args:
-        instance: a `triton.runtime.Autotuner`, or a subclass's instance.
-        options: keywords of `asm_autotune`, of no kernel in particular.
-
-    Returns:
-        It is not strict: what Triton lets pass, such as an empty grid, passes.
+    It is not strict: what Triton lets pass, such as an empty grid, passes.
     """
     names = set(instance.arg_names)
     keywords: dict[str, Any] = {

@@ -54,9 +54,9 @@ def check_options(options: Mapping[str, Any]) -> None:
     known = tuple(PatchOptions.__annotations__)
     for name in options:
         if name not in known:
-            hint = did_you_mean(name, known)
             raise InputError(
-                f"patch: {name!r} is no option for all kernels: they are {', '.join(known)}{hint}"
+                f"patch: {name!r} is no option for all kernels: they are {', '.join(known)}"
+                f"{did_you_mean(name, known)}"
             )
     from asmtune.runtime.options import DecoratorOptions
 
@@ -107,12 +107,7 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
 
 
 class _Patch:
-    """An active `patch()`.
-
-    Attributes:
-        options: as they were given.
-        patched: by autotuner, of those that were launched while it was active.
-    """
+    """An active `patch()`, with the autotuners that were launched while it was active."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
@@ -162,12 +157,7 @@ class _Redirect:
 
     def _patched(self, instance: Any) -> PatchedAutotuner | None:
         """Return the `PatchedAutotuner` of the innermost patch; None if Triton itself launches."""
-        from asmtune.runtime.patching.patched_autotuner import (
-            PatchedAutotuner,
-            convert,
-            has_own_parts,
-            pinned_before,
-        )
+        from asmtune.runtime.patching import patched_autotuner as parts
 
         if isinstance(instance, self._asmtune_class):
             return None  # it asks for what it inherits
@@ -177,14 +167,12 @@ class _Redirect:
             active = _patches[-1]
             patched = active.patched.get(instance)
             if patched is None or not patched.fits(instance):
-                by_triton = has_own_parts(instance, self._base)
-                tuner = None if by_triton else convert(instance, active.options)
-                pinned = (
-                    patched.pinned(instance) if patched else pinned_before(instance, self._base)
-                )
-                patched = active.patched[instance] = PatchedAutotuner(
-                    active, instance, tuner, pinned
-                )
+                base = self._base
+                by_triton = parts.has_own_parts(instance, base)
+                tuner = None if by_triton else parts.convert(instance, active.options)
+                own = patched.pinned(instance) if patched else parts.pinned_before(instance, base)
+                patched = parts.PatchedAutotuner(active, instance, tuner, own)
+                active.patched[instance] = patched
             self.attach(instance, patched)
             return patched
 

@@ -2,6 +2,5 @@
 
 It knows neither compiler nor GPU: both are handed to `loop.run`. `state` holds what is known,
 a strategy (`strategies`) proposes batches and selects what to time: `model` by the expected gain
-of a Gaussian process (`surrogate`) over predictions, features and axes (`axes`), or one of
-`unmodelled`.
+of a Gaussian process (`surrogate`) over predictions, features and axes, or one without a model.
 """

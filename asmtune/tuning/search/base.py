@@ -81,12 +81,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a search.
-
-    Attributes:
-        reason: why, in words, with its numbers.
-        finalists: see `State.finalists`; none where nothing ran.
-    """
+    """The end of a search: why, with its numbers, and `State.finalists` (none if nothing ran)."""
 
     reason: str
     finalists: tuple[Verdict, ...]
@@ -98,18 +93,15 @@ class Strategy(Protocol):
     @property
     def name(self) -> str:
         """The name on the command line."""
-        ...
 
     def propose(self, state: State) -> Proposal:
         """Propose configs to compile next, of those in `state.open()`."""
-        ...
 
     def select(self, state: State) -> Sequence[Config]:
         """Select configs to time now, of those in `state.ready()`, best first.
 
         Those in `state.due()` are timed in any case.
         """
-        ...
 
 
 class Compiler(Protocol):
@@ -117,16 +109,13 @@ class Compiler(Protocol):
 
     def start(self, configs: Sequence[Config]) -> None:
         """Start a batch, and return at once."""
-        ...
 
     def collect(self) -> Sequence[Verdict]:
         """Wait for the batch. It may hold configs that were not asked for: they join the space."""
-        ...
 
 
-class Timer(Protocol):
+class TrialTimer(Protocol):
     """Checks and times compiled configs."""
 
     def trial(self, verdicts: Sequence[Verdict]) -> Sequence[Outcome]:
         """Return a timing or a failure of each; the first trial begins with the default."""
-        ...

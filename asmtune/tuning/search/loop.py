@@ -10,7 +10,7 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, Timer
+from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, TrialTimer
 from asmtune.tuning.search.state import State
 
 MOST_IN_VAIN: Final = 32
@@ -21,23 +21,15 @@ def run(
     strategy: Strategy,
     state: State,
     compiler: Compiler,
-    timer: Timer,
+    timer: TrialTimer,
     limits: Limits,
     observer: ProgressListener | None = None,
 ) -> Ended:
-    """Compile and time until the strategy sees no gain, or a limit is reached.
+    """Compile and time until the strategy sees no gain, or a limit is reached; fill the state.
 
     Whatever is raised, `KeyboardInterrupt` as well, passes through and leaves the state with
     all that was known by then. A batch that is being compiled when the search ends is not
     waited for.
-
-    Args:
-        strategy: chooses what to compile and what to time.
-        state: knowledge so far; filled.
-        compiler: compiles in the background.
-        timer: checks and times.
-        limits: the most that may be spent.
-        observer: called at each stage.
     """
     observer = observer or ProgressListener()
     observer.search_started(state)
@@ -53,7 +45,7 @@ class _Search:
     strategy: Strategy
     state: State
     compiler: Compiler
-    timer: Timer
+    timer: TrialTimer
     limits: Limits
     observer: ProgressListener
     proposal: Proposal = field(default_factory=Proposal)
@@ -120,7 +112,6 @@ class _Search:
         return ""
 
     def _exhausted(self) -> str:
-        """Return why nothing more is compiled."""
         state, most = self.state, self.limits.compiles
         if most is not None and state.compiles >= most and self.proposal.configs:
             return f"budget: {state.compiles} configs compiled"

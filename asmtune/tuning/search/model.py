@@ -15,9 +15,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.scorers import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
-from asmtune.tuning.search.axes import Axes
 from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal
 from asmtune.tuning.search.state import State
+from asmtune.tuning.search.strategies import Axes
 from asmtune.tuning.search.surrogate import (
     Column,
     Matrix,
@@ -156,13 +156,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 class Model:
-    """Ranks configs before compiling, and again after each batch by the timings so far.
-
-    Args:
-        predictor: ranks before compiling; None for no prediction.
-        pace: sizes of steps, and the gain below which the search ends.
-        seed: seeds the draws that a batch's gain is averaged over.
-    """
+    """Ranks configs before compiling, and again after each batch by the timings so far."""
 
     name = "model"
 

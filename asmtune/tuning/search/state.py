@@ -42,9 +42,8 @@ class State:
         clock: seconds, of a clock that never goes back.
 
     Attributes:
-        initial: verdicts before compiling, by config.
+        initial, default: as given; verdicts by config.
         configs: the candidates, in the space's order.
-        default: the space's default config.
         verdicts: verdicts on compiled configs, by config.
         pending: configs being compiled.
         timings: microseconds by config, those of earlier runs among them.
@@ -100,14 +99,8 @@ class State:
 
     def open(self) -> list[Config]:
         """Return untried configs, in order; shunned ones only when no others are left."""
-        left = [
-            config
-            for config in self.configs
-            if config not in self.verdicts
-            and config not in self.pending
-            and config not in self.timings
-            and config not in self.failures
-        ]
+        tried = (self.verdicts, self.pending, self.timings, self.failures)
+        left = [c for c in self.configs if not any(c in configs for configs in tried)]
         return [config for config in left if config not in self._shunned] or left
 
     def ready(self) -> list[Config]:

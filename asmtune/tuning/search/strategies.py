@@ -1,15 +1,148 @@
-"""The search strategies by name."""
+"""The search strategies by name, those without a model, and the `Axes` of configs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
-from asmtune.tuning.search.base import BatchSizes, Predictor, Strategy
+from asmtune.core.config import OPTION_AXES, Config
+from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal, Strategy
+from asmtune.tuning.search.state import State
 
-_Make = Callable[[Predictor | None, BatchSizes, int], Strategy]
+Place = tuple[int, ...]
+
+# What a file of hand-edited IR changes, no other axis tells.
+_OPTIONS: Final = (*OPTION_AXES, "ir_override")
+
+
+class Axes:
+    """The values that some configs take, in order: numbers by size, None (no limit) last."""
+
+    def __init__(self, configs: Sequence[Config]) -> None:
+        points = [
+            {**config.kwargs, **{name: getattr(config, name) for name in _OPTIONS}}
+            for config in configs
+        ]
+        names = dict.fromkeys(name for point in points for name in point)
+        self._index: dict[str, dict[tuple[int, Any], int]] = {}
+        for name in names:
+            values = sorted({_rank(point.get(name)) for point in points})
+            if len(values) > 1:
+                self._index[name] = {value: place for place, value in enumerate(values)}
+        self.places: dict[Config, Place] = {
+            config: tuple(index[_rank(point.get(name))] for name, index in self._index.items())
+            for config, point in zip(configs, points, strict=True)
+        }
+
+    def coordinates(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Return a row a config, a column an axis of more than one value, from 0 to 1."""
+        most = [len(index) - 1 for index in self._index.values()]
+        places = np.array([self.places[config] for config in configs], dtype=np.float64)
+        return places.reshape(len(configs), len(most)) / np.array(most, dtype=np.float64)
+
+
+def steps(one: Place, other: Place) -> int | None:
+    """Count the axes on which two places differ by one value; None if one differs by more."""
+    apart = [abs(a - b) for a, b in zip(one, other, strict=True) if a != b]
+    return len(apart) if all(distance == 1 for distance in apart) else None
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Make a sort key of any axis: numbers first, then text, then None."""
+    if value is None:
+        return 2, 0
+    return (0, value) if isinstance(value, bool | int | float) else (1, str(value))
+
+
+@dataclass(frozen=True)
+class _Unmodelled:
+    """Base class of strategies without a model, which time all that is compiled.
+
+    Attributes:
+        pace: sizes of steps.
+    """
+
+    pace: BatchSizes = field(default_factory=BatchSizes)
+
+    def select(self, state: State) -> Sequence[Config]:
+        """Select all that is compiled, as many as a trial takes."""
+        return state.ready()[: self.pace.trial]
+
+    def _next_of(self, configs: Sequence[Config], state: State) -> Proposal:
+        if not configs:
+            return Proposal(reason=f"all {len(state.configs)} configs tried")
+        count = self.pace.batch if state.compiles else self.pace.first
+        return Proposal(tuple(configs[:count]))
+
+
+class Exhaustive(_Unmodelled):
+    """Compiles and times every config, in the space's order."""
+
+    name = "exhaustive"
+
+    def propose(self, state: State) -> Proposal:
+        """Propose the next configs."""
+        return self._next_of(state.open(), state)
+
+
+@dataclass(frozen=True)
+class Sampling(_Unmodelled):
+    """Compiles configs at random, and times all; a limit ends it, or the space.
+
+    Attributes:
+        seed: seeds the order.
+    """
+
+    seed: int = 0
+
+    name = "random"
+
+    def propose(self, state: State) -> Proposal:
+        """Propose the next configs of an order that the seed decides."""
+        place = {config: rank for rank, config in enumerate(state.configs)}
+        order = random.Random(self.seed).sample(range(len(place)), len(place))
+        return self._next_of(sorted(state.open(), key=lambda c: order[place[c]]), state)
+
+
+CENTRES: Final = 3
+"""Number of the fastest configs whose neighbours are tried."""
+
+MOST_STEPS: Final = 2
+"""Axes on which a neighbour differs, by one value each."""
+
+
+class Hierarchical(_Unmodelled):
+    """Coarse to fine; ends where no neighbour of the best is left."""
+
+    name = "hierarchical"
+
+    def propose(self, state: State) -> Proposal:
+        """Propose the rest of the coarse grid, and then neighbours, the nearest first."""
+        left = state.open()
+        axes = Axes(state.configs)
+        coarse = [c for c in left if all(place % 2 == 0 for place in axes.places[c])]
+        if not coarse and not state.timings and state.ready():
+            return Proposal(reason="none of the coarse grid is timed yet")
+        if coarse or not state.timings:
+            return self._next_of(coarse or left, state)
+        centres = [axes.places[config] for config in state.fastest(CENTRES)]
+        away = {c: min(_away(axes.places[c], centre) for centre in centres) for c in left}
+        near = sorted((c for c in left if away[c] <= MOST_STEPS), key=lambda c: away[c])
+        if left and not near:
+            return Proposal(reason=f"all neighbours of the {len(centres)} fastest tried")
+        return self._next_of(near, state)
+
+
+def _away(one: Place, other: Place) -> int:
+    count = steps(one, other)
+    return MOST_STEPS + 1 if count is None else count
 
 
 def _model(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:
@@ -18,29 +151,11 @@ def _model(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy
     return Model(predictor, pace, seed)
 
 
-def _exhaustive(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.unmodelled import Exhaustive
-
-    return Exhaustive(pace)
-
-
-def _random(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.unmodelled import Sampling
-
-    return Sampling(pace, seed)
-
-
-def _hierarchical(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.unmodelled import Hierarchical
-
-    return Hierarchical(pace)
-
-
-_STRATEGIES: Final[dict[str, _Make]] = {
+_STRATEGIES: Final[dict[str, Callable[[Predictor | None, BatchSizes, int], Strategy]]] = {
     "model": _model,
-    "exhaustive": _exhaustive,
-    "random": _random,
-    "hierarchical": _hierarchical,
+    "exhaustive": lambda _predictor, pace, _seed: Exhaustive(pace),
+    "random": lambda _predictor, pace, seed: Sampling(pace, seed),
+    "hierarchical": lambda _predictor, pace, _seed: Hierarchical(pace),
 }
 
 
@@ -53,12 +168,6 @@ def make_strategy(
     name: str, seed: int = 0, predictor: Predictor | None = None, pace: BatchSizes | None = None
 ) -> Strategy:
     """Make the strategy of a name.
-
-    Args:
-        name: one of `strategy_names`.
-        seed: seeds all that it draws.
-        predictor: for the strategies that use predictions.
-        pace: sizes of its steps.
 
     Raises:
         InputError: no such strategy; lists them.

@@ -86,12 +86,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Expected times and their deviations, as logarithms.
-
-    Attributes:
-        mean: expected value.
-        deviation: standard deviation.
-    """
+    """Expected times and their standard deviations, as logarithms."""
 
     mean: Column
     deviation: Column
@@ -99,12 +94,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A fitted process.
-
-    Attributes:
-        timed: timed configs, at least one.
-        log_us: logarithms of the times.
-    """
+    """A process fitted to timed configs, at least one, and the logarithms of their times."""
 
     timed: Points
     log_us: Column
@@ -175,12 +165,7 @@ DRAWS: Final = 512
 
 
 def improvement(posterior: Posterior, best: float) -> Column:
-    """Compute the expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
-
-    Args:
-        posterior: prediction of each config's time.
-        best: least time so far.
-    """
+    """Compute the expected improvement of each config alone (Jones, Schonlau, Welch, 1998)."""
     from scipy.special import ndtr
 
     deviation = np.maximum(posterior.deviation, 1e-9)
@@ -195,12 +180,6 @@ def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> lis
     Their times are taken to be the expected ones ("kriging believer", Ginsbourger et al.,
     2010): means stay, and what is like a chosen config is known better, so that a batch is no
     heap of near equals. Without it a replay kept 0.998 of the best speed in place of 0.999.
-
-    Args:
-        mean: expected time of each config.
-        covariance: among them.
-        best: least time so far.
-        count: number to choose at most.
     """
     variance = np.diag(covariance).copy()
     known = np.zeros((len(mean), 0))
@@ -219,14 +198,7 @@ def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> lis
 
 
 def batch_gain(mean: Column, covariance: Matrix, best: float, seed: int) -> float:
-    """Compute the expected gain of timing a whole batch, over joint draws of its times.
-
-    Args:
-        mean: expected time of each config.
-        covariance: among them.
-        best: least time so far.
-        seed: seeds the draws.
-    """
+    """Compute the expected gain of timing a whole batch, over joint draws of its times."""
     values, vectors = np.linalg.eigh(covariance)
     draws: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))
     times = mean + (draws * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
