@@ -74,7 +74,6 @@ def bench(
 
 
 def _progress(processes: int) -> BenchProgress:
-    """Makes a listener that prints to stderr what is timed and what is not."""
     from asmtune.studies.regression.processes import BenchProgress, Collected
 
     class Printed(BenchProgress):
@@ -94,7 +93,6 @@ def _progress(processes: int) -> BenchProgress:
 
 
 def _plan_lines(plan: BenchPlan) -> Iterator[str]:
-    """Says what is not timed, what to do about it, and what is timed on a stale record."""
     for name, count in plan.unstored.items():
         stored = sum(row.subject.kernel == name for row in plan.rows)
         yield (

@@ -70,7 +70,6 @@ def replay(
 def _recordings(
     arguments: Sequence[str], kernels: Path | None, settings: Settings
 ) -> list[Recording]:
-    """Loads files first, then runs, each with the folder of its kernels."""
     files = [Path(argument) for argument in arguments if not names_run(argument)]
     runs = [find_run(settings.runs_dir, argument) for argument in arguments if names_run(argument)]
     if kernels is None and files:

@@ -176,7 +176,6 @@ def _folder(path: Path) -> Path:
 
 
 def _is_container(name: str) -> bool:
-    """Says if a path is a folder or an archive with a `__main__.py`."""
     return Path(name).is_dir() or zipfile.is_zipfile(name)
 
 

@@ -70,7 +70,6 @@ def train(
 
 
 def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
-    """Ranks every task at both moments, by models of the other kernels' assembly."""
     from asmtune.studies.train import rank_unseen
 
     compiled = [task.assembly for task in rows]
@@ -90,14 +89,12 @@ def _save(made: _Savable, option: str, path: Path) -> None:
 
 
 def _folders(kernels: list[Path], files: int) -> list[Path]:
-    """Pairs each file with its folder of kernels."""
     if len(kernels) not in (1, files):
         raise InputError(f"{len(kernels)} --kernels for {files} files: give one, or each")
     return kernels * files if len(kernels) == 1 else kernels
 
 
 def _machine(recorded: list[Oracle]) -> tuple[str, Target]:
-    """Returns the one device that all files were recorded on, and its target."""
     devices = list(dict.fromkeys(oracle.device for oracle in recorded))
     if len(devices) > 1:
         raise InputError(f"the files are of several devices ({', '.join(devices)}): one at a time")

@@ -74,7 +74,6 @@ class TuneRequest:
         return replace(effort, limits=limits, strategy=self.strategy or effort.strategy)
 
     def _devices(self) -> tuple[int, ...] | None:
-        """Indices of GPUs; None for the current one."""
         if self.devices is None:
             return None
         import torch
@@ -199,7 +198,6 @@ def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: boo
 
 
 def _costs(results: Sequence[TuningResult]) -> dict[str, Sequence[CostRow]]:
-    """Reads the costs of the finalists' launches, by run, where more than time counts."""
     folder = Settings.from_environment().runs_dir
     costs: dict[str, Sequence[CostRow]] = {}
     for result in results:

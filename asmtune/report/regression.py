@@ -80,7 +80,6 @@ def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
 
 
 def _sentence(check: Check) -> str:
-    """Sums the check up: `Slower: 1 slower, 11 unchanged`."""
     heads = {"fine": "No slowdown", "slower": "Slowdown", "incomparable": "Not comparable"}
     counts = ", ".join(f"{count} {verdict}" for verdict, count in check.counts.items())
     return f"{heads[check.outcome]}: {counts}"
@@ -123,7 +122,6 @@ def _markdown_table(findings: Sequence[CheckFinding]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escapes text of a file, so that Markdown shows it as it is."""
     escaped = one_line(text).replace("&", "&amp;").replace("<", "&lt;")
     for sign in "\\|`*_[]~$#":
         escaped = escaped.replace(sign, f"\\{sign}")
@@ -234,7 +232,6 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
 
 
 def _name_runs(axis: Any, history: Sequence[HistoryEntry]) -> None:
-    """Names some runs on the axis by their labels, or else the day."""
     step = max(1, math.ceil(len(history) / _LABELS))
     at = list(range(0, len(history), step))
     names = [one_line(history[n].label or history[n].date)[:10] for n in at]

@@ -171,7 +171,6 @@ def _progress(run: TracedRun) -> Table:
 
 
 def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
-    """Tabulates the fastest configs and the default, with their predictions."""
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
     shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
@@ -209,7 +208,6 @@ def _place(run: TracedRun, config: Config, place: int) -> str:
 
 
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
-    """Compares the winner with the default, in microseconds and axis by axis."""
     default, ending = run.header.default, run.ending
     if ending is not None and ending.winner is not None:
         label, best = "winner ", ending.winner

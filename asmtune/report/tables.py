@@ -63,7 +63,6 @@ def worth(report: PruneReport) -> Iterator[str]:
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
-    """Says the share kept of the best speed, or of the best `of` a part."""
     if selection.expected_share is None or selection.chance_dropped is None:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"

@@ -280,7 +280,6 @@ def _target(target: str | Target) -> Target:
 
 
 def _share(option: str, value: float, most: float) -> float:
-    """Makes sure that an option is a share above 0, and not above a limit."""
     if not 0 < value <= most:
         raise InputError(f"{option}={value!r}: expected a share above 0 and up to {most:g}")
     return value

@@ -160,7 +160,6 @@ class StoredLaunch:
         return best
 
     def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
-        """Names the target's devices under which there are records of the kernel."""
         function = jit_function(self.problem.kernel)
         name = f"{function.__module__}.{function.__qualname__}"
         stored = store.records(name) if store is not None else []

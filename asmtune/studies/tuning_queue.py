@@ -108,7 +108,6 @@ class TuningQueue:
         return result
 
     def _default_us(self, result: TuningResult) -> float | None:
-        """Returns the default's time in the record."""
         timings = result.record.measurements if result.record is not None else ()
         default = self.space.first(**result.request.problem.shape)
         return next((m.median_us for m in timings if m.config == default), None)

@@ -157,7 +157,6 @@ def _by_order(
 
 
 def _has_kept_class(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
-    """Says if both have an instruction class that ptxas keeps, or the PTX's loop has none."""
     kept = [kind for kind in _KEPT if given.classes[other][kind]]
     return not kept or any(bodies.classes[loop][kind] for kind in kept)
 

@@ -181,7 +181,6 @@ def _line(
 
 
 def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
-    """Finds the lines of a function: from its head to its closing brace or last instruction."""
     first, last = numbers[0], numbers[-1]
     heads = _PTX_HEAD if language == "PTX" else _SASS_HEAD
     while first > 1 and not heads(texts[first - 1]):

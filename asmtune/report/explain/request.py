@@ -237,7 +237,6 @@ def explained(
 
 
 def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
-    """Prunes the space, or only the configs that are compared."""
     loaded, others = request.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
     listed = [request.chosen, *others]

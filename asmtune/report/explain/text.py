@@ -86,7 +86,6 @@ def hot_loop(view: CodeView) -> RenderableType:
 
 
 def _files(lines: list[CodeLine]) -> list[int]:
-    """Indices of source files, in the order in which lines come from them."""
     return list(dict.fromkeys(line.source[0] for line in lines if line.source is not None))
 
 
@@ -131,7 +130,6 @@ def _fate_words(verdict: Verdict) -> str:
 
 
 def _fate(explained: Explained) -> Iterator[Text]:
-    """Says why it was dropped, with the numbers, and what runs instead."""
     verdict = explained.verdict
     if verdict.failure is not None and verdict.dropped_at == "compile":
         # Its reason is the first line of the failure.

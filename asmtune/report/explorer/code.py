@@ -58,7 +58,6 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
 
 
 def _functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yields outermost functions and methods: name, first line with decorators, last line."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -158,16 +157,13 @@ class _Shelf:
         self._known: dict[str, int] = {}
 
     def number(self, path: str) -> int:
-        """Returns the place of a source file among all."""
         self._files.setdefault(path, set())
         return list(self._files).index(path)
 
     def seen(self, path: str, line: int) -> None:
-        """Notes that code comes from a line of a file."""
         self._files[path].add(line)
 
     def add(self, text: str) -> int:
-        """Stores a packed code once, and returns its place."""
         if text not in self._known:
             self._known[text] = len(self.packed)
             self.packed.append(text)
@@ -175,7 +171,6 @@ class _Shelf:
         return self._known[text]
 
     def sources(self) -> Iterator[Mapping[str, Any]]:
-        """Lists the functions that the noted lines are in."""
         for number, (path, lines) in enumerate(self._files.items()):
             yield from pieces(path, number, lines)
 
@@ -204,13 +199,11 @@ class _Carrier:
         return tuple(places.get(row, -1) for row in range(len(self.report.verdicts)))
 
     def _chosen(self) -> dict[int, Verdict]:
-        """Verdicts with an artifact by their row: the kept ones, then the others by rank."""
         rows = [(row, v) for row, v in enumerate(self.report.verdicts) if v.artifact is not None]
         rows.sort(key=lambda item: (not item[1].kept, item[1].rank is None, item[1].rank or 0))
         return dict(rows[:MOST_PTX])
 
     def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
-        """Disassembles the first kept ones, each in a process of its own."""
         rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
         with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
             views = threads.map(lambda row: self._one_sass(chosen[row]), rows)
@@ -246,7 +239,6 @@ class _Carrier:
 
 
 def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
-    """Makes a view of a text, or says why there is none."""
     try:
         made: CodeView | Failure = view(config, artifact)
     except ParseError as error:
@@ -281,7 +273,6 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
 
 
 def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Finds runs of true values: first and last place of each."""
     start: int | None = None
     for place, flag in enumerate((*flags, False)):
         if flag and start is None:

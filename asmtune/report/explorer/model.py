@@ -47,7 +47,6 @@ def _measured(report: PruneReport, timings: Timings | None) -> Mapping[str, floa
 
 
 def _labels(reports: Sequence[PruneReport]) -> list[str]:
-    """Labels each report by its target, and by its shape if a target stands twice."""
     names = [report.target for report in reports]
     return [
         name if names.count(name) == 1 else f"{name} " + " ".join(map(str, report.shape.values()))
@@ -97,7 +96,6 @@ def _report(
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
-    """Returns the axes by the names of their columns, and the columns."""
     configs = [verdict.config.to_dict() for verdict in verdicts]
     names = dict.fromkeys(name for config in configs for name in config)
     columns = {
@@ -121,7 +119,6 @@ def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
 
 
 def _value(value: Any) -> Any:
-    """Converts a value for JSON: numbers short, others as text."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, float):

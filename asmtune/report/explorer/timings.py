@@ -212,7 +212,6 @@ def measured_times(
 
 
 def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
-    """Reads the timings of the stored records that launches of a problem would find."""
     problem, parts, missed = loaded.problem, [], []
     settings = Settings.from_environment()
     for target in map(load_target, targets):

@@ -136,7 +136,6 @@ class Drawing:
         axes.set_title(f"{self._chart.target}: {summary(self._chart)}", loc="left", fontsize=10)
 
     def _cores(self) -> None:
-        """Draws a line for each rate of the cores, named beside the axes."""
         for roof in self._chart.roofs:
             if roof.kind == "memory" or roof.name != self._rates[roof.rate][0]:
                 continue
@@ -148,7 +147,6 @@ class Drawing:
             self._axes.text(*beside, compute_name(names, roof.rate), color=colour, va="center")
 
     def _slope(self, roof: Roof) -> Text:
-        """Draws the line of a memory, with its name along it."""
         (left, low), (right, high) = self._ends(roof)
         self._axes.plot((left, right), (low, high), color=self._ink, linewidth=1.2, zorder=1)
         (x0, y0), (x1, y1) = self._pixels((left, low)), self._pixels((right, high))
@@ -178,7 +176,6 @@ class Drawing:
         self._axes.plot([x], [y], **style)
 
     def _labels(self, taken: Sequence[Box]) -> None:
-        """Writes each launch's name beside its point, with a thin line if it stands further off."""
         entries = self._chart.entries[:MOST_LABELS]
         texts = [self._axes.text(0, 0, t, va="center", ha="center") for t in labels(entries)]
         points = [self._pixels(self._window.place(entry.after)) for entry in entries]
@@ -215,7 +212,6 @@ class Drawing:
         self._axes.legend(handles=handles, frameon=False, ncols=3, **place)
 
     def _ends(self, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Returns both ends of a roof's line within the window."""
         if roof.kind == "compute":
             fastest = max(other.rate for other in self._chart.roofs if other.kind == "memory")
             return (roof.rate / fastest, roof.rate), (self._window.right, roof.rate)
@@ -223,7 +219,6 @@ class Drawing:
         return (left, left * roof.rate), (max(self._rates) / roof.rate, max(self._rates))
 
     def _lines(self) -> list[Box]:
-        """Roofs and arrows, as boxes."""
         boxes = []
         for roof in self._chart.roofs:
             (x0, y0), (x1, y1) = map(self._pixels, self._ends(roof))

@@ -99,7 +99,6 @@ def _best(label: Label, frame: Box, taken: Sequence[Box], lines: Sequence[Box]) 
 
 
 def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
-    """Places with their distance, the nearest first."""
     for ring in _RINGS:
         for step in range(_DIRECTIONS):
             # Right, left, up, down first: they read best.

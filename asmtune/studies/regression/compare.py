@@ -195,7 +195,6 @@ def _other_board(base: BenchRun, run: BenchRun) -> bool:
 
 
 def _sm_mhz(run: BenchRun) -> float | None:
-    """Returns the median SM clock of the processes; None if none read it."""
     clocks = [process.clocks.get("sm_mhz") for process in run.processes]
     known = [float(mhz) for mhz in clocks if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
     return median(known) if known else None
@@ -335,7 +334,6 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
 
 
 def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
-    """Makes the finding of a subject that the run lacks, or that failed in it."""
     failed = missed is not None and missed.why == "failed"
     remark = "not in this run" if missed is None else missed.reason
     return CheckFinding(

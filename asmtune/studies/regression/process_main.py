@@ -55,8 +55,6 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
-    """Returns samples of one row, or why there are none."""
-
     def work() -> Any:
         problem, config = problem_of(row, "cuda")
         return timed(problem, config, target, Settings.from_environment())

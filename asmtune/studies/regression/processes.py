@@ -192,7 +192,6 @@ def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
 
 
 def _stale_remark(lookup: StoreLookup) -> str:
-    """Says what differs from the record, without the digests."""
     parts = (part.partition(":")[0] for part in lookup.detail.split("; "))
     return f"config of an older record: {', '.join(parts)}"
 

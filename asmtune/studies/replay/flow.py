@@ -177,7 +177,6 @@ class _Timed:
 
     @classmethod
     def of(cls, found: Judged, funnel: Funnel) -> _Timed:
-        """Returns a task's rows without those that failed."""
         rows = found.task.rows
         at = [index for index, row in enumerate(rows) if row.ms is not None]
         candidates = [
@@ -191,7 +190,6 @@ class _Timed:
 
 
 def _names(scorer: Scorer) -> tuple[str, ...]:
-    """Names a scorer's results."""
     if not scorer.ranks_before_compiling:
         return (scorer.name,)
     budgets = (WITHIN.format(scorer.name, budget) for budget in BUDGETS)
@@ -199,7 +197,6 @@ def _names(scorer: Scorer) -> tuple[str, ...]:
 
 
 def _kept_shares(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
-    """Computes the share of the best speed kept by each cut, for each of `_names`."""
     shares = [_averaged(timed.times, timed.compiled, scorer)]
     if early:
         before = scorer.score(timed.sketched)
@@ -214,7 +211,6 @@ def _kept_shares(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str
 def _averaged(
     times: Sequence[float], candidates: Sequence[Candidate], scorer: Scorer
 ) -> dict[str, float]:
-    """Averages over the scorer's draws."""
     sums = dict.fromkeys(CUTS, 0.0)
     for draw in range(scorer.draws):
         for cut, share in kept_of(times, scorer.score(candidates, draw)).items():

@@ -127,7 +127,6 @@ class PlanResult:
 
 
 def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
-    """Computes geometric mean and worst of shares kept; both 0 if there are none."""
     shares = list(shares)
     worst = min(shares)
     mean = geometric_mean(shares) if worst else 0.0
@@ -135,7 +134,6 @@ def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
 
 
 def _task(searches: Sequence[Replayed]) -> dict[str, Any]:
-    """Writes a task's searches, a seed each: mean costs, and the least share kept."""
     last = [search.marks[-1] for search in searches]
     return {
         "task": searches[0].task.name,
@@ -250,7 +248,6 @@ class _Marks(ProgressListener):
         self.made: list[SearchPoint] = []
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:  # noqa: ARG002
-        """Adds a mark."""
         self.made.append(self.now())
 
     def now(self) -> SearchPoint:

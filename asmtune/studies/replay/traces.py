@@ -54,7 +54,6 @@ def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[R
 
 
 def _file(run: TracedRun, kernels: Path | None) -> Path:
-    """Finds the file of a run's kernel module."""
     reference = run.header.reference
     if kernels is None and reference is None:
         raise OracleError(
@@ -94,7 +93,6 @@ def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Co
 
 
 def _dtype(run: TracedRun, module: KernelModule) -> str:
-    """Finds the module's dtype that gives arguments of the run's dtypes."""
     key, shape = run.header.key, run.header.shape
     for dtype in module.dtypes:
         made = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]

@@ -58,7 +58,6 @@ _MISSING = object()
 
 
 def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
-    """Finds the shape of the run that made a record; None if no trace tells."""
     runs_of_key = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
     matching = [run for run in runs_of_key if run.header.key == record.key and _is_of(run, record)]
     return matching[-1].header.sizes if matching else None
@@ -118,7 +117,6 @@ class RooflineRequest:
 
 
 def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
-    """Loads the modules, and refuses two of one name, which points and notes go by."""
     modules = [_module(kernel) for kernel in kernels]
     named: dict[str, str] = {}
     for kernel, module in zip(map(_spelling, kernels), modules, strict=True):
@@ -145,7 +143,6 @@ def _module(kernel: KernelSource) -> KernelModule:
 
 
 def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
-    """Gives each kernel the shapes that fit it, or its module's first if none was given."""
     if not placed:
         return {module.name: _first(module) for module in modules}
     fitting: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
@@ -204,7 +201,6 @@ class _Stored:
         return replace(lookup, record=replace(record, winner=own))
 
     def is_sized(self, lookup: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:
-        """Calls `is_sized` with the keys of a queue's launches."""
         device = "" if lookup.record is None else lookup.record.key.device
 
         def key_of_shape(other: Shape) -> TuneKey:

@@ -248,7 +248,6 @@ class Survey:
     def _measured(
         self, subject: RooflineSubject, front: Front, running: Sequence[Verdict]
     ) -> tuple[Times, tuple[str, ...]]:
-        """Returns times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
             return (recorded(subject.lookup), ()) if subject.sized else ({}, ())
         times, failed = taken(self.clock.outcomes(subject, front, running))
@@ -284,7 +283,6 @@ class Survey:
 
 
 def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
-    """Says why the stored config, or its times, are not used."""
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized or timed_now:
