@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.core.config import Config
-from asmtune.studies.regression.files import run_from_json
 from asmtune.studies.regression.run import (
     BenchRun,
     BenchSubject,
     Environment,
     Process,
     TimedSubject,
+    run_from_json,
 )
 from asmtune.studies.regression.timing import timing_words
 

@@ -53,7 +53,7 @@ def bench(
         raise InputError("bench: name the file to write: --output run.json")
     check_destinations([("--output", output)])
     # Load Triton, which no other command needs before it has read its input.
-    from asmtune.studies.regression.files import write_run
+    from asmtune.studies.regression.run import write_run
 
     try:
         run = run_bench(

@@ -112,8 +112,8 @@ class CheckFiles:
         """Reads everything, compares, and only then writes figure and history."""
         from asmtune.report.regression import trend_figure
         from asmtune.studies.api import check as run_check
-        from asmtune.studies.regression.files import read_run, write_bytes
         from asmtune.studies.regression.history import comparable, entry_of, read_history, record
+        from asmtune.studies.regression.run import read_run, write_bytes
 
         base, run = read_run(self.baseline, "--baseline"), read_run(self.run)
         result = run_check(

@@ -23,8 +23,7 @@ from asmtune.store.database import Store
 from asmtune.studies.regression import process_main, timing
 from asmtune.studies.regression import processes as bench_processes
 from asmtune.studies.regression import processes as bench_rows
-from asmtune.studies.regression.files import read_run
-from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
+from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment, read_run
 from asmtune.tuning.request import key_of, provenance
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))

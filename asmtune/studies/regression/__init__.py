@@ -3,8 +3,7 @@
 processes     stored configs to rows, timed in several processes one after another
 process_main  what such a process runs
 timing        one config, compiled and timed
-run           the record of a bench run
-files         runs as JSON documents
+run           the record of a bench run, and its file
 compare       verdicts at a stated level; which runs may be compared
 history       the last hundred runs in short
 """
