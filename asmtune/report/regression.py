@@ -23,14 +23,8 @@ from asmtune.studies.regression.history import HistoryEntry, Level
 CHECK_FORMAT: Final = "asmtune-check"
 
 _HEADINGS: Final = (
-    "kernel",
-    "shape",
-    "dtype",
-    "verdict",
-    "before us",
-    "now us",
-    "change",
-    "limit us",
+    *("kernel", "shape", "dtype", "verdict"),
+    *("before us", "now us", "change", "limit us"),
 )
 _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not judged": "yellow"}
 _QUIET: Final = ("unchanged",)
@@ -157,12 +151,8 @@ def check_figure(path: Path) -> None:
 def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:
     """Draws a panel a kernel: the times of each shape and dtype against their median.
 
-    A band spans the medians of the processes; a ring marks what the last run is slower in.
-
-    Args:
-        history: runs, oldest first; at least one.
-        slower: identities of the subjects that are slower in the last one.
-        form: suffix of the file, one of `SUFFIXES`.
+    A band spans the medians of the processes; a ring marks the subjects that the last run is
+    `slower` in, by identity. Runs stand oldest first; `form` is one of `SUFFIXES`.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -197,7 +187,7 @@ Line = list[tuple[int, Level]]
 
 
 def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
-    """Levels with the numbers of their runs, by kernel and identity."""
+    """Groups levels with the numbers of their runs, by kernel and identity."""
     panels: dict[str, dict[str, Line]] = {}
     for place, entry in enumerate(history):
         for level in entry.levels:

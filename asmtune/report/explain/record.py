@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.json_codec import to_json
-from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.features import Features
@@ -96,12 +95,6 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
     """Holds two configs of one report against each other.
 
     Where one of them has no features there is nothing to compare but the verdicts.
-
-    Args:
-        own: the config that is explained.
-        other: the one it is held against.
-        other_is: what the other is, in words.
-        target: the machine that both were judged for.
     """
     if own.features is None or other.features is None:
         return Comparison(own, other, other_is)
@@ -153,14 +146,10 @@ def _causes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cause for name in names for cause in CAUSES[name]))
 
 
-def _differing(names: tuple[str, ...], own: Features, other: Features) -> tuple[Pair, ...]:
-    pairs = (_pair_comparison(name, own, other) for name in names)
+def _differing(names: Iterable[str], own: Features, other: Features) -> tuple[Pair, ...]:
+    quantities = ((name, QUANTITIES[name]) for name in names)
+    pairs = (Pair(name, q.unit, q.words, q.of(own), q.of(other)) for name, q in quantities)
     return tuple(pair for pair in pairs if pair.differs)
-
-
-def _pair_comparison(name: str, own: Features, other: Features) -> Pair:
-    quantity = QUANTITIES[name]
-    return Pair(name, quantity.unit, quantity.words, quantity.of(own), quantity.of(other))
 
 
 Code = CodeView | Failure
@@ -230,27 +219,20 @@ def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
 
 
 def explained_json(explained: Explained, *, code: bool) -> str:
-    """Writes a config as JSON: the verdict's document with its explanation.
-
-    Args:
-        explained: the config.
-        code: whether to add the lines of its code.
-    """
+    """Writes a config as JSON: the verdict's document with its explanation, and `code` if asked."""
     features = explained.verdict.features
     more: dict[str, Any] = {
         "terms_us": None if features is None else terms_us(features, explained.target),
         "guesses": list(explained.guesses),
-        "suggestions": [_suggestion(each) for each in explained.suggestions],
+        "suggestions": [
+            {"words": each.text, "config": _config(each.verdict)} for each in explained.suggestions
+        ],
         "instead": _config(explained.instead),
         "comparison": _comparison(explained.comparison),
     }
     if code:
         more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
     return verdict_json(explained.report, explained.verdict, more)
-
-
-def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
-    return {"words": suggestion.text, "config": _config(suggestion.verdict)}
 
 
 def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:
@@ -277,9 +259,8 @@ def _pair(pair: Pair) -> dict[str, Any]:
 def _config(verdict: Verdict | None) -> dict[str, Any] | None:
     if verdict is None:
         return None
-    config: Config = verdict.config
     return {
-        "config": to_json(config),
+        "config": to_json(verdict.config),
         "rank": verdict.rank,
         "predicted_us": verdict.predicted_us,
     }

@@ -21,7 +21,7 @@ from asmtune.predict.score.advice import Suggestion
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount
-from asmtune.report.explain.record import Comparison, Explained, Pair, TermChange
+from asmtune.report.explain.record import Comparison, Explained, TermChange
 
 STYLES: Final = {
     OpGroup.TENSOR: "green",
@@ -37,11 +37,9 @@ STYLES: Final = {
 
 
 def classes_table(view: CodeView, other: CodeView | None = None) -> Table:
-    """Instructions by class: in the text, in the hottest loop, executed by a thread.
+    """Tabulates instructions by class: in the text, in the hottest loop, executed by a thread.
 
-    Args:
-        view: the code.
-        other: the view of another config, whose executions stand beside.
+    The executions of another config stand beside.
     """
     headings = ["class", "in the text", "in the hot loop", "executed"]
     if other is not None:
@@ -201,7 +199,10 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
     if not comparison.decisions:
         yield Text("  no part of the predicted times differs by 1%: the model sees them as equal")
     if comparison.resources:
-        yield _pairs(comparison.resources)
+        table = plain_table("What differs", ("", "this", "the other"))
+        for pair in comparison.resources:
+            table.add_row(pair.meaning, amount(pair.own, pair.unit), amount(pair.other, pair.unit))
+        yield table
 
 
 def _times(own: float | None, other: float | None) -> str:
@@ -221,19 +222,11 @@ def _decision(decision: TermChange) -> str:
     """Formats as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
     term = decision.term
     text = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
-    causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)
-    return f"{text}: {causes}" if causes else text
-
-
-def _against(pair: Pair) -> str:
-    return f"{amount(pair.own, pair.unit)} against {amount(pair.other, pair.unit)}"
-
-
-def _pairs(pairs: tuple[Pair, ...]) -> Table:
-    table = plain_table("What differs", ("", "this", "the other"))
-    for pair in pairs:
-        table.add_row(pair.meaning, amount(pair.own, pair.unit), amount(pair.other, pair.unit))
-    return table
+    causes = (
+        f"{cause.meaning} {amount(cause.own, cause.unit)} against {amount(cause.other, cause.unit)}"
+        for cause in decision.causes
+    )
+    return ": ".join(filter(None, (text, ", ".join(causes))))
 
 
 def _resources(reading: ConfigReading) -> Table:

@@ -7,7 +7,7 @@ import base64
 import json
 import linecache
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -35,12 +35,7 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
     """Cuts out the functions that hold some lines: `{"file", "title", "first", "text"}`.
 
     Cells of notebooks are found as well, as long as their kernel lives. Nothing, where the
-    file is gone or is no Python.
-
-    Args:
-        path: the file's path in the debug information.
-        number: the file's number in the page.
-        lines: that code comes from, from 1.
+    file is gone or is no Python. `number` is the file's in the page; lines count from 1.
     """
     text = linecache.getlines(path)
     name = PurePath(path).name
@@ -110,10 +105,7 @@ def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
 def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
     """Packs PTX of the best by rank within a budget, and SASS of the kept ones.
 
-    Args:
-        reports: one a target of `maker`, in its order.
-        problem: the launch that they are of.
-        maker: with what.
+    `reports` has one a target of `maker`, in its order.
 
     Raises:
         StoreError: the folder of artifacts cannot be read.
@@ -134,13 +126,7 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
 
 @dataclass(frozen=True)
 class CodeMaker:
-    """Reads the code of a problem's configs on one target.
-
-    Attributes:
-        targets: the machines of the reports.
-        settings: where the artifacts lie, and how many to disassemble at once.
-        progress: told how far it is.
-    """
+    """Targets of the reports; settings, with the artifacts' folder; and who listens."""
 
     targets: Sequence[Target]
     settings: Settings
@@ -238,12 +224,13 @@ class _Carrier:
         return artifact if isinstance(artifact, Artifact) else None
 
 
-def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
+def _read(
+    view: Callable[[Config, Artifact], CodeView | Failure], config: Config, artifact: Artifact
+) -> CodeView | Failure:
     try:
-        made: CodeView | Failure = view(config, artifact)
+        return view(config, artifact)
     except ParseError as error:
         return Failure("read", "parse", str(error))
-    return made
 
 
 def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:

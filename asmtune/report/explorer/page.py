@@ -21,6 +21,7 @@ from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
+from asmtune.report.documents import dropped_rows
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.explorer.timings import LaunchKey, Timings
 from asmtune.report.progress import ProgressBar
@@ -94,10 +95,7 @@ def _report(
         "notes": notes,
         "measured": bool(times),
         "kept": len(report.kept),
-        "funnel": [
-            {"stage": stage, "reason": reason, "configs": count}
-            for (stage, reason), count in report.dropped().items()
-        ],
+        "funnel": dropped_rows(report),
         "axes": axes,
         "columns": columns,
         "failures": {
@@ -173,12 +171,9 @@ def report_html(
     code: CarriedCode | None = None,
     timings: Timings | None = None,
 ) -> str:
-    """Writes reports of one kernel as one self-contained page.
+    """Writes reports of one kernel, at least one, as one self-contained page.
 
-    Args:
-        reports: one a target, at least one.
-        code: what the page carries of it; None for nothing.
-        timings: measured times to stand beside the predicted ones, where they fit.
+    Measured times stand beside the predicted ones where they fit.
     """
     first = reports[0]
     carried = no_code(reports) if code is None else code

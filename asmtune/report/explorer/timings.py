@@ -111,10 +111,6 @@ class Timings:
 def read_timings(text: str, runs: Path) -> Timings:
     """Reads times from a run (id or `.jsonl`), an exported store, or a file of recordings.
 
-    Args:
-        text: a run, or the path of a JSON file.
-        runs: folder of the traces.
-
     Raises:
         InputError: there is no such thing, or it cannot be read.
     """
@@ -189,10 +185,8 @@ def measured_times(
 ) -> Timings | None:
     """Reads what `--timings` names, and makes sure that it fits the reports.
 
-    Args:
-        given: a run, a file, or `STORE`; None for no times.
-        subject: the kernel that reports will be made of, or reports that are there.
-        targets: of the reports that will be made.
+    `given` is a run, a file, or `STORE`; `subject` the kernel that reports will be made of for
+    `targets`, or reports that are there.
 
     Raises:
         InputError: it cannot be read, or is of none of the launches.

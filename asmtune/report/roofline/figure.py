@@ -93,13 +93,9 @@ _ARROW: Final = "from the default config to the tuned one, or to the model's fir
 
 
 class Drawing:
-    """A roofline while it is drawn.
+    """A roofline while it is drawn, a pixel a point; nothing moves the figure's axes later.
 
-    Args:
-        figure: what is drawn on, a pixel a point; nothing moves its axes later.
-        chart: what is drawn.
-        colours: colours of the cores' roofs and of the points under them.
-        ink: colour of the rest.
+    The cores' roofs and the points under them have `colours`, the rest has `ink`.
     """
 
     def __init__(self, figure: Figure, chart: Chart, colours: Sequence[str], ink: str) -> None:
@@ -117,9 +113,8 @@ class Drawing:
     def draw(self) -> None:
         """Draws everything."""
         self._grid()
-        memory = [roof for roof in self._chart.roofs if roof.kind == "memory"]
         self._cores()
-        names = [self._slope(roof) for roof in memory]
+        names = [self._slope(roof) for roof in self._chart.roofs if roof.kind == "memory"]
         for entry in self._chart.entries:
             self._entry(entry)
         self._labels([box for text in names for box in _stairs(self._box(text))])
@@ -290,11 +285,9 @@ def check_figures() -> None:
 
 
 def draw(chart: Chart, form: str) -> bytes:
-    """Returns the picture as a file's content.
+    """Returns the picture of a chart with at least one entry as a file's content.
 
-    Args:
-        chart: with at least one entry.
-        form: "svg" or "png".
+    `form` is "svg" or "png".
 
     Raises:
         MissingPackageError: there is no matplotlib.
@@ -313,12 +306,6 @@ def draw(chart: Chart, form: str) -> bytes:
         metadata: dict[str, Any] = {"Title": f"Roofline of {chart.target}: {summary(chart)}"}
         if form == "svg":
             metadata["Date"] = None
-        figure.savefig(
-            content,
-            format=form,
-            dpi=_PNG_DPI,
-            transparent=True,
-            bbox_inches="tight",
-            metadata=metadata,
-        )
+        saved: dict[str, Any] = {"format": form, "dpi": _PNG_DPI, "metadata": metadata}
+        figure.savefig(content, transparent=True, bbox_inches="tight", **saved)
     return content.getvalue()
