@@ -24,11 +24,9 @@ from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
 
 @dataclass(frozen=True)
 class MomentRows:
-    """The timed configs of one task, as the learned scorer sees them.
+    """The timed configs of one task, as the learned scorer sees them, compiled and sketched.
 
-    Attributes:
-        assembly: by what was compiled.
-        sketch: before compiling; None where it was not asked for, or fewer than five can be read.
+    No sketch where it was not asked for, or fewer than five can be read.
     """
 
     assembly: TaskRows
@@ -97,25 +95,20 @@ def examples(
 
 
 def rank_unseen(
-    seen: Sequence[TaskRows], asked: Mapping[str, Sequence[TaskRows]], jobs: int
+    seen: Sequence[TaskRows], tasks_of: Mapping[str, Sequence[TaskRows]], jobs: int
 ) -> dict[str, Unseen]:
-    """Tasks with the scores of a model that has seen all kernels but theirs.
+    """Scores tasks, by moment, by models that have `seen` all kernels but theirs.
 
-    A kernel without others to learn from is left out. A fit takes seconds, and each
-    kernel asks for one, whatever the number of moments.
-
-    Args:
-        seen: what the models learn from; of either moment, or of both.
-        asked: what they rank, by moment.
-        jobs: processors that fit.
+    A kernel without others to learn from is left out. A fit on `jobs` processors takes seconds,
+    and each kernel asks for one, whatever the number of moments.
     """
-    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in asked}
-    for kernel in dict.fromkeys(task.kernel for tasks in asked.values() for task in tasks):
+    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in tasks_of}
+    for kernel in dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks):
         others = [task.thinned() for task in seen if task.kernel != kernel]
         if not others:
             continue
         forest = fit(others, jobs, "")
-        for moment, tasks in asked.items():
+        for moment, tasks in tasks_of.items():
             own_tasks = [task for task in tasks if task.kernel == kernel]
             ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own_tasks]
     return dict(ranked)
@@ -155,10 +148,10 @@ def scorer_errors(
     for moment, tasks in ranked.items():
         # The roofline's microseconds are the first column, as a logarithm.
         roofline = [(task, (-task.base[:, 0]).tolist()) for task, _ in tasks]
-        for scorer, found in (("learned", tasks), ("roofline", roofline)):
-            if found:
+        for scorer, scored in (("learned", tasks), ("roofline", roofline)):
+            if scored:
                 tables[scorer, moment] = ErrorTable.of(
-                    [RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in found]
+                    [RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in scored]
                 )
     return Errors(device, {"measured": dict(sources), "compiled": _compiler()}, tables)
 

@@ -22,13 +22,7 @@ from asmtune.tuning.tuner import Tuner
 
 @dataclass(frozen=True)
 class TuningGpu:
-    """The GPU that tunes.
-
-    Attributes:
-        device: the GPU's name, as its driver gives it.
-        place: where tensors are made, as PyTorch has it.
-        tuner: tunes the requests.
-    """
+    """The GPU that tunes: its name by the driver, and the tensors' place in PyTorch."""
 
     device: str
     place: str
@@ -36,7 +30,7 @@ class TuningGpu:
 
 
 def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
-    """This machine's GPU, or the first of those asked for.
+    """Opens this machine's GPU, or the first of those asked for.
 
     Raises:
         MeasureError: there is none.
@@ -54,14 +48,7 @@ def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
 
 @dataclass(frozen=True)
 class TuningQueue:
-    """Shapes of one kernel and dtype.
-
-    Attributes:
-        module: the kernel.
-        dtype: canonical name.
-        space: its configs.
-        reference: name or path of the module, for the traces.
-    """
+    """Shapes of one kernel and dtype; `reference` is the module's name or path, for the traces."""
 
     module: KernelModule
     dtype: str

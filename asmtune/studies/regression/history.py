@@ -58,13 +58,7 @@ class Level:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A run in short.
-
-    Attributes:
-        run: its identity.
-        date, label, environment: as the run has them.
-        levels: one a subject.
-    """
+    """A run in short: its identity, and a level for each subject."""
 
     run: str
     date: str
@@ -150,7 +144,7 @@ def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEnt
 
 
 def record(path: Path, run: BenchRun) -> None:
-    """Adds a run to a file; who adds another one at the same time waits, so that both stand there.
+    """Adds a run to a file; a process that adds another one at the same time waits.
 
     Raises:
         InputError: the file cannot be read or written, or is no history.

@@ -33,8 +33,7 @@ from asmtune.studies.regression.timing import timed
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Times the rows of a plan and yields messages; ends early if the GPU is lost.
 
-    Args:
-        plan: `rows`, as `row_to_json` makes them, by number, and a `seed`.
+    A plan has `rows`, as `row_to_json` makes them, by number, and a `seed`.
     """
     here = environment_here()
     yield {"environment": encoded(here)}

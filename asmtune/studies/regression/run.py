@@ -45,7 +45,7 @@ class BenchSubject:
 
     @cached_property
     def identity(self) -> str:
-        """Text that is equal for equal subjects."""
+        """Returns a text that is equal for equal subjects."""
         return canonical([self.kernel, dict(self.shape), self.dtype])
 
 
@@ -102,12 +102,12 @@ class TimedSubject:
 
     @cached_property
     def medians_us(self) -> tuple[float, ...]:
-        """Medians of the processes, without outliers."""
+        """Computes the medians of the processes, without outliers."""
         return tuple(summarise(self.config, samples).median_us for samples in self.samples)
 
     @property
     def median_us(self) -> float:
-        """Median of the processes' medians."""
+        """Computes the median of the processes' medians."""
         return median(self.medians_us)
 
 
@@ -150,13 +150,13 @@ class BenchRun:
 
     @cached_property
     def identity(self) -> str:
-        """Digest of when it ran and of all samples, 12 hex digits."""
+        """Returns a digest of when it ran and of all samples, 12 hex digits."""
         samples = [[row.subject.identity, row.samples] for row in self.rows]
         return digest(canonical([self.date, self.label, samples]))[:12]
 
     @property
     def name(self) -> str:
-        """Its label, or else its date."""
+        """Returns its label, or else its date."""
         return self.label or self.date
 
 
@@ -172,11 +172,7 @@ _COMPRESSED: Final = ".gz"
 
 
 def read_run(path: Path, what: str = "run") -> BenchRun:
-    """Reads the run of a file.
-
-    Args:
-        path: the file.
-        what: what messages call it, "run" or "--baseline".
+    """Reads the run of a file; messages call it `what`, "run" or "--baseline".
 
     Raises:
         InputError: it cannot be read, is no run, of a newer version, or holds no timing; names

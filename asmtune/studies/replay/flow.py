@@ -34,12 +34,9 @@ from asmtune.studies.replay.results import (
 
 @dataclass(frozen=True)
 class Judged:
-    """A task with verdicts on its rows, in their order.
+    """A task with verdicts on its rows, in their order: by the assembly, and by sketches if asked.
 
-    Attributes:
-        task: the task.
-        compiled: by the assembly.
-        sketched: by what a compile has before LLVM; empty where it was not asked for.
+    A sketch is what a compile has before LLVM.
     """
 
     task: Task
@@ -128,13 +125,8 @@ def replay(
     """Ranks every task's recorded configs by every scorer.
 
     A scorer that was trained ranks each kernel as if it had never seen it. One that
-    ranks before compiling has further results: `BEFORE`, and one a budget, `WITHIN`.
-
-    Args:
-        oracle: recorded timings.
-        kernels: folder with a module `KERNEL.py` for each kernel of the file.
-        funnel: compiles and reads; its own scorer is not asked.
-        scorers: to compare.
+    ranks before compiling has further results: `BEFORE`, and one a budget, `WITHIN`. The folder
+    `kernels` has a module `KERNEL.py` for each kernel; the funnel's own scorer is not asked.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -176,15 +168,15 @@ class _Timed:
     sketched: Sequence[Candidate]
 
     @classmethod
-    def of(cls, found: Judged, funnel: Funnel) -> _Timed:
-        rows = found.task.rows
+    def of(cls, judged_task: Judged, funnel: Funnel) -> _Timed:
+        rows = judged_task.task.rows
         at = [index for index, row in enumerate(rows) if row.ms is not None]
         candidates = [
             [
                 Candidate(rows[i].config, funnel.target, features=verdicts[i].features)
                 for i in (at if verdicts else ())
             ]
-            for verdicts in (found.compiled, found.sketched)
+            for verdicts in (judged_task.compiled, judged_task.sketched)
         ]
         return cls([ms for row in rows if (ms := row.ms) is not None], *candidates)
 

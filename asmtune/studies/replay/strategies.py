@@ -66,13 +66,7 @@ class SearchPoint:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A search of a task.
-
-    Attributes:
-        task: the task.
-        marks: after each trial; the last is the outcome.
-        reason: why it ended.
-    """
+    """A search of a task: a mark after each trial, the last for the outcome; why it ended."""
 
     task: Task
     marks: tuple[SearchPoint, ...]
@@ -94,11 +88,7 @@ class PlanResult:
     def summary(self, kernel: str | None = None) -> dict[str, float]:
         """Computes mean compiles and timings, and mean and worst share kept in the end."""
         last = [s.marks[-1] for s in self.searches if kernel in (None, s.task.kernel)]
-        return {
-            "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
-            "timings": round(sum(mark.timings for mark in last) / len(last), 1),
-            **_mean_and_worst(mark.kept for mark in last),
-        }
+        return _mean_costs(last) | _mean_and_worst(mark.kept for mark in last)
 
     def curve(self, spent: str) -> dict[int, dict[str, float]]:
         """Computes the shares kept within each budget that gave every task a trial."""
@@ -126,6 +116,13 @@ class PlanResult:
         }
 
 
+def _mean_costs(marks: Sequence[SearchPoint]) -> dict[str, float]:
+    return {
+        "compiles": round(sum(mark.compiles for mark in marks) / len(marks), 1),
+        "timings": round(sum(mark.timings for mark in marks) / len(marks), 1),
+    }
+
+
 def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
     shares = list(shares)
     worst = min(shares)
@@ -137,8 +134,7 @@ def _task(searches: Sequence[Replayed]) -> dict[str, Any]:
     last = [search.marks[-1] for search in searches]
     return {
         "task": searches[0].task.name,
-        "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
-        "timings": round(sum(mark.timings for mark in last) / len(last), 1),
+        **_mean_costs(last),
         "worst": round(min(mark.kept for mark in last), 4),
         "ended": searches[0].reason,
     }
@@ -155,13 +151,7 @@ def replay_strategies(
     """Searches every task of a file by every plan.
 
     The funnel's scorer predicts, as if it had never seen the task's kernel. A task's default
-    is its first config.
-
-    Args:
-        oracle: recorded timings.
-        kernels: folder with a module `KERNEL.py` for each kernel of the file.
-        funnel: compiles and reads.
-        plans: ways to search.
+    is its first config. The folder `kernels` has a module `KERNEL.py` for each kernel.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -182,23 +172,19 @@ def replay_strategies(
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(found: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
+def searched(task: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
     """Searches a task."""
-    rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
-    compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
-    state = State(found.sketched, found.sketched[0].config)
+    rows = {v.config: row for row, v in zip(task.task.rows, task.compiled, strict=True)}
+    compiler = RecordedCompiler({verdict.config: verdict for verdict in task.compiled})
+    state = State(task.sketched, task.sketched[0].config)
     marks = _Marks(state, rows, plan.limits.finalists)
     strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)
-    return Replayed(found.task, (*marks.made, marks.now()), ended.reason)
+    return Replayed(task.task, (*marks.made, marks.now()), ended.reason)
 
 
 class RecordedCompiler:
-    """Gives verdicts that were made before.
-
-    Args:
-        verdicts: by config.
-    """
+    """Gives verdicts that were made before."""
 
     def __init__(self, verdicts: Mapping[Config, Verdict]) -> None:
         self._verdicts = verdicts
@@ -214,12 +200,7 @@ class RecordedCompiler:
 
 
 class RecordedTimer:
-    """Gives recorded timings with noise, the same for a config whenever it is asked.
-
-    Args:
-        rows: recorded rows, by config.
-        seed: of the noise.
-    """
+    """Gives recorded timings with noise, which is the same for a config at each trial."""
 
     def __init__(self, rows: Mapping[Config, Row], seed: int) -> None:
         self._rows = rows

@@ -32,14 +32,9 @@ KeyOf = Callable[[Shape], TuneKey]
 def is_sized(
     lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
 ) -> bool:
-    """Says if a stored record was timed at a shape.
+    """Says if a stored record was timed at a shape, which has all dimensions.
 
-    Args:
-        lookup: the answer of the stores.
-        module: the kernel.
-        shape: all of its dimensions.
-        key_of: makes the key of a launch on the record's device.
-        runs: folder of the traces.
+    `key_of` makes the key of a launch on the record's device; `runs` is the traces' folder.
     """
     if lookup.outcome != "hit" or lookup.record is None:
         return False
@@ -83,13 +78,7 @@ def _summary(path: Path) -> Summary | None:
 
 @dataclass(frozen=True)
 class RooflineRequest:
-    """Kernels, shapes and dtype to look at.
-
-    Attributes:
-        kernels: names, files or modules.
-        shapes: see `place_shapes`; each kernel's first if there are none.
-        dtype: one of the kernels'; None for their first.
-    """
+    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype."""
 
     kernels: Sequence[KernelSource]
     shapes: Sequence[ShapeSource] = ()

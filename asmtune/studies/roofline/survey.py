@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from asmtune.base.errors import AsmtuneError, CompileError, InputError, MeasureError
@@ -50,12 +51,7 @@ MODEL: Final = "roofline"
 
 @dataclass(frozen=True)
 class Time:
-    """A time of a launch.
-
-    Attributes:
-        us: microseconds.
-        how, source: as `Point` has them.
-    """
+    """A time of a launch, as `Point` has it."""
 
     us: float
     how: TimeKind
@@ -94,12 +90,8 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
 
     Between configs of one kernel a prediction is wrong by much the same factor (what the model
     is held to is their order): beside a measured time, predicted ones are multiplied by what
-    that time is of its own prediction. As they stand, the two would not compare.
-
-    Args:
-        verdicts: verdicts on configs of one launch that can run.
-        measured: times by config.
-        least_us: lower bound of predicted times.
+    that time is of its own prediction. As they stand, the two would not compare. Predicted
+    times are no less than `least_us`.
     """
     known = [measured.get(config_key(verdict.config)) for verdict in verdicts]
     pairs = zip(verdicts, known, strict=True)
@@ -115,7 +107,7 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
 def slowest(lookup: StoreLookup) -> float:
     """Returns the slowest time of a record, which configs left out exceed; 0 without one.
 
-    Tuning times the default in every run, and who ships a record leaves the slower ones out.
+    Tuning times the default in every run, and shipping a record leaves the slower ones out.
     """
     return max((time.us for time in recorded(lookup).values()), default=0.0)
 
@@ -302,9 +294,7 @@ def _count_notes(point: Point) -> tuple[str, ...]:
     return notes
 
 
-def isolated(setup: BenchSetup) -> Bench:
-    """Opens a bench in a process of its own, which a config may break or hang."""
-    return open_bench(setup, isolate=True)
+_ISOLATED: Final = partial(open_bench, isolate=True)
 
 
 @dataclass(frozen=True)
@@ -314,12 +304,13 @@ class PairClock:
     Attributes:
         place: where tensors are made, as PyTorch has it.
         policy: how to time.
-        opener: opens the bench.
+        opener: opens the bench; by default in a process of its own, which a config may break
+            or hang.
     """
 
     place: str = "cuda"
     policy: TimingPolicy = field(default_factory=TimingPolicy)
-    opener: Callable[[BenchSetup], Bench] = isolated
+    opener: Callable[[BenchSetup], Bench] = _ISOLATED
 
     def outcomes(
         self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
