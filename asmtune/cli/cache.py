@@ -20,7 +20,6 @@ from asmtune.base.settings import Settings
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store import codec, interchange
-from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
 from asmtune.store.shipped import shipped_records, store_exists
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
     """Returns a tuned config as `ls` and `show` give it."""
-    return {
-        **_key(layer, record.key),
+    return _row(layer, record.key) | {
         "winner": record.winner.to_dict(),
         "median_us": record.median_us,
         "date": record.provenance.date,
@@ -43,37 +41,30 @@ def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
 
 def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
     """Returns a run that has no winner yet, with the timings that the next one reuses."""
-    return {
-        **_key("unfinished", run.key),
-        "winner": None,
-        "median_us": None,
-        "date": run.date,
-        "timed": run.timed,
-        "failed": run.failed,
-    }
+    facts = {"date": run.date, "timed": run.timed, "failed": run.failed}
+    return _row("unfinished", run.key) | facts
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     """Returns a config that the model chose, and nobody has timed."""
-    return {
-        **_key("predicted", prediction.key),
-        "winner": prediction.config.to_dict(),
-        "median_us": None,
-        "date": prediction.provenance.date,
-        "timed": 0,
-        "failed": 0,
-    }
+    facts = {"winner": prediction.config.to_dict(), "date": prediction.provenance.date}
+    return _row("predicted", prediction.key) | facts
 
 
-def _key(layer: str, key: TuneKey) -> dict[str, Any]:
+def _row(layer: str, key: TuneKey) -> dict[str, Any]:
     return {
-        "key": key_digest(key)[:DIGITS_SHOWN],
+        "key": codec.key_digest(key)[:DIGITS_SHOWN],
         "layer": layer,
         "kernel": key.kernel,
         "shape": dict(key.shape),
         "covers": covered(key),
         "dtypes": dict(key.dtypes),
         "device": key.device,
+        "winner": None,
+        "median_us": None,
+        "date": None,
+        "timed": 0,
+        "failed": 0,
     }
 
 
@@ -180,23 +171,20 @@ def show(
     """Shows one record with every timing, fastest first, and where it comes from."""
     layer, record = _one(key_prefix, where)
     if as_json:
-        digest, covers = codec.key_digest(record.key), covered(record.key)
-        value = {"key_digest": digest, "layer": layer, "covers": covers}
+        digest = codec.key_digest(record.key)
+        value = {"key_digest": digest, "layer": layer, "covers": covered(record.key)}
         print_json(value | codec.record_to_json(record))
         return
     facts = record_row(layer, record) | vars(record.provenance)
     for name, value in facts.items():
         typer.echo(f"{name:10} {cell(value)}")
     typer.echo("")
+    times = ("median_us", "p20_us", "p80_us")
     print_table(
         [
-            {
-                "config": timing.config.to_dict(),
-                "median_us": timing.median_us,
-                "p20_us": timing.p20_us,
-                "p80_us": timing.p80_us,
-                "samples": len(timing.samples_us),
-            }
+            {"config": timing.config.to_dict()}
+            | {name: getattr(timing, name) for name in times}
+            | {"samples": len(timing.samples_us)}
             for timing in sorted(record.measurements, key=lambda timing: timing.median_us)
         ]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -116,14 +116,8 @@ class CheckFiles:
         from asmtune.studies.regression.run import read_run, write_bytes
 
         base, run = read_run(self.baseline, "--baseline"), read_run(self.run)
-        result = run_check(
-            run,
-            base,
-            threshold=threshold,
-            level=level,
-            any_board=any_board,
-            history=self.history,
-        )
+        terms: dict[str, Any] = {"threshold": threshold, "level": level, "any_board": any_board}
+        result = run_check(run, base, history=self.history, **terms)
         if self.figure is not None:
             slower = [f.subject.identity for f in result.findings if f.verdict == "slower"]
             known = () if self.history is None else read_history(self.history)

@@ -25,18 +25,17 @@ def targets(json_: Json = False) -> None:
     """List the devices that asmtune knows."""
     from asmtune.core.hardware.shipped import load_target, target_names
 
-    rows = []
-    for target in map(load_target, target_names()):
-        rows.append(
-            {
-                "target": target.name,
-                "arch": target.arch,
-                "SMs": target.sms,
-                "shared KiB a program": target.shared_bytes_per_block // 1024,
-                "DRAM TB/s": round(target.dram_bytes_per_s / 1e12, 2),
-                "bf16 TFLOP/s": round(target.flops_per_s("bf16") / 1e12),
-            }
-        )
+    rows = [
+        {
+            "target": target.name,
+            "arch": target.arch,
+            "SMs": target.sms,
+            "shared KiB a program": target.shared_bytes_per_block // 1024,
+            "DRAM TB/s": round(target.dram_bytes_per_s / 1e12, 2),
+            "bf16 TFLOP/s": round(target.flops_per_s("bf16") / 1e12),
+        }
+        for target in map(load_target, target_names())
+    ]
     _show("Targets; a JSON file of the same form is taken by its path", rows, json_)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,8 @@ from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
 
 if TYPE_CHECKING:
+    from asmtune.predict.score.error import Errors
+    from asmtune.predict.score.examples import Examples
     from asmtune.studies.train import MomentRows, Unseen
 
 
@@ -77,13 +79,9 @@ def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
     return rank_unseen(compiled, {"assembly": compiled, "sketch": sketched}, jobs)
 
 
-class _Savable(Protocol):
-    def save(self, path: Path) -> None: ...
-
-
-def _save(made: _Savable, option: str, path: Path) -> None:
+def _save(rows: Examples | Errors, option: str, path: Path) -> None:
     try:
-        made.save(path)
+        rows.save(path)
     except OSError as failure:
         raise InputError(f"{option} {path}: {failure.strerror}") from failure
 

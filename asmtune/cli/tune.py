@@ -21,7 +21,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import Effort, TuneOptions
+    from asmtune.tuning.options import Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
@@ -49,16 +49,8 @@ class TuneRequest:
 
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
-        options = TuneOptions.of(
-            {
-                "effort": self.effort,
-                "objective": self.objective,
-                "isolate": isolate,
-                "seed": seed,
-                "force": force,
-                "tiles": tiles,
-            }
-        )
+        flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
+        options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
         return replace(options, effort=effort, devices=self._devices())
@@ -79,9 +71,9 @@ class TuneRequest:
         import torch
 
         count = torch.cuda.device_count()
-        parts = [part.strip() for part in self.devices.split(",")]
-        if self.devices.strip() == "all":
-            parts = [str(index) for index in range(count)]
+        is_all = self.devices.strip() == "all"
+        names = map(str, range(count)) if is_all else self.devices.split(",")
+        parts = [name.strip() for name in names]
         if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
             raise InputError(
                 f'--devices: {self.devices!r} is neither "all" nor indices such as 0,1'
