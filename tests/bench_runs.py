@@ -18,8 +18,8 @@ from asmtune.studies.regression.run import (
     Process,
     TimedSubject,
     run_from_json,
+    timing_words,
 )
-from asmtune.studies.regression.timing import timing_words
 
 RECORDED = Path(__file__).parents[1] / "benchmarks" / "results" / "bench_runs.json.gz"
 HOW = "no recorded samples: on an H200, python -m benchmarks.bench_samples"

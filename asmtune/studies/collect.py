@@ -37,12 +37,9 @@ _EVERY_CONFIG: Final = TimingPolicy(
 
 @dataclass(frozen=True)
 class Collector:
-    """Times whole spaces.
+    """Times whole spaces for the funnel's target, which is this GPU.
 
-    Attributes:
-        funnel: compiles; its target is this GPU.
-        policy: how to time; by default nothing is given up before its coarse rounds.
-        seconds: no new task is started after this many.
+    By default nothing is given up before its coarse rounds. After `seconds` no task is started.
     """
 
     funnel: Funnel

@@ -37,23 +37,12 @@ Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
 """Tasks with the scores of a model that has not seen their kernel."""
 
 
-def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRows]:
-    """Yields the timed configs of each task that compile, as the learned scorer sees them.
-
-    Tasks with fewer than five are left out.
-
-    Raises:
-        OracleError: a kernel's module is missing.
-        ProblemError: a module cannot be loaded, or its arguments do not fit.
-    """
-    for rows in moment_rows(oracle, kernels, funnel, early=False):
-        yield rows.assembly
-
-
 def moment_rows(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[MomentRows]:
-    """Yields rows like `task_rows`; if `early`, with those before compiling as well.
+    """Yields the timed configs of each task that compile; if `early`, before compiling as well.
+
+    Tasks with fewer than five are left out.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -125,11 +114,6 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
     ]
     when = "" if moment == "assembly" else " before compiling"
     return ScorerResult(f"learned{when}, each kernel unseen", tuple(results))
-
-
-def leave_one_kernel_out(tasks: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """Ranks each kernel's configs by a model of all the others, and computes the shares kept."""
-    return unseen_result(rank_unseen(tasks, {"assembly": tasks}, jobs)["assembly"])
 
 
 def scorer_errors(

@@ -34,12 +34,7 @@ them: in the shipped kernels it moves some out of loops, and adds others for int
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a loop of the SASS comes from.
-
-    Attributes:
-        loop: position of the PTX's loop in its program; None where there is none.
-        times: executions of one trip of it by a program, on average.
-    """
+    """The position of the PTX's loop that one of the SASS comes from; mean trips in a program."""
 
     loop: int | None
     times: float

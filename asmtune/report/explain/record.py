@@ -28,14 +28,11 @@ ALIKE: Final = 0.005
 
 @dataclass(frozen=True)
 class Pair:
-    """A number of both configs.
+    """A number of both configs, the one explained and the other.
 
     Attributes:
         name: a feature, or a term of the predicted time.
         unit: as the registry of features has it; "1" for counts and ratios.
-        meaning: in words.
-        own: the number of the config that is explained.
-        other: the number of the config that it is compared with.
     """
 
     name: str
@@ -57,11 +54,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class TermChange:
-    """A term of the predicted time, with the numbers that make it.
+    """A term of the predicted time, in microseconds, with the numbers behind it that differ.
 
-    Attributes:
-        term: in microseconds; of both busiest units together, where they are two.
-        causes: the numbers behind the term that differ.
+    Where the configs have two busiest units, the term is of both together.
     """
 
     term: Pair
@@ -73,8 +68,7 @@ class Comparison:
     """Two compiled configs compared.
 
     Attributes:
-        own: the config that is explained.
-        other: the one it is held against.
+        own, other: the config that is explained, and the one it is held against.
         other_is: what the other is: "the winner by roofline", "the stored winner".
         terms: terms that sum to the predicted times, the largest difference first.
         decisions: the terms that decide, with the numbers behind them.
@@ -160,14 +154,11 @@ class Explained:
     """Everything that `asmtune explain` says of a config.
 
     Attributes:
-        report: the report of all configs that were judged.
-        verdict: the verdict on the config that is explained.
-        target: the machine.
+        report: of all configs that were judged.
         suggestions: two things to try against its bottleneck; none where it has none.
         comparison: with another config; None where there is none.
         reading: its parsed assembly; None where it did not compile.
-        code: its code, or why it cannot be shown; None where it did not compile.
-        other_code: the other config's code, likewise.
+        code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         searched: whether the whole space was judged, so that what it does not hold can be told.
     """

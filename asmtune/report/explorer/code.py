@@ -81,13 +81,11 @@ _LETTERS: Final = dict(zip(Group, "tcsgbjlo", strict=True))
 
 @dataclass(frozen=True)
 class CarriedCode:
-    """Code of some configs of some reports.
+    """Code of some configs of some reports, the source that it comes from, and which these are.
 
     Attributes:
         packed: one a config that has code, for `Codes` in codes.js.
         index: for each report and verdict the place in `packed`; -1 where there is none.
-        sources: pieces of source files that the code comes from.
-        note: which configs have code, in words.
     """
 
     packed: tuple[str, ...]
@@ -205,7 +203,9 @@ class _Carrier:
         artifact = self._artifact(verdict)
         if artifact is None:
             return None
-        code: dict[str, Any] = {"missing": {"sass": self._without_sass(verdict)}}
+        why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
+        no_sass = f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
+        code: dict[str, Any] = {"missing": {"sass": no_sass}}
         views = {"ptx": _read(self.reader.ptx, verdict.config, artifact), "sass": sass}
         for name, view in views.items():
             if isinstance(view, CodeView):
@@ -213,10 +213,6 @@ class _Carrier:
             elif view is not None:
                 code["missing"][name] = str(view)
         return code
-
-    def _without_sass(self, verdict: Verdict) -> str:
-        why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
-        return f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
 
     def _artifact(self, verdict: Verdict) -> Artifact | None:
         artifacts = ArtifactCache.of(self.maker.settings)

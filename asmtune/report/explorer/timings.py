@@ -37,14 +37,10 @@ class LaunchKey:
 
 @dataclass(frozen=True)
 class KernelTimings:
-    """Times of one kernel on one shape and device.
+    """Median microseconds of one kernel on one shape and device, by the config in words.
 
-    Attributes:
-        kernel: its name, which may stand among its modules'.
-        shape: sizes by name, and what else a key may hold.
-        dtypes: of tensors, each once.
-        device: as the driver or a target names it.
-        times_us: median microseconds by the config in words.
+    The kernel's name may stand among its modules'; the shape has what else a key may hold; the
+    device is as the driver or a target names it.
     """
 
     kernel: str
@@ -78,18 +74,13 @@ class KernelTimings:
 
 @dataclass(frozen=True)
 class Timings:
-    """Measured times that `--timings` names.
-
-    Attributes:
-        source: a description of where the times come from.
-        parts: one a task of it.
-    """
+    """Measured times that `--timings` names: where they come from, and a part for each task."""
 
     source: str
     parts: tuple[KernelTimings, ...]
 
     def of(self, launch: LaunchKey) -> Mapping[str, float]:
-        """Microseconds by config in words; empty where none were taken of the launch."""
+        """Returns microseconds by config in words; empty where none were taken of the launch."""
         return next((part.times_us for part in self.parts if part.fits(launch)), {})
 
     def check(self, launches: Sequence[LaunchKey]) -> None:

@@ -34,12 +34,7 @@ _EDGE: Final = 1.12
 
 @dataclass(frozen=True)
 class Window:
-    """The ranges of both axes.
-
-    Attributes:
-        left, right: FLOPs a byte.
-        bottom, top: FLOP/s.
-    """
+    """The ranges of both axes: FLOPs a byte from left to right, FLOP/s from bottom to top."""
 
     left: float
     right: float

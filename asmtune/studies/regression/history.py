@@ -42,13 +42,7 @@ _REPAIR: Final = "correct that line, or name another file to begin anew"
 
 @dataclass(frozen=True)
 class Level:
-    """Times of one subject in one run.
-
-    Attributes:
-        subject: what was timed.
-        median_us: of the processes' medians.
-        low_us, high_us: the least and the greatest of them.
-    """
+    """Median, least and greatest of the processes' medians of one subject in one run."""
 
     subject: BenchSubject
     median_us: float

@@ -33,8 +33,8 @@ from asmtune.studies.regression.run import (
     Missed,
     Process,
     TimedSubject,
+    timing_words,
 )
-from asmtune.studies.regression.timing import timing_words
 from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
 from asmtune.studies.tuning_queue import TuningQueue
 
@@ -45,8 +45,6 @@ class BenchRow:
 
     Attributes:
         reference: the kernel module's name, or the absolute path of its file.
-        subject: kernel, shape and dtype, which identify the row.
-        config: the stored config.
         layer: where it is stored: "store" or "shipped".
         remark: why the record is stale; empty if it is not.
     """

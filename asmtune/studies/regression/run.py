@@ -23,10 +23,21 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_checks import parse_json, printable
 from asmtune.core.config import Config
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.store.trace.json_codec import decoded, encoded
 
+POLICY: Final = TimingPolicy()
+"""L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""
+
+_COMPARED_FIELDS: Final = ("mode", "flush_bytes", "launches", "warmup_us")
+
 Why = Literal["failed", "unknown"]
+
+
+def timing_words() -> dict[str, Any]:
+    """Returns the parts of the policy that two runs must share to be compared."""
+    return {name: getattr(POLICY, name) for name in _COMPARED_FIELDS}
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a run.
-
-    Attributes:
-        date: when it ended, ISO 8601, UTC.
-        clocks: of the GPU right after its last launch, as `read_clocks` gives them.
-    """
+    """A process of a run: its end, ISO 8601, UTC, and `read_clocks` after its last launch."""
 
     date: str
     clocks: Mapping[str, Any]
@@ -87,8 +93,6 @@ class TimedSubject:
     the GPU is warmer. What is compared are therefore the processes' medians.
 
     Attributes:
-        subject: what was timed.
-        config: with which config.
         layer: where the config was stored: "store" or "shipped".
         remark: why the record no longer holds, such as another source; empty where it does.
         samples: microseconds a launch, in the order taken, by process.
@@ -113,13 +117,7 @@ class TimedSubject:
 
 @dataclass(frozen=True)
 class Missed:
-    """A subject that was asked for and not timed.
-
-    Attributes:
-        subject: what it is.
-        why: "failed" (it cannot run) or "unknown" (no config is stored for it).
-        reason: in one line.
-    """
+    """A subject that was not timed: it "failed", or it is "unknown", without a stored config."""
 
     subject: BenchSubject
     why: str

@@ -44,19 +44,6 @@ class Judged:
     sketched: Sequence[Verdict]
 
 
-def judged(
-    oracle: Oracle, kernels: Path, funnel: Funnel
-) -> Iterator[tuple[Task, Sequence[Verdict]]]:
-    """Yields each task of a file with verdicts on its rows, compiled.
-
-    Raises:
-        OracleError: a kernel's module is missing.
-        ProblemError: a module cannot be loaded, or its arguments do not fit.
-    """
-    for task in judged_moments(oracle, kernels, funnel, early=False):
-        yield task.task, task.compiled
-
-
 def judged_moments(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[Judged]:

@@ -37,7 +37,6 @@ class ReplayPlan:
     """A way to search.
 
     Attributes:
-        name: the plan's name in the report.
         strategy: its name, as `make_strategy` has it.
         pace, limits: of the search.
         seeds: how often it is run, with as many seeds of its draws and of the noise.
@@ -52,11 +51,9 @@ class ReplayPlan:
 
 @dataclass(frozen=True)
 class SearchPoint:
-    """The state of a search after a trial.
+    """The compiles and timings that a search has spent after a trial, and what it would keep.
 
-    Attributes:
-        compiles, timings: spent by then.
-        kept: share of the best speed that its finalists would keep, in [0, 1]; 0 for none.
+    `kept` is its finalists' share of the best speed, in [0, 1]; 0 for none.
     """
 
     compiles: int

@@ -161,9 +161,7 @@ class RooflineSubject:
 class Survey:
     """Makes a chart of launches: compiles their configs, and finds or predicts their times.
 
-    Attributes:
-        funnel: compiles and judges for the target.
-        clock: takes times now; None for those of records, and predictions.
+    With a clock times are taken now; without, they are those of records, and predictions.
     """
 
     funnel: Funnel
