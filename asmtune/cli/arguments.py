@@ -34,11 +34,9 @@ class KernelArguments:
 
     Attributes:
         kernel: a shipped kernel's name, a file, or `file.py:function`.
-        shape: "M=4096,N=4096,K=4096", or None for the module's first.
-        dtype: of the module's, or None for its first.
+        shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
         axes: "NAME=v1,v2" each; they replace the space's own.
-        values: "name=value" each, arguments of a plain function.
-        grid: "cdiv(n, BLOCK)", of a plain function; None for one program.
+        values, grid: "name=value" each and "cdiv(n, BLOCK)", of a plain function.
     """
 
     kernel: str

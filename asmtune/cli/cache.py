@@ -81,10 +81,7 @@ def print_json(value: Any) -> None:
 
 def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
     """Prints how many records a command has moved."""
-    if as_json:
-        print_json({verb: count})
-    else:
-        typer.echo(f"{verb} {count} {rest}")
+    typer.echo(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}")
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

@@ -159,17 +159,7 @@ def make_reports(
     problem, space = arguments.load()
     with ProgressBar() as progress:
         return [
-            run_prune_report(
-                problem,
-                space,
-                target=machine,
-                scorer=request.scorer,
-                keep=request.keep,
-                compile=request.compile,
-                caps=request.caps,
-                tiles=request.tiles,
-                progress=progress,
-            )
+            run_prune_report(problem, space, target=machine, progress=progress, **vars(request))
             for machine in machines
         ]
 

@@ -98,8 +98,7 @@ Strategy = Annotated[
     str | None, typer.Option(help="What is tried next: model, exhaustive, random, hierarchical.")
 ]
 Seconds = Annotated[float | None, typer.Option(help="At most so many for a shape.")]
-Compiles = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
-Timings = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
+Most = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
 Devices = Annotated[
     str | None, typer.Option(help='GPUs of one model to time on: "all", or indices such as 0,1.')
 ]
@@ -119,8 +118,8 @@ def tune(
     effort: EffortName = "balanced",
     strategy: Strategy = None,
     seconds: Seconds = None,
-    compiles: Compiles = None,
-    timings: Timings = None,
+    compiles: Most = None,
+    timings: Most = None,
     devices: Devices = None,
     isolate: Isolate = True,
     objective: Objective = "time",

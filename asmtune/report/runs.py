@@ -179,13 +179,16 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
     compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
     headings = ("", *map(one_line, axes), *measured, *compiled_to)
     table = plain_table("Timed, fastest first", headings, left=0)
+    marks = {run.header.default: "default "}
+    if run.ending is not None and run.ending.winner is not None:
+        marks[run.ending.winner] = "winner "
     for config in shown:
         timing, row, values = timings[config], compiled.get(config), config.to_dict()
         prediction = row or predictions.get(config)
         rank = predictions[config].rank if config in predictions else None
         kib = None if row is None or row.shared is None else row.shared / 1024
         table.add_row(
-            _place(run, config, places[config]),
+            f"{marks.get(config, '')}{places[config]}",
             *(one_line(str(values.get(axis, "-"))) for axis in axes),
             number(timing.median_us),
             f"{timing.spread:.1%}",
@@ -199,12 +202,6 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
     if len(shown) < len(timings):
         table.caption = f"{len(timings) - len(shown)} slower ones are left out; --json has all"
     return table
-
-
-def _place(run: TracedRun, config: Config, place: int) -> str:
-    won = run.ending is not None and config == run.ending.winner
-    mark = "winner " if won else "default " if config == run.header.default else ""
-    return f"{mark}{place}"
 
 
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:

@@ -68,7 +68,6 @@ class Comparison:
     """Two compiled configs compared.
 
     Attributes:
-        own, other: the config that is explained, and the one it is held against.
         other_is: what the other is: "the winner by roofline", "the stored winner".
         terms: terms that sum to the predicted times, the largest difference first.
         decisions: the terms that decide, with the numbers behind them.
@@ -156,7 +155,6 @@ class Explained:
     Attributes:
         report: of all configs that were judged.
         suggestions: two things to try against its bottleneck; none where it has none.
-        comparison: with another config; None where there is none.
         reading: its parsed assembly; None where it did not compile.
         code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
@@ -100,27 +99,25 @@ def _style(line: CodeLine) -> str:
 
 def explanation(explained: Explained) -> Group:
     """Lays out everything that `asmtune explain` says."""
-    parts: list[RenderableType] = [_verdict_line(explained.report, explained.verdict)]
+    verdict, scorer = explained.verdict, explained.report.scorer
+    ranked = sum(v.rank is not None for v in explained.report.verdicts)
+    place = f"rank {verdict.rank} of {ranked} by {scorer}" if verdict.rank else "not ranked"
+    head = Text.assemble(
+        (str(verdict.config), "bold"),
+        f"\non {explained.report.target}: ",
+        (_fate_words(verdict), "bold"),
+        f", {place}",
+    )
+    parts: list[RenderableType] = [head]
     parts += _fate(explained)
-    if explained.verdict.predicted_us is not None:
+    if verdict.predicted_us is not None:
         parts += _prediction(explained)
     if explained.comparison is not None:
-        parts += _comparison(explained.comparison, explained.report.scorer)
+        parts += _comparison(explained.comparison, scorer)
     if explained.reading is not None:
         parts.append(_resources(explained.reading))
     parts += _code(explained)
     return Group(*parts)
-
-
-def _verdict_line(report: PruneReport, verdict: Verdict) -> Text:
-    ranked = sum(v.rank is not None for v in report.verdicts)
-    place = f"rank {verdict.rank} of {ranked} by {report.scorer}" if verdict.rank else "not ranked"
-    return Text.assemble(
-        (str(verdict.config), "bold"),
-        f"\non {report.target}: ",
-        (_fate_words(verdict), "bold"),
-        f", {place}",
-    )
 
 
 def _fate_words(verdict: Verdict) -> str:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -124,7 +125,7 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
 
 @dataclass(frozen=True)
 class CodeMaker:
-    """Targets of the reports; settings, with the artifacts' folder; and who listens."""
+    """Targets of the reports, settings with the artifacts' folder, and a listener."""
 
     targets: Sequence[Target]
     settings: Settings
@@ -140,12 +141,10 @@ class _Shelf:
         self._files: dict[str, set[int]] = {}
         self._known: dict[str, int] = {}
 
-    def number(self, path: str) -> int:
-        self._files.setdefault(path, set())
+    def source(self, path: str, line: int) -> int:
+        """Notes that code comes from a line of a file; returns the file's place."""
+        self._files.setdefault(path, set()).add(line)
         return list(self._files).index(path)
-
-    def seen(self, path: str, line: int) -> None:
-        self._files[path].add(line)
 
     def add(self, text: str) -> int:
         if text not in self._known:
@@ -237,8 +236,7 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
     for line in view.lines:
         place = -1
         if line.source is not None and (path := view.files.get(line.source[0])) is not None:
-            key = (shelf.number(path), line.source[1])
-            shelf.seen(path, line.source[1])
+            key = (shelf.source(path, line.source[1]), line.source[1])
             place = places.setdefault(key, len(places))
         at.append(place)
         count = 0.0 if line.times is None else float(f"{line.times:.6g}")
@@ -256,13 +254,10 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
 
 
 def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    start: int | None = None
-    for place, flag in enumerate((*flags, False)):
-        if flag and start is None:
-            start = place
-        elif not flag and start is not None:
-            yield start, place - 1
-            start = None
+    for is_true, group in groupby(range(len(flags)), flags.__getitem__):
+        if is_true:
+            places = list(group)
+            yield places[0], places[-1]
 
 
 def packed(value: Any) -> str:

@@ -40,7 +40,8 @@ def page_model(
     reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
 ) -> dict[str, Any]:
     """Makes the data of the page: `{"features", "sources", "reports": [...]}`."""
-    measured = [_measured(report, timings) for report in reports]
+    keys = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in reports]
+    measured = [{} if timings is None else timings.of(key) for key in keys]
     labels = _labels(reports)
     return {
         "features": {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()},
@@ -52,12 +53,6 @@ def page_model(
             )
         ],
     }
-
-
-def _measured(report: PruneReport, timings: Timings | None) -> Mapping[str, float]:
-    if timings is None:
-        return {}
-    return timings.of(LaunchKey(report.kernel, report.shape, report.dtypes, report.target))
 
 
 def _labels(reports: Sequence[PruneReport]) -> list[str]:

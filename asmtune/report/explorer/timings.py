@@ -133,31 +133,21 @@ def _of_run(run: TracedRun) -> Timings:
 
 
 def _of_oracle(oracle: Oracle, path: Path) -> Timings:
-    parts = tuple(
-        KernelTimings(
-            task.kernel,
-            task.shape,
-            frozenset({_canonical(task.dtype)}),
-            oracle.device,
-            {str(row.config): row.ms * 1000 for row in task.rows if row.ms is not None},
-        )
-        for task in oracle.tasks
-    )
-    return Timings(f"{path.name} ({oracle.device})", parts)
+    parts = []
+    for task in oracle.tasks:
+        times = {str(row.config): row.ms * 1000 for row in task.rows if row.ms is not None}
+        dtypes = frozenset({_canonical(task.dtype)})
+        parts.append(KernelTimings(task.kernel, task.shape, dtypes, oracle.device, times))
+    return Timings(f"{path.name} ({oracle.device})", tuple(parts))
 
 
 def _of_records(path: Path) -> Timings:
-    parts = tuple(
-        KernelTimings(
-            record.key.kernel,
-            record.key.shape,
-            frozenset(record.key.dtypes.values()),
-            record.key.device,
-            {str(m.config): m.median_us for m in record.measurements},
-        )
-        for record in interchange.read(path)
-    )
-    return Timings(path.name, parts)
+    parts = []
+    for record in interchange.read(path):
+        key, times = record.key, {str(m.config): m.median_us for m in record.measurements}
+        dtypes = frozenset(key.dtypes.values())
+        parts.append(KernelTimings(key.kernel, key.shape, dtypes, key.device, times))
+    return Timings(path.name, tuple(parts))
 
 
 def _canonical(dtype: str) -> str:

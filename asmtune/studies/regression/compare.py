@@ -61,7 +61,6 @@ class CheckFinding:
     """The verdict on one subject.
 
     Attributes:
-        subject: what it is of.
         verdict: one of `VERDICTS`.
         base_us, run_us: medians of the processes' medians; None where it was not timed.
         limit_us: what `run_us` must exceed to count as slower; None where nothing is judged.
@@ -91,9 +90,7 @@ class Check:
     """The findings of a check.
 
     Attributes:
-        terms: how it judged.
         base, run: names of the two runs.
-        findings: one a subject.
         obstacles: why nothing was judged; empty where it was.
         remarks: what differs between the runs besides times.
     """

@@ -61,8 +61,6 @@ class BenchPlan:
     """The rows of a bench run before any is timed.
 
     Attributes:
-        device: the GPU's name.
-        rows: what will be timed.
         missed: shapes that were asked for and have no usable stored config.
         unstored: number of the modules' own shapes and dtypes without a stored config, by
             kernel; these are left out.
@@ -82,7 +80,6 @@ class BenchRequest:
         kernels: names, files or modules; empty for all that come with asmtune.
         shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
             modules' own for which a config is stored.
-        device: the GPU's name.
         unstored: as `BenchPlan` has it; filled by `rows`.
     """
 

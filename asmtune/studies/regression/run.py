@@ -131,11 +131,9 @@ class BenchRun:
     Attributes:
         date: when it ended, ISO 8601, UTC.
         label: the user's own, such as a commit; may be empty.
-        environment: where it ran.
         timing: how, as the fields of a `TimingPolicy` that matter to a sample.
         processes: in the order in which they ran.
-        rows: what was timed, each subject once.
-        missed: what was not.
+        rows: what was timed, each subject once; `missed` has what was not.
     """
 
     date: str

@@ -179,11 +179,9 @@ class Point:
     """A config of a launch.
 
     Attributes:
-        config: the config that is launched.
         counts: FLOPs and bytes that this config asks for.
         work: those of the launch, whatever its config; where the point stands, so that of two
             configs the faster one is the higher.
-        us: microseconds of a launch.
         how: whether a GPU took them, or the model says so.
         source: "store", "shipped" or "this GPU" of a measured time; of a predicted one
             "roofline", or "roofline x F" where it was multiplied by what the other point's
@@ -217,12 +215,10 @@ class ChartEntry:
     """A launch before tuning and after.
 
     Attributes:
-        kernel, shape, dtypes: the launch.
         before: the space's default config; None where it cannot run.
         after: the tuned config.
         tuned_by: "store" or "shipped" for a config that was tuned, "model" for its first pick.
         made: with what it was tuned (`triton`, `driver`, `date`); empty for a pick.
-        notes: caveats for the reader.
     """
 
     kernel: str
@@ -255,9 +251,7 @@ class Chart:
     """Launches under a machine's roofs.
 
     Attributes:
-        target: name of the machine.
         roofs: memory first; the cores of every type in use among them.
-        entries: the launches.
         failures: launches that have no point, in words, and why.
         versions: of asmtune, triton and torch.
         date: ISO 8601, UTC.

@@ -108,16 +108,13 @@ class RooflineRequest:
 def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
     modules = [_module(kernel) for kernel in kernels]
     named: dict[str, str] = {}
-    for kernel, module in zip(map(_spelling, kernels), modules, strict=True):
+    names = [k.name if isinstance(k, KernelModule) else str(k) for k in kernels]
+    for kernel, module in zip(names, modules, strict=True):
         if (other := named.setdefault(module.name, kernel)) != kernel:
             raise InputError(
                 f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
             )
     return modules
-
-
-def _spelling(kernel: KernelSource) -> str:
-    return kernel.name if isinstance(kernel, KernelModule) else str(kernel)
 
 
 def _module(kernel: KernelSource) -> KernelModule:

@@ -135,7 +135,6 @@ class RooflineSubject:
     Attributes:
         problem: on tensors without memory.
         shape: as it was asked for; a problem's may name more.
-        space: its configs.
         lookup: what is stored for its key on the target; the winner is the space's own config,
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
