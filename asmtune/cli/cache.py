@@ -19,7 +19,8 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store import codec, interchange
+from asmtune.store import interchange
+from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
 from asmtune.store.shipped import shipped_records, store_exists
@@ -53,7 +54,7 @@ def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
 
 def _row(layer: str, key: TuneKey) -> dict[str, Any]:
     return {
-        "key": codec.key_digest(key)[:DIGITS_SHOWN],
+        "key": key_digest(key)[:DIGITS_SHOWN],
         "layer": layer,
         "kernel": key.kernel,
         "shape": dict(key.shape),
@@ -168,9 +169,8 @@ def show(
     """Shows one record with every timing, fastest first, and where it comes from."""
     layer, record = _one(key_prefix, where)
     if as_json:
-        digest = codec.key_digest(record.key)
-        value = {"key_digest": digest, "layer": layer, "covers": covered(record.key)}
-        print_json(value | codec.record_to_json(record))
+        key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
+        print_json(key | record_to_json(record))
         return
     facts = record_row(layer, record) | vars(record.provenance)
     for name, value in facts.items():
@@ -307,15 +307,11 @@ def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     with _existing(where) as store:
         matches = [("store", record) for record in (store.by_digest(digits) if store else [])]
         unfinished = store.unfinished() if store and not matches else []
-    matches += [
-        ("shipped", record)
-        for record in shipped_records()
-        if codec.key_digest(record.key).startswith(digits)
-    ]
-    keys = {codec.key_digest(record.key) for _, record in matches}
+    matches += [("shipped", r) for r in shipped_records() if key_digest(r.key).startswith(digits)]
+    keys = {key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
         return matches[0]
-    runs = [run for run in unfinished if codec.key_digest(run.key).startswith(digits)]
+    runs = [run for run in unfinished if key_digest(run.key).startswith(digits)]
     if runs and not keys:
         raise InputError(
             f"key {prefix}: no record yet: {runs[0].timed} configs of {runs[0].key.kernel} are "

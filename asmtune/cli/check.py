@@ -73,9 +73,8 @@ def check(
     files.check()
     result = files.compared(limit, chance, any_board=any_board)
     write_result(_rendered(result, format_), output)
-    codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
-    if result.outcome in codes:
-        raise typer.Exit(codes[result.outcome])
+    if code := {"slower": SLOWER, "incomparable": INCOMPARABLE}.get(result.outcome):
+        raise typer.Exit(code)
 
 
 @dataclass(frozen=True)

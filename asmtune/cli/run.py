@@ -49,14 +49,9 @@ def keys_met_table(met: Sequence[KeyResolved]) -> Table:
 def _cells(met: Sequence[KeyResolved]) -> tuple[str, ...]:
     tuned = sum(one.how == "tuned" for one in met)
     stored = sum(one.how == "known" for one in met)
-    return (
-        str(tuned),
-        str(sum(one.compiled for one in met)),
-        str(sum(one.timed for one in met)),
-        f"{sum(one.seconds for one in met):.1f}",
-        str(stored),
-        str(len(met) - tuned - stored),
-    )
+    work = (sum(one.compiled for one in met), sum(one.timed for one in met))
+    seconds = f"{sum(one.seconds for one in met):.1f}"
+    return tuple(map(str, (tuned, *work, seconds, stored, len(met) - tuned - stored)))
 
 
 # Options end where the program begins: what follows is the program's own.

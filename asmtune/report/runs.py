@@ -116,8 +116,7 @@ def run_report(run: TracedRun) -> Group:
         kinds = Counter((f.kind, f.stage) for f in failures.values())
         for (kind, stage), times in kinds.most_common():
             first = next(f for f in failures.values() if (f.kind, f.stage) == (kind, stage))
-            detail = one_line(first.detail)
-            table.add_row(one_line(kind), one_line(stage), str(times), detail)
+            table.add_row(one_line(kind), one_line(stage), str(times), one_line(first.detail))
         parts.append(table)
     reason = NOT_ENDED if run.ending is None else run.ending.reason
     parts.append(Text(f"After {run.seconds:.1f} s: {one_line(reason)}."))

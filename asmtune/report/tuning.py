@@ -44,10 +44,7 @@ def speedup_of(result: TuningResult) -> float | None:
 def results_table(
     results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
-    """Tabulates a line a problem of one kernel, of which there is one at least; then a sum.
-
-    `costs` has those of the finalists' launches, by run, where more than time counts.
-    """
+    """Tabulates problems of one kernel, costs of launches by run, and a sum in a sentence."""
     key = results[0].request.key
     title = Text.assemble(
         (one_line(results[0].request.problem.name), "bold"),

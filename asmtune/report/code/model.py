@@ -65,12 +65,9 @@ class ClassCount:
 
 @dataclass(frozen=True, slots=True)
 class HotLoop:
-    """The loop where the work is.
+    """The loop where the work is, with its executions by one program.
 
-    Attributes:
-        label: of its header; None where nothing branches to it by name.
-        depth: loops that work around its lines, itself included.
-        times: executions by one program.
+    It has a label if anything branches to it by name; it counts in its own depth.
     """
 
     label: str | None

@@ -28,12 +28,7 @@ ALIKE: Final = 0.005
 
 @dataclass(frozen=True)
 class Pair:
-    """A number of both configs, the one explained and the other.
-
-    Attributes:
-        name: a feature, or a term of the predicted time.
-        unit: as the registry of features has it; "1" for counts and ratios.
-    """
+    """A feature, or a term of the predicted time, of the config explained and of the other."""
 
     name: str
     unit: str

@@ -200,8 +200,7 @@ class RecordedTimer:
     """Gives recorded timings with noise, which is the same for a config at each trial."""
 
     def __init__(self, rows: Mapping[Config, Row], seed: int) -> None:
-        self._rows = rows
-        self._seed = seed
+        self._rows, self._seed = rows, seed
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
         """Returns the recorded timing or failure of each."""

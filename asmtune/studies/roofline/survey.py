@@ -213,6 +213,7 @@ class Survey:
         points = self._points(front, running, measured, least_us)
         record = subject.lookup.record if subject.lookup.outcome == "hit" else None
         provenance = None if record is None else record.provenance
+        made = ("triton", "driver", "date") if provenance is not None else ()
         return ChartEntry(
             kernel=problem.name,
             shape=subject.shape,
@@ -220,9 +221,7 @@ class Survey:
             before=points[0] if verdicts[0].kept else None,
             after=points[-1],
             tuned_by="model" if record is None else subject.lookup.layer,
-            made={}
-            if provenance is None
-            else {n: getattr(provenance, n) for n in ("triton", "driver", "date")},
+            made={name: getattr(provenance, name) for name in made},
             notes=(
                 *_lookup_notes(subject, timed_now=self.clock is not None),
                 *notes,
