@@ -78,9 +78,5 @@ class KernelArguments:
         return load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
 
     def assumptions(self) -> tuple[str, ...]:
-        """Lists what a report of a plain function assumes, a sentence each.
-
-        Raises:
-            InputError: as `load`.
-        """
+        """Lists what a report of a plain function assumes, a sentence each."""
         return assumptions_of(self.load()[0]) if ":" in self.kernel else ()

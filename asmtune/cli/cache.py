@@ -71,8 +71,8 @@ def _row(layer: str, key: TuneKey) -> dict[str, Any]:
 
 def covered(key: TuneKey) -> list[str]:
     """Says what the buckets and functions among a key's parts stand for."""
-    covered_parts = (covers(name, value) for name, value in key.shape.items())
-    return [text for text in covered_parts if text is not None]
+    texts = (covers(name, value) for name, value in key.shape.items())
+    return [text for text in texts if text is not None]
 
 
 def print_json(value: Any) -> None:
@@ -284,9 +284,9 @@ def _existing(where: str | None) -> Iterator[Store | None]:
     home = location.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
-        return
-    with Store.open(_where(where)) as store:
-        yield store
+    else:
+        with Store.open(_where(where)) as store:
+            yield store
 
 
 def _where(where: str | None) -> str:

@@ -97,11 +97,7 @@ def run(
 class UserProgram:
     """A program to run after the command line is done with, so that its errors are its own.
 
-    Attributes:
-        name: a file, or a module's dotted name.
-        options: of `patch`.
-        store: path or URL of the store; None for the user's own.
-        quiet: whether nothing is told at the end.
+    Its name is a file's, or a module's with dots; the options are those of `patch`.
     """
 
     name: str

@@ -27,7 +27,6 @@ _HEADINGS: Final = (
     *("before us", "now us", "change", "limit us"),
 )
 _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not judged": "yellow"}
-_QUIET: Final = ("unchanged",)
 
 
 def check_table(check: Check) -> Group:
@@ -41,8 +40,8 @@ def check_table(check: Check) -> Group:
 
 def check_markdown(check: Check) -> str:
     """Writes Markdown for a pull request: a sentence, the rows that matter, the others folded."""
-    loud = [f for f in ordered(check.findings) if f.verdict not in _QUIET]
-    quiet = [f for f in ordered(check.findings) if f.verdict in _QUIET]
+    loud = [f for f in ordered(check.findings) if f.verdict != "unchanged"]
+    quiet = [f for f in ordered(check.findings) if f.verdict == "unchanged"]
     parts = [f"### {_sentence(check)}"]
     if check.obstacles:
         parts.append("\n".join(f"- {_plain(text)}" for text in check.obstacles))

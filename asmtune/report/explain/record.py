@@ -197,9 +197,8 @@ class Explained:
 
 def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
     """Suggests two changes of a config that runs, from the configs of the report."""
-    if verdict.dropped_at in ("rules", "compile"):
-        return ()
-    return suggestions(verdict, report.verdicts)
+    runs = verdict.dropped_at not in ("rules", "compile")
+    return suggestions(verdict, report.verdicts) if runs else ()
 
 
 def explained_json(explained: Explained, *, code: bool) -> str:

@@ -87,12 +87,9 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class Check:
-    """The findings of a check.
+    """The findings of a check of two runs, by their names, one a subject.
 
-    Attributes:
-        base, run: names of the two runs.
-        obstacles: why nothing was judged; empty where it was.
-        remarks: what differs between the runs besides times.
+    Obstacles are why nothing was judged; remarks are what differs besides times.
     """
 
     terms: Terms

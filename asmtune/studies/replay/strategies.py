@@ -34,13 +34,7 @@ BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """A way to search.
-
-    Attributes:
-        strategy: its name, as `make_strategy` has it.
-        pace, limits: of the search.
-        seeds: how often it is run, with as many seeds of its draws and of the noise.
-    """
+    """A way to search by a strategy of `make_strategy`, with seeds for its draws and the noise."""
 
     name: str
     strategy: str = "model"

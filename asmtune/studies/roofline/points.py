@@ -38,8 +38,7 @@ class WorkCounts:
 
     Attributes:
         unit: name of the roof that its FLOPs are under.
-        tensor_flops: FLOPs of matrix products on tensor cores.
-        vector_flops: FLOPs of all other floating-point work.
+        tensor_flops, vector_flops: of matrix products on tensor cores, and of all else.
         bytes: different bytes read and written.
         assumed: assumptions where something could not be evaluated.
     """

@@ -66,10 +66,9 @@ def recorded(lookup: StoreLookup) -> Times:
     """Returns the times of a record that is a hit; empty otherwise."""
     if lookup.outcome != "hit" or lookup.record is None:
         return {}
-    timed = lookup.record.measurements
     return {
         config_key(m.config): Time(m.median_us, "measured", lookup.layer)
-        for m in timed
+        for m in lookup.record.measurements
         if m.median_us > 0
     }
 
@@ -329,11 +328,7 @@ class PairClock:
             checks=CheckOptions(),
             policy=self.policy,
         )
-        entrants = [
-            TimingCandidate(c, artifact)
-            for c, artifact in artifacts
-            if isinstance(artifact, Artifact)
-        ]
+        entrants = [TimingCandidate(c, a) for c, a in artifacts if isinstance(a, Artifact)]
         with closing(self.opener(setup)) as bench:
             begun = bench.begin(entrants[0]) if entrants else None
             timed = dict(bench.final(entrants)) if begun else {}
