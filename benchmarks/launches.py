@@ -18,7 +18,7 @@ from asmtune.predict.features.profile import Profile
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, Judge, Outcomes
 from asmtune.predict.score.learned import FEWEST
-from asmtune.studies.replay.flow import judged
+from asmtune.studies.replay.flow import judged_moments
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
         OracleError: a kernel's module is missing.
         ProblemError: a module cannot be loaded, or its arguments do not fit.
     """
-    for task, compiled in judged(oracle, kernels, reader):
+    for judged in judged_moments(oracle, kernels, reader, early=False):
+        task, compiled = judged.task, judged.compiled
         front = reader.fronts[0]
         sketched = front.verdicts([v.config for v in compiled], "sketch", reader.sketches)
         lowering = Lowering(front.problem, reader.target, reader.settings.compile_timeout_s)

@@ -20,9 +20,8 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.roofline.document import chart_json
 from asmtune.report.roofline.figure import draw
-from asmtune.studies.roofline.clock import PairClock, check_gpu
 from asmtune.studies.roofline.subjects import RooflineRequest
-from asmtune.studies.roofline.survey import Survey
+from asmtune.studies.roofline.survey import PairClock, Survey, check_gpu
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = {

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.core.config import Config
-from asmtune.studies.regression.files import run_from_json
 from asmtune.studies.regression.run import (
     BenchRun,
     BenchSubject,
     Environment,
     Process,
     TimedSubject,
+    run_from_json,
+    timing_words,
 )
-from asmtune.studies.regression.timing import timing_words
 
 RECORDED = Path(__file__).parents[1] / "benchmarks" / "results" / "bench_runs.json.gz"
 HOW = "no recorded samples: on an H200, python -m benchmarks.bench_samples"

@@ -22,7 +22,7 @@ from asmtune.predict.features.profile import Profile
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.studies.replay.results import CUTS
-from asmtune.studies.train import leave_one_kernel_out, task_rows
+from asmtune.studies.train import moment_rows, rank_unseen, unseen_result
 from benchmarks import ablate
 from benchmarks.ablate import ABLATIONS, ablated, report, unseen
 from benchmarks.launches import Launch, Reader, TimedTask, read
@@ -72,7 +72,8 @@ def test_all_features_is_the_learned_scorer(
 ) -> None:
     """With nothing taken away, rows and what is kept of unseen kernels are the scorer's own."""
     funnel = Funnel(target, make_scorer("chance"), settings)
-    plain = list(task_rows(load_oracle(timings), DATA / "kernels", funnel))
+    moments = moment_rows(load_oracle(timings), DATA / "kernels", funnel, early=False)
+    plain = [rows.assembly for rows in moments]
     mine = ablated(timed, ABLATIONS[ALL], target)
     for rows, expected in zip(mine, plain, strict=True):
         assert (rows.kernel, rows.shape, rows.dtype) == (
@@ -83,7 +84,8 @@ def test_all_features_is_the_learned_scorer(
         np.testing.assert_array_equal(rows.vectors, expected.vectors)
         np.testing.assert_array_equal(rows.slowdown, expected.slowdown)
     kept = [task.kept for task in unseen(ALL, mine, [], 1).tasks]
-    assert kept == [task.kept for task in leave_one_kernel_out(plain, 1).tasks]
+    ranked = rank_unseen(plain, {"assembly": plain}, 1)["assembly"]
+    assert kept == [task.kept for task in unseen_result(ranked).tasks]
 
 
 def changed_static(profile: Profile, names: frozenset[str], by: float) -> Profile:

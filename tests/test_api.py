@@ -23,8 +23,8 @@ from asmtune.report.regression import check_json
 from asmtune.report.roofline.document import chart_json
 from asmtune.store.database import Store
 from asmtune.studies.regression import processes as bench_processes
-from asmtune.studies.regression.files import read_run, write_run
 from asmtune.studies.regression.history import read_history
+from asmtune.studies.regression.run import read_run, write_run
 from asmtune.studies.stored import reference_of
 from asmtune.tuning.request import key_of, provenance
 

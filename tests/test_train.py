@@ -12,19 +12,18 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.app import run
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import load_oracle
+from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.error import Errors
-from asmtune.predict.score.examples import Examples
+from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.studies.replay.results import CUTS
 from asmtune.studies.train import (
     examples,
-    leave_one_kernel_out,
     moment_rows,
     rank_unseen,
     scorer_errors,
-    task_rows,
+    unseen_result,
 )
 
 DATA = Path(__file__).parent / "replay_data"
@@ -49,10 +48,15 @@ def funnel(target: Target, settings: Settings) -> Funnel:
     return Funnel(target, make_scorer("chance"), settings)
 
 
+def compiled_rows(oracle: Oracle, funnel: Funnel) -> list[TaskRows]:
+    """The rows of a file's tasks, without those before compiling."""
+    return [rows.assembly for rows in moment_rows(oracle, DATA / "kernels", funnel, early=False)]
+
+
 def test_rows_of_a_file(more_timings: Path, funnel: Funnel) -> None:
     """Tasks with five timed configs give a row each, slower ones with a larger number."""
     oracle = load_oracle(more_timings)
-    tasks = list(task_rows(oracle, DATA / "kernels", funnel))
+    tasks = compiled_rows(oracle, funnel)
     assert [task.kernel for task in tasks] == ["barriers", "returns"]
     rows = next(task.rows for task in oracle.tasks if task.kernel == "barriers")
     times = np.array([row.ms for row in rows if row.ms is not None])
@@ -64,17 +68,18 @@ def test_rows_of_a_file(more_timings: Path, funnel: Funnel) -> None:
 
 def test_each_kernel_unseen(more_timings: Path, funnel: Funnel) -> None:
     """The table has every task of every kernel that others can teach, and no other."""
-    tasks = list(task_rows(load_oracle(more_timings), DATA / "kernels", funnel))
-    result = leave_one_kernel_out(tasks, 1)
+    tasks = compiled_rows(load_oracle(more_timings), funnel)
+    result = unseen_result(rank_unseen(tasks, {"assembly": tasks}, 1)["assembly"])
     assert result.kernels == ("barriers", "returns")
     assert all(0 < r.kept[cut] <= 1 for r in result.tasks for cut in CUTS)
-    assert leave_one_kernel_out(tasks[:1], 1).tasks == ()
+    alone = rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1)
+    assert unseen_result(alone["assembly"]).tasks == ()
 
 
 def test_errors(more_timings: Path, funnel: Funnel) -> None:
     """The scorers' errors are those of rankings by models of the other kernels, and of times."""
     oracle = load_oracle(more_timings)
-    tasks = list(task_rows(oracle, DATA / "kernels", funnel))
+    tasks = compiled_rows(oracle, funnel)
     unseen = rank_unseen(tasks, {"assembly": tasks}, 1)
     ranked = unseen["assembly"]
     assert [task for task, _ in ranked] == tasks

@@ -30,8 +30,8 @@ ALSO: Final = {
     ),
     "Bench runs, checks and rooflines": (
         "asmtune.studies.regression.run.BenchRun",
-        "asmtune.studies.regression.files.read_run",
-        "asmtune.studies.regression.files.write_run",
+        "asmtune.studies.regression.run.read_run",
+        "asmtune.studies.regression.run.write_run",
         "asmtune.studies.regression.compare.Check",
         "asmtune.studies.regression.compare.CheckFinding",
         "asmtune.studies.roofline.points.Chart",

@@ -24,5 +24,4 @@ def main() -> None:
 
 
 def _show(message: Warning | str, *_: object, **__: object) -> None:
-    """Prints a warning in one line, as errors are, without its place in the source."""
     print(f"asmtune: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201

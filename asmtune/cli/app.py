@@ -19,7 +19,6 @@ from asmtune.cli import (
     prune_report,
     replay,
     roofline,
-    runs,
     train,
     tune,
 )
@@ -40,7 +39,7 @@ app.command("tune")(tune.tune)
 app.command("run", context_settings=programs.CONTEXT)(programs.run)
 app.command("bench")(bench.bench)
 app.command("check")(check.check)
-app.command("runs")(runs.runs)
+app.command("runs")(listing.runs)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)
 app.command("train")(train.train)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+import typer
 
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
@@ -13,17 +16,27 @@ from asmtune.core.space.space import Space
 from asmtune.studies.stored import LoadedKernel, load_kernel
 
 
+def refuse_options(context: typer.Context, allowed: Collection[str], subject: str) -> None:
+    """Refuses options that say how to judge a kernel, for a subject such as a run.
+
+    Raises:
+        InputError: an option was given that is not allowed.
+    """
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in allowed:
+            raise InputError(f"--{name} is for kernels, and {subject}")
+
+
 @dataclass(frozen=True)
 class KernelArguments:
     """A kernel as the command line names it.
 
     Attributes:
         kernel: a shipped kernel's name, a file, or `file.py:function`.
-        shape: "M=4096,N=4096,K=4096", or None for the module's first.
-        dtype: of the module's, or None for its first.
+        shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
         axes: "NAME=v1,v2" each; they replace the space's own.
-        values: "name=value" each, arguments of a plain function.
-        grid: "cdiv(n, BLOCK)", of a plain function; None for one program.
+        values, grid: "name=value" each and "cdiv(n, BLOCK)", of a plain function.
     """
 
     kernel: str
@@ -65,9 +78,5 @@ class KernelArguments:
         return load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
 
     def assumptions(self) -> tuple[str, ...]:
-        """Lists what a report of a plain function assumes, a sentence each.
-
-        Raises:
-            InputError: as `load`.
-        """
+        """Lists what a report of a plain function assumes, a sentence each."""
         return assumptions_of(self.load()[0]) if ":" in self.kernel else ()

@@ -53,7 +53,7 @@ def bench(
         raise InputError("bench: name the file to write: --output run.json")
     check_destinations([("--output", output)])
     # Load Triton, which no other command needs before it has read its input.
-    from asmtune.studies.regression.files import write_run
+    from asmtune.studies.regression.run import write_run
 
     try:
         run = run_bench(
@@ -74,7 +74,6 @@ def bench(
 
 
 def _progress(processes: int) -> BenchProgress:
-    """Makes a listener that prints to stderr what is timed and what is not."""
     from asmtune.studies.regression.processes import BenchProgress, Collected
 
     class Printed(BenchProgress):
@@ -94,7 +93,6 @@ def _progress(processes: int) -> BenchProgress:
 
 
 def _plan_lines(plan: BenchPlan) -> Iterator[str]:
-    """Says what is not timed, what to do about it, and what is timed on a stale record."""
     for name, count in plan.unstored.items():
         stored = sum(row.subject.kernel == name for row in plan.rows)
         yield (

@@ -19,8 +19,8 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store import codec, interchange
-from asmtune.store.codec import key_digest
+from asmtune.store import interchange
+from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
 from asmtune.store.shipped import shipped_records, store_exists
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
     """Returns a tuned config as `ls` and `show` give it."""
-    return {
-        **_key(layer, record.key),
+    return _row(layer, record.key) | {
         "winner": record.winner.to_dict(),
         "median_us": record.median_us,
         "date": record.provenance.date,
@@ -43,29 +42,17 @@ def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
 
 def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
     """Returns a run that has no winner yet, with the timings that the next one reuses."""
-    return {
-        **_key("unfinished", run.key),
-        "winner": None,
-        "median_us": None,
-        "date": run.date,
-        "timed": run.timed,
-        "failed": run.failed,
-    }
+    facts = {"date": run.date, "timed": run.timed, "failed": run.failed}
+    return _row("unfinished", run.key) | facts
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     """Returns a config that the model chose, and nobody has timed."""
-    return {
-        **_key("predicted", prediction.key),
-        "winner": prediction.config.to_dict(),
-        "median_us": None,
-        "date": prediction.provenance.date,
-        "timed": 0,
-        "failed": 0,
-    }
+    facts = {"winner": prediction.config.to_dict(), "date": prediction.provenance.date}
+    return _row("predicted", prediction.key) | facts
 
 
-def _key(layer: str, key: TuneKey) -> dict[str, Any]:
+def _row(layer: str, key: TuneKey) -> dict[str, Any]:
     return {
         "key": key_digest(key)[:DIGITS_SHOWN],
         "layer": layer,
@@ -74,13 +61,18 @@ def _key(layer: str, key: TuneKey) -> dict[str, Any]:
         "covers": covered(key),
         "dtypes": dict(key.dtypes),
         "device": key.device,
+        "winner": None,
+        "median_us": None,
+        "date": None,
+        "timed": 0,
+        "failed": 0,
     }
 
 
 def covered(key: TuneKey) -> list[str]:
     """Says what the buckets and functions among a key's parts stand for."""
-    covered_parts = (covers(name, value) for name, value in key.shape.items())
-    return [text for text in covered_parts if text is not None]
+    texts = (covers(name, value) for name, value in key.shape.items())
+    return [text for text in texts if text is not None]
 
 
 def print_json(value: Any) -> None:
@@ -90,10 +82,7 @@ def print_json(value: Any) -> None:
 
 def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
     """Prints how many records a command has moved."""
-    if as_json:
-        print_json({verb: count})
-    else:
-        typer.echo(f"{verb} {count} {rest}")
+    typer.echo(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}")
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
@@ -180,23 +169,19 @@ def show(
     """Shows one record with every timing, fastest first, and where it comes from."""
     layer, record = _one(key_prefix, where)
     if as_json:
-        digest, covers = codec.key_digest(record.key), covered(record.key)
-        value = {"key_digest": digest, "layer": layer, "covers": covers}
-        print_json(value | codec.record_to_json(record))
+        key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
+        print_json(key | record_to_json(record))
         return
     facts = record_row(layer, record) | vars(record.provenance)
     for name, value in facts.items():
         typer.echo(f"{name:10} {cell(value)}")
     typer.echo("")
+    times = ("median_us", "p20_us", "p80_us")
     print_table(
         [
-            {
-                "config": timing.config.to_dict(),
-                "median_us": timing.median_us,
-                "p20_us": timing.p20_us,
-                "p80_us": timing.p80_us,
-                "samples": len(timing.samples_us),
-            }
+            {"config": timing.config.to_dict()}
+            | {name: getattr(timing, name) for name in times}
+            | {"samples": len(timing.samples_us)}
             for timing in sorted(record.measurements, key=lambda timing: timing.median_us)
         ]
     )
@@ -299,9 +284,9 @@ def _existing(where: str | None) -> Iterator[Store | None]:
     home = transactions.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
-        return
-    with Store.open(_where(where)) as store:
-        yield store
+    else:
+        with Store.open(_where(where)) as store:
+            yield store
 
 
 def _where(where: str | None) -> str:
@@ -322,15 +307,11 @@ def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     with _existing(where) as store:
         matches = [("store", record) for record in (store.by_digest(digits) if store else [])]
         unfinished = store.unfinished() if store and not matches else []
-    matches += [
-        ("shipped", record)
-        for record in shipped_records()
-        if codec.key_digest(record.key).startswith(digits)
-    ]
-    keys = {codec.key_digest(record.key) for _, record in matches}
+    matches += [("shipped", r) for r in shipped_records() if key_digest(r.key).startswith(digits)]
+    keys = {key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
         return matches[0]
-    runs = [run for run in unfinished if codec.key_digest(run.key).startswith(digits)]
+    runs = [run for run in unfinished if key_digest(run.key).startswith(digits)]
     if runs and not keys:
         raise InputError(
             f"key {prefix}: no record yet: {runs[0].timed} configs of {runs[0].key.kernel} are "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -73,9 +73,8 @@ def check(
     files.check()
     result = files.compared(limit, chance, any_board=any_board)
     write_result(_rendered(result, format_), output)
-    codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
-    if result.outcome in codes:
-        raise typer.Exit(codes[result.outcome])
+    if code := {"slower": SLOWER, "incomparable": INCOMPARABLE}.get(result.outcome):
+        raise typer.Exit(code)
 
 
 @dataclass(frozen=True)
@@ -112,18 +111,12 @@ class CheckFiles:
         """Reads everything, compares, and only then writes figure and history."""
         from asmtune.report.regression import trend_figure
         from asmtune.studies.api import check as run_check
-        from asmtune.studies.regression.files import read_run, write_bytes
         from asmtune.studies.regression.history import comparable, entry_of, read_history, record
+        from asmtune.studies.regression.run import read_run, write_bytes
 
         base, run = read_run(self.baseline, "--baseline"), read_run(self.run)
-        result = run_check(
-            run,
-            base,
-            threshold=threshold,
-            level=level,
-            any_board=any_board,
-            history=self.history,
-        )
+        terms: dict[str, Any] = {"threshold": threshold, "level": level, "any_board": any_board}
+        result = run_check(run, base, history=self.history, **terms)
         if self.figure is not None:
             slower = [f.subject.identity for f in result.findings if f.verdict == "slower"]
             known = () if self.history is None else read_history(self.history)

@@ -10,9 +10,8 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import KernelArguments
+from asmtune.cli.arguments import KernelArguments, refuse_options
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
@@ -80,7 +79,7 @@ def explain(
     """
     machine, settings = load_target(target), Settings.from_environment()
     if names_run(subject):
-        _refuse_options(context, subject)
+        refuse_options(context, ("subject", "json_"), f"{subject!r} is a run")
         run = read_trace(find_run(settings.runs_dir, subject))
         write_result(run_json(run) if json_ else run_report(run))
         return
@@ -97,12 +96,3 @@ def explain(
         return
     notes_shown = (Text(note, "yellow") for note in result.report.notes)
     write_result(Group(explanation(result), *notes_shown))
-
-
-def _refuse_options(context: typer.Context, run: str) -> None:
-    """Refuses options that say how to judge a kernel, for a run."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in ("subject", "json_"):
-            raise InputError(f"--{name} is for kernels, and {run!r} is a run")

@@ -1,15 +1,22 @@
-"""`asmtune targets`, `features`, `rules`, `kernels`: lists of what asmtune knows."""
+"""`asmtune targets`, `features`, `rules`, `kernels`, `runs`: lists of what asmtune knows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
+from asmtune.report.runs import runs_json, runs_table
 from asmtune.report.tables import mapping_table
+from asmtune.store.trace.folder import run_files
+from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import Summary
 
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -18,18 +25,17 @@ def targets(json_: Json = False) -> None:
     """List the devices that asmtune knows."""
     from asmtune.core.hardware.shipped import load_target, target_names
 
-    rows = []
-    for target in map(load_target, target_names()):
-        rows.append(
-            {
-                "target": target.name,
-                "arch": target.arch,
-                "SMs": target.sms,
-                "shared KiB a program": target.shared_bytes_per_block // 1024,
-                "DRAM TB/s": round(target.dram_bytes_per_s / 1e12, 2),
-                "bf16 TFLOP/s": round(target.flops_per_s("bf16") / 1e12),
-            }
-        )
+    rows = [
+        {
+            "target": target.name,
+            "arch": target.arch,
+            "SMs": target.sms,
+            "shared KiB a program": target.shared_bytes_per_block // 1024,
+            "DRAM TB/s": round(target.dram_bytes_per_s / 1e12, 2),
+            "bf16 TFLOP/s": round(target.flops_per_s("bf16") / 1e12),
+        }
+        for target in map(load_target, target_names())
+    ]
     _show("Targets; a JSON file of the same form is taken by its path", rows, json_)
 
 
@@ -70,6 +76,27 @@ def kernels(json_: Json = False) -> None:
         dtypes = " ".join(module.dtypes)
         rows.append({"kernel": module.name, "dtypes": dtypes, "shape": shape})
     _show("Kernels; a file of the same form is taken by its path", rows, json_)
+
+
+def runs(
+    kernel: Annotated[str | None, typer.Option(help="Only runs of this kernel.")] = None,
+    json_: Json = False,
+) -> None:
+    """List tuning runs, the latest last; `asmtune explain RUN` shows one."""
+    folder = Settings.from_environment().runs_dir
+    summaries = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
+    write_result(runs_json(summaries) if json_ else runs_table(summaries))
+    if not summaries:
+        typer.echo(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
+
+
+def _readable(files: Sequence[Path]) -> Iterator[Summary]:
+    """Yields runs in short; a damaged one is reported on stderr, and stops no other."""
+    for path in files:
+        try:
+            yield read_summary(path)
+        except InputError as error:
+            typer.echo(f"asmtune: {error}", err=True)
 
 
 def _show(title: str, rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

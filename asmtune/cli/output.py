@@ -68,11 +68,9 @@ def _write(path: Path, content: str | bytes) -> None:
 def check_destinations(
     wanted: Sequence[tuple[str, Path]], read: Mapping[str, Path] | None = None
 ) -> None:
-    """Makes sure that each file can be replaced, and that none takes another's place.
+    """Makes sure that each file of an option can be replaced, and takes no other's place.
 
-    Args:
-        wanted: options with the files that they name.
-        read: files that must stay, by what they are called.
+    Files of `read`, by what they are called, must stay.
 
     Raises:
         InputError: a file's folder is missing, it is a folder, or it is named twice or read.

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.arguments import KernelArguments
+from asmtune.cli.arguments import KernelArguments, refuse_options
 from asmtune.cli.output import write_result
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import PruneReport
@@ -117,7 +117,8 @@ def prune_report(
     if timings is not None and not is_page:
         raise InputError("--timings is shown by --format html alone")
     if kernel.endswith(".json"):
-        _refuse_options(context, kernel)
+        allowed = ("kernel", "format", "output", "timings", "check")
+        refuse_options(context, allowed, f"{kernel} is a report")
         reports = read_reports(Path(kernel))
         measured = measured_times(timings, reports, ())
         result = report_html(reports, None, measured) if is_page else _render(reports, format)
@@ -135,15 +136,6 @@ def prune_report(
         for finding in problems:
             typer.echo(f"asmtune: {finding}", err=True)
         raise typer.Exit(1)
-
-
-def _refuse_options(context: typer.Context, report: str) -> None:
-    """Refuses options that say how to judge a kernel, for a report that was saved."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in ("kernel", "format", "output", "timings", "check"):
-            raise InputError(f"--{name} is for kernels, and {report} is a report")
 
 
 @dataclass(frozen=True)
@@ -167,17 +159,7 @@ def make_reports(
     problem, space = arguments.load()
     with ProgressBar() as progress:
         return [
-            run_prune_report(
-                problem,
-                space,
-                target=machine,
-                scorer=request.scorer,
-                keep=request.keep,
-                compile=request.compile,
-                caps=request.caps,
-                tiles=request.tiles,
-                progress=progress,
-            )
+            run_prune_report(problem, space, target=machine, progress=progress, **vars(request))
             for machine in machines
         ]
 

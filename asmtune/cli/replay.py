@@ -54,8 +54,7 @@ def replay(
     if len(devices) > 1:
         raise InputError(f"the timings are of several devices ({', '.join(devices)}): give one's")
     machine = match_device(devices[0]) if target is None else load_target(target)
-    if machine is None:
-        machine = load_target(devices[0])
+    machine = machine or load_target(devices[0])
     with ProgressBar() as progress:
         funnel = Funnel(machine, scorers[0], settings, progress=progress)
         reports = [run_replay(one.oracle, one.kernels, funnel, scorers) for one in files]
@@ -70,7 +69,6 @@ def replay(
 def _recordings(
     arguments: Sequence[str], kernels: Path | None, settings: Settings
 ) -> list[Recording]:
-    """Loads files first, then runs, each with the folder of its kernels."""
     files = [Path(argument) for argument in arguments if not names_run(argument)]
     runs = [find_run(settings.runs_dir, argument) for argument in arguments if names_run(argument)]
     if kernels is None and files:

@@ -111,11 +111,9 @@ def _forms(
         if form is ChartFormat.png:
             raise InputError("--format png: a terminal cannot show it; give a file with --output")
         return [(form or ChartFormat.table, None)]
-    forms: list[tuple[ChartFormat, Path | None]] = [
-        (form or _by_suffix(path), path) for path in output
-    ]
+    forms = [form or _by_suffix(path) for path in output]
     check_destinations([("--output", path) for path in output])
-    return forms
+    return list(zip(forms, output, strict=True))
 
 
 def _by_suffix(path: Path) -> ChartFormat:

@@ -31,16 +31,10 @@ if TYPE_CHECKING:
 
 
 _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from store", "picked")
-_STORED: Final = "known"
-_TUNED: Final = "tuned"
 
 
 def keys_met_table(met: Sequence[KeyResolved]) -> Table:
-    """Tabulates keys tuned, configs compiled and timed, and seconds, by kernel and in sum.
-
-    Args:
-        met: at least one, of any kernels.
-    """
+    """Tabulates keys tuned, configs compiled and timed, and seconds, by kernel and in sum."""
     table = plain_table("asmtune: keys met", _HEADINGS)
     kernels: dict[str, list[KeyResolved]] = defaultdict(list)
     for one in met:
@@ -53,16 +47,11 @@ def keys_met_table(met: Sequence[KeyResolved]) -> Table:
 
 
 def _cells(met: Sequence[KeyResolved]) -> tuple[str, ...]:
-    tuned = sum(one.how == _TUNED for one in met)
-    stored = sum(one.how == _STORED for one in met)
-    return (
-        str(tuned),
-        str(sum(one.compiled for one in met)),
-        str(sum(one.timed for one in met)),
-        f"{sum(one.seconds for one in met):.1f}",
-        str(stored),
-        str(len(met) - tuned - stored),
-    )
+    tuned = sum(one.how == "tuned" for one in met)
+    stored = sum(one.how == "known" for one in met)
+    work = (sum(one.compiled for one in met), sum(one.timed for one in met))
+    seconds = f"{sum(one.seconds for one in met):.1f}"
+    return tuple(map(str, (tuned, *work, seconds, stored, len(met) - tuned - stored)))
 
 
 # Options end where the program begins: what follows is the program's own.
@@ -108,13 +97,7 @@ def run(
 class UserProgram:
     """A program to run after the command line is done with, so that its errors are its own.
 
-    Attributes:
-        name: a file, or a module's dotted name.
-        arguments: its own.
-        is_module: whether `name` is a module's.
-        options: of `patch`.
-        store: path or URL of the store; None for the user's own.
-        quiet: whether nothing is told at the end.
+    Its name is a file's, or a module's with dots; the options are those of `patch`.
     """
 
     name: str
@@ -155,12 +138,13 @@ class UserProgram:
         # Not when the script ends: its threads may go on, and Python waits for them before this.
         atexit.register(self._end, held, met, os.getpid())
         sys.excepthook = _without_runners(sys.excepthook)
+        path = Path(self.name)
         if self.is_module:
             runpy.run_module(self.name, run_name="__main__", alter_sys=True)
-        elif Path(self.name).suffix != ".pyc" and not _is_container(self.name):
-            _run_source(Path(self.name).absolute())
-        else:
+        elif path.suffix == ".pyc" or path.is_dir() or zipfile.is_zipfile(path):
             runpy.run_path(self.name, run_name="__main__")
+        else:
+            _run_source(path.absolute())
 
     def _end(self, held: ExitStack, met: list[KeyResolved], process: int) -> None:
         """Tells what was tuned; in a process that was forked off, nothing."""
@@ -173,11 +157,6 @@ def _folder(path: Path) -> Path:
     """Returns what Python puts first into `sys.path`: the folder of the script or `__main__.py`."""
     resolved = path.resolve()
     return resolved if resolved.is_dir() else resolved.parent
-
-
-def _is_container(name: str) -> bool:
-    """Says if a path is a folder or an archive with a `__main__.py`."""
-    return Path(name).is_dir() or zipfile.is_zipfile(name)
 
 
 def _run_source(path: Path) -> None:

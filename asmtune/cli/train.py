@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,8 @@ from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
 
 if TYPE_CHECKING:
+    from asmtune.predict.score.error import Errors
+    from asmtune.predict.score.examples import Examples
     from asmtune.studies.train import MomentRows, Unseen
 
 
@@ -70,7 +72,6 @@ def train(
 
 
 def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
-    """Ranks every task at both moments, by models of the other kernels' assembly."""
     from asmtune.studies.train import rank_unseen
 
     compiled = [task.assembly for task in rows]
@@ -78,26 +79,20 @@ def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
     return rank_unseen(compiled, {"assembly": compiled, "sketch": sketched}, jobs)
 
 
-class _Savable(Protocol):
-    def save(self, path: Path) -> None: ...
-
-
-def _save(made: _Savable, option: str, path: Path) -> None:
+def _save(rows: Examples | Errors, option: str, path: Path) -> None:
     try:
-        made.save(path)
+        rows.save(path)
     except OSError as failure:
         raise InputError(f"{option} {path}: {failure.strerror}") from failure
 
 
 def _folders(kernels: list[Path], files: int) -> list[Path]:
-    """Pairs each file with its folder of kernels."""
     if len(kernels) not in (1, files):
         raise InputError(f"{len(kernels)} --kernels for {files} files: give one, or each")
     return kernels * files if len(kernels) == 1 else kernels
 
 
 def _machine(recorded: list[Oracle]) -> tuple[str, Target]:
-    """Returns the one device that all files were recorded on, and its target."""
     devices = list(dict.fromkeys(oracle.device for oracle in recorded))
     if len(devices) > 1:
         raise InputError(f"the files are of several devices ({', '.join(devices)}): one at a time")

@@ -21,7 +21,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import Effort, TuneOptions
+    from asmtune.tuning.options import Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
@@ -49,16 +49,8 @@ class TuneRequest:
 
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
-        options = TuneOptions.of(
-            {
-                "effort": self.effort,
-                "objective": self.objective,
-                "isolate": isolate,
-                "seed": seed,
-                "force": force,
-                "tiles": tiles,
-            }
-        )
+        flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
+        options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
         return replace(options, effort=effort, devices=self._devices())
@@ -74,15 +66,14 @@ class TuneRequest:
         return replace(effort, limits=limits, strategy=self.strategy or effort.strategy)
 
     def _devices(self) -> tuple[int, ...] | None:
-        """Indices of GPUs; None for the current one."""
         if self.devices is None:
             return None
         import torch
 
         count = torch.cuda.device_count()
-        parts = [part.strip() for part in self.devices.split(",")]
-        if self.devices.strip() == "all":
-            parts = [str(index) for index in range(count)]
+        is_all = self.devices.strip() == "all"
+        names = map(str, range(count)) if is_all else self.devices.split(",")
+        parts = [name.strip() for name in names]
         if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
             raise InputError(
                 f'--devices: {self.devices!r} is neither "all" nor indices such as 0,1'
@@ -107,8 +98,7 @@ Strategy = Annotated[
     str | None, typer.Option(help="What is tried next: model, exhaustive, random, hierarchical.")
 ]
 Seconds = Annotated[float | None, typer.Option(help="At most so many for a shape.")]
-Compiles = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
-Timings = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
+Most = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
 Devices = Annotated[
     str | None, typer.Option(help='GPUs of one model to time on: "all", or indices such as 0,1.')
 ]
@@ -128,8 +118,8 @@ def tune(
     effort: EffortName = "balanced",
     strategy: Strategy = None,
     seconds: Seconds = None,
-    compiles: Compiles = None,
-    timings: Timings = None,
+    compiles: Most = None,
+    timings: Most = None,
     devices: Devices = None,
     isolate: Isolate = True,
     objective: Objective = "time",
@@ -199,7 +189,6 @@ def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: boo
 
 
 def _costs(results: Sequence[TuningResult]) -> dict[str, Sequence[CostRow]]:
-    """Reads the costs of the finalists' launches, by run, where more than time counts."""
     folder = Settings.from_environment().runs_dir
     costs: dict[str, Sequence[CostRow]] = {}
     for result in results:

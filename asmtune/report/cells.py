@@ -9,7 +9,6 @@ from rich.table import Table
 
 from asmtune.base.json_codec import printable
 from asmtune.core.config import Config
-from asmtune.core.config import varying as varying
 
 
 def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:

@@ -29,7 +29,7 @@ VERSION: Final = 1
 def report_json(reports: Sequence[PruneReport]) -> str:
     """Writes one document for all targets: `{"format", "version", "reports": [...]}`."""
     documents = [
-        to_json(report) | {"counts": report.counts(), "dropped": _dropped(report)}
+        to_json(report) | {"counts": report.counts(), "dropped": dropped_rows(report)}
         for report in reports
     ]
     return document_text(FORMAT, {"reports": documents})
@@ -45,10 +45,7 @@ def verdict_json(
 ) -> str:
     """Makes a document of a config: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
 
-    Args:
-        report: the report of all configs.
-        verdict: the verdict on the config.
-        more: further fields of the document, by name.
+    `more` has further fields of the document, by name.
     """
     names = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
     named = {name: to_json(getattr(report, name)) for name in names}
@@ -72,7 +69,8 @@ def report_csv(reports: Sequence[PruneReport]) -> str:
     return text.getvalue()
 
 
-def _dropped(report: PruneReport) -> list[dict[str, Any]]:
+def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:
+    """Counts the dropped configs by stage and reason."""
     return [
         {"stage": stage, "reason": reason, "configs": count}
         for (stage, reason), count in report.dropped().items()

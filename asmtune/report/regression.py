@@ -23,17 +23,10 @@ from asmtune.studies.regression.history import HistoryEntry, Level
 CHECK_FORMAT: Final = "asmtune-check"
 
 _HEADINGS: Final = (
-    "kernel",
-    "shape",
-    "dtype",
-    "verdict",
-    "before us",
-    "now us",
-    "change",
-    "limit us",
+    *("kernel", "shape", "dtype", "verdict"),
+    *("before us", "now us", "change", "limit us"),
 )
 _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not judged": "yellow"}
-_QUIET: Final = ("unchanged",)
 
 
 def check_table(check: Check) -> Group:
@@ -47,8 +40,8 @@ def check_table(check: Check) -> Group:
 
 def check_markdown(check: Check) -> str:
     """Writes Markdown for a pull request: a sentence, the rows that matter, the others folded."""
-    loud = [f for f in ordered(check.findings) if f.verdict not in _QUIET]
-    quiet = [f for f in ordered(check.findings) if f.verdict in _QUIET]
+    loud = [f for f in ordered(check.findings) if f.verdict != "unchanged"]
+    quiet = [f for f in ordered(check.findings) if f.verdict == "unchanged"]
     parts = [f"### {_sentence(check)}"]
     if check.obstacles:
         parts.append("\n".join(f"- {_plain(text)}" for text in check.obstacles))
@@ -80,7 +73,6 @@ def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
 
 
 def _sentence(check: Check) -> str:
-    """Sums the check up: `Slower: 1 slower, 11 unchanged`."""
     heads = {"fine": "No slowdown", "slower": "Slowdown", "incomparable": "Not comparable"}
     counts = ", ".join(f"{count} {verdict}" for verdict, count in check.counts.items())
     return f"{heads[check.outcome]}: {counts}"
@@ -123,7 +115,6 @@ def _markdown_table(findings: Sequence[CheckFinding]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escapes text of a file, so that Markdown shows it as it is."""
     escaped = one_line(text).replace("&", "&amp;").replace("<", "&lt;")
     for sign in "\\|`*_[]~$#":
         escaped = escaped.replace(sign, f"\\{sign}")
@@ -159,12 +150,8 @@ def check_figure(path: Path) -> None:
 def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:
     """Draws a panel a kernel: the times of each shape and dtype against their median.
 
-    A band spans the medians of the processes; a ring marks what the last run is slower in.
-
-    Args:
-        history: runs, oldest first; at least one.
-        slower: identities of the subjects that are slower in the last one.
-        form: suffix of the file, one of `SUFFIXES`.
+    A band spans the medians of the processes; a ring marks the subjects that the last run is
+    `slower` in, by identity. Runs stand oldest first; `form` is one of `SUFFIXES`.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -199,7 +186,7 @@ Line = list[tuple[int, Level]]
 
 
 def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
-    """Levels with the numbers of their runs, by kernel and identity."""
+    """Groups levels with the numbers of their runs, by kernel and identity."""
     panels: dict[str, dict[str, Line]] = {}
     for place, entry in enumerate(history):
         for level in entry.levels:
@@ -234,7 +221,6 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
 
 
 def _name_runs(axis: Any, history: Sequence[HistoryEntry]) -> None:
-    """Names some runs on the axis by their labels, or else the day."""
     step = max(1, math.ceil(len(history) / _LABELS))
     at = list(range(0, len(history), step))
     names = [one_line(history[n].label or history[n].date)[:10] for n in at]

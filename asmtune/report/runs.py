@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -116,8 +116,7 @@ def run_report(run: TracedRun) -> Group:
         kinds = Counter((f.kind, f.stage) for f in failures.values())
         for (kind, stage), times in kinds.most_common():
             first = next(f for f in failures.values() if (f.kind, f.stage) == (kind, stage))
-            detail = one_line(first.detail)
-            table.add_row(one_line(kind), one_line(stage), str(times), detail)
+            table.add_row(one_line(kind), one_line(stage), str(times), one_line(first.detail))
         parts.append(table)
     reason = NOT_ENDED if run.ending is None else run.ending.reason
     parts.append(Text(f"After {run.seconds:.1f} s: {one_line(reason)}."))
@@ -171,22 +170,24 @@ def _progress(run: TracedRun) -> Table:
 
 
 def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
-    """Tabulates the fastest configs and the default, with their predictions."""
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
     shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
     predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
-    table = plain_table("Timed, fastest first", ("", *map(one_line, axes)), left=0)
-    table.add_column("us", justify="right")
-    for heading in ("spread", "samples", "pred us", "pred rank", "regs", "spills", "shared KiB"):
-        table.add_column(heading, justify="right")
+    measured = ("us", "spread", "samples")
+    compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
+    headings = ("", *map(one_line, axes), *measured, *compiled_to)
+    table = plain_table("Timed, fastest first", headings, left=0)
+    marks = {run.header.default: "default "}
+    if run.ending is not None and run.ending.winner is not None:
+        marks[run.ending.winner] = "winner "
     for config in shown:
         timing, row, values = timings[config], compiled.get(config), config.to_dict()
         prediction = row or predictions.get(config)
         rank = predictions[config].rank if config in predictions else None
         kib = None if row is None or row.shared is None else row.shared / 1024
         table.add_row(
-            _place(run, config, places[config]),
+            f"{marks.get(config, '')}{places[config]}",
             *(one_line(str(values.get(axis, "-"))) for axis in axes),
             number(timing.median_us),
             f"{timing.spread:.1%}",
@@ -202,14 +203,7 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
     return table
 
 
-def _place(run: TracedRun, config: Config, place: int) -> str:
-    won = run.ending is not None and config == run.ending.winner
-    mark = "winner " if won else "default " if config == run.header.default else ""
-    return f"{mark}{place}"
-
-
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
-    """Compares the winner with the default, in microseconds and axis by axis."""
     default, ending = run.header.default, run.ending
     if ending is not None and ending.winner is not None:
         label, best = "winner ", ending.winner
@@ -270,18 +264,17 @@ def costs_table(costs: Iterable[CostRow]) -> Table:
 RUN_FORMAT: Final = "asmtune-run"
 RUNS_FORMAT: Final = "asmtune-runs"
 
+_PREDICTED: Final = ("predicted_us", "regs", "spills", "shared")
+
 
 def run_json(run: TracedRun) -> str:
     """Writes all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
-    timed = [
-        {
-            **encoded(timing),
-            **_prediction_values(encoded(compiled.get(config))),
-            "config": config.to_dict(),
-        }
-        for config, timing in run.timings().items()
-    ]
+    timed = []
+    for config, timing in run.timings().items():
+        row = encoded(compiled.get(config)) or {}
+        prediction = {name: row[name] for name in _PREDICTED if name in row}
+        timed.append({**encoded(timing), **prediction, "config": config.to_dict()})
     failed = [{"config": c.to_dict(), **encoded(failure)} for c, failure in run.failures().items()]
     document = {
         "run": run.run,
@@ -296,7 +289,7 @@ def run_json(run: TracedRun) -> str:
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
         "foreseen": encoded(run.ranking),
         "costs": encoded(run.costs),
-        "ending": None if run.ending is None else encoded(run.ending),
+        "ending": encoded(run.ending),
         "notes": list(run.notes),
     }
     return document_text(RUN_FORMAT, document)
@@ -309,13 +302,8 @@ def runs_json(runs: Sequence[Summary]) -> str:
             "run": one.run,
             "header": encoded(one.header),
             "seconds": one.seconds,
-            "ending": None if one.ending is None else encoded(one.ending),
+            "ending": encoded(one.ending),
         }
         for one in runs
     ]
     return document_text(RUNS_FORMAT, {"runs": rows})
-
-
-def _prediction_values(row: dict[str, Any] | None) -> dict[str, Any]:
-    names = ("predicted_us", "regs", "spills", "shared")
-    return {name: row[name] for name in names if name in row} if row else {}

@@ -11,6 +11,9 @@ from rich.text import Text
 
 from asmtune.core.config import varying
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
+from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.records.verdicts import Verdict
+from asmtune.report.cells import dtype_words, plain_table, words
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
@@ -30,8 +33,9 @@ COLUMNS: Final = {
 def prune_table(reports: Sequence[PruneReport]) -> Group:
     """Tabulates what fell where and why, then the kept configs; targets side by side."""
     first = reports[0]
-    shape = " ".join(f"{name}={value}" for name, value in first.shape.items())
-    title = Text.assemble((first.kernel, "bold"), f" {shape} {_dtypes(first)}")
+    title = Text.assemble(
+        (first.kernel, "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
+    )
     notes = [
         Text(f"{report.target}: {note}", "yellow") for report in reports for note in report.notes
     ]
@@ -62,7 +66,6 @@ def worth(report: PruneReport) -> Iterator[str]:
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
-    """Says the share kept of the best speed, or of the best `of` a part."""
     if selection.expected_share is None or selection.chance_dropped is None:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"
@@ -74,16 +77,9 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
     )
 
 
-def _dtypes(report: PruneReport) -> str:
-    return "/".join(dict.fromkeys(report.dtypes.values()))
-
-
 def _funnel_table(reports: Sequence[PruneReport]) -> Table:
-    table = Table(title="What fell where", title_justify="left", show_edge=False)
-    table.add_column("stage")
-    table.add_column("reason")
-    for report in reports:
-        table.add_column(report.target, justify="right")
+    headings = ("stage", "reason", *(report.target for report in reports))
+    table = plain_table("What fell where", headings, left=2)
     table.add_row("space", "candidates", *(str(len(r.verdicts)) for r in reports))
     fallen = [report.dropped() for report in reports]
     for stage, reason in dict.fromkeys(key for tally in fallen for key in tally):
@@ -94,11 +90,9 @@ def _funnel_table(reports: Sequence[PruneReport]) -> Table:
 
 
 def _kept_table(reports: Sequence[PruneReport]) -> Table:
-    table = Table(title="Kept, best first", title_justify="left", show_edge=False)
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
     axes = varying(configs)
-    for axis in axes:
-        table.add_column(axis, justify="right")
+    table = plain_table("Kept, best first", axes, left=0)
     by_target = [{v.config: v for v in report.verdicts} for report in reports]
     for report in reports:
         table.add_column("rank" if len(reports) == 1 else f"{report.target} rank", justify="right")
@@ -144,13 +138,9 @@ def replay_table(report: ReplayReport) -> Group:
 
 def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
     """Tabulates the share of the best speed kept, by scorer and by kernel."""
-    table = Table(
-        title=f"Share of the best speed kept on {device}, geometric means",
-        title_justify="left",
-        show_edge=False,
-    )
-    for heading in ("scorer", "kernel", "tasks", "top 1", "5", "10", "5%", "10%", "worst, 10"):
-        table.add_column(heading, justify="left" if heading in ("scorer", "kernel") else "right")
+    title = f"Share of the best speed kept on {device}, geometric means"
+    headings = ("scorer", "kernel", "tasks", "top 1", "5", "10", "5%", "10%", "worst, 10")
+    table = plain_table(title, headings, left=2)
     for result in scorers:
         # Without a task there is no mean.
         for kernel in (None, *result.kernels) if result.tasks else ():
@@ -165,9 +155,8 @@ def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
 
 def mapping_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Makes a plain table of mappings with equal keys."""
-    table = Table(title=title, title_justify="left", show_edge=False)
-    for name in rows[0] if rows else ():
-        table.add_column(name)
+    headings = list(rows[0]) if rows else []
+    table = plain_table(title, headings, left=len(headings))
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     return table

@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -45,12 +44,7 @@ def speedup_of(result: TuningResult) -> float | None:
 def results_table(
     results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
-    """Tabulates a line a problem: best config, times, costs; then a sum in a sentence.
-
-    Args:
-        results: at least one, of one kernel.
-        costs: costs of the finalists' launches, by run, where more than time counts.
-    """
+    """Tabulates problems of one kernel, costs of launches by run, and a sum in a sentence."""
     key = results[0].request.key
     title = Text.assemble(
         (one_line(results[0].request.problem.name), "bold"),
@@ -152,12 +146,7 @@ class TimeEstimate:
 
     A search ends when it finds no more, so that what is left of the first is a bound: its limit
     of seconds, or the rest of its space at the rate so far. Later ones take as long as those
-    before them.
-
-    Args:
-        problems: how many there are.
-        limit_s: seconds that each may take.
-        now: seconds of a clock that never goes back.
+    before them. Each of `problems` may take `limit_s`; `now` is a clock that never goes back.
     """
 
     def __init__(
@@ -206,12 +195,7 @@ class TuningProgress(ProgressListener):
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each.
-
-    Args:
-        problems: how many there are.
-        limit_s: seconds that each may take.
-        console: to write to; stderr by default.
+    warnings take one line each. Each of `problems` may take `limit_s`.
     """
 
     def __init__(
@@ -241,13 +225,8 @@ class TuningProgress(ProgressListener):
             self._exit.enter_context(self._progress)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._exit.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
 
     def waiting(self, holder: str) -> None:
         """Shows that another process tunes the key."""

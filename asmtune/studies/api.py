@@ -67,7 +67,7 @@ def bench(
         settings: limits and folders; by default from the environment.
 
     Returns:
-        Every sample with the environment; `asmtune.studies.regression.files.write_run` writes it
+        Every sample with the environment; `asmtune.studies.regression.run.write_run` writes it
         as a file for `check`.
 
     Raises:
@@ -122,7 +122,7 @@ def check(
     """
     from asmtune.studies.regression import history as histories
     from asmtune.studies.regression.compare import Terms, compare
-    from asmtune.studies.regression.files import read_run
+    from asmtune.studies.regression.run import read_run
 
     is_historic = threshold == "history"
     if history is None and (record or is_historic):
@@ -252,9 +252,8 @@ def roofline(
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.prune.front import ProgressListener
     from asmtune.predict.score.scorers import make_scorer
-    from asmtune.studies.roofline.clock import PairClock, check_gpu
     from asmtune.studies.roofline.subjects import RooflineRequest
-    from asmtune.studies.roofline.survey import Survey
+    from asmtune.studies.roofline.survey import PairClock, Survey, check_gpu
 
     machine, settings = _target(target), settings or Settings.from_environment()
     if measure:
@@ -280,7 +279,6 @@ def _target(target: str | Target) -> Target:
 
 
 def _share(option: str, value: float, most: float) -> float:
-    """Makes sure that an option is a share above 0, and not above a limit."""
     if not 0 < value <= most:
         raise InputError(f"{option}={value!r}: expected a share above 0 and up to {most:g}")
     return value

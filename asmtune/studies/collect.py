@@ -18,7 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
@@ -37,12 +37,9 @@ _EVERY_CONFIG: Final = TimingPolicy(
 
 @dataclass(frozen=True)
 class Collector:
-    """Times whole spaces.
+    """Times whole spaces for the funnel's target, which is this GPU.
 
-    Attributes:
-        funnel: compiles; its target is this GPU.
-        policy: how to time; by default nothing is given up before its coarse rounds.
-        seconds: no new task is started after this many.
+    By default nothing is given up before its coarse rounds. After `seconds` no task is started.
     """
 
     funnel: Funnel
@@ -52,13 +49,12 @@ class Collector:
     def tasks(self, modules: Sequence[KernelModule]) -> Iterator[dict[str, Any]]:
         """Yields a task of the oracle's form for each module, dtype and shape, as it is done.
 
-        The shapes of all modules take turns, so that a budget that runs out
-        costs every module its last shapes, and no module all of them. A task
-        whose configs all fail is given as well, without any "ms".
+        The shapes of all modules take turns, so that a budget that runs out costs every module
+        its last shapes, and no module all of them. A task whose configs all fail is given as
+        well, without any "ms".
         """
         start = time.monotonic()
-        turns = max(len(module.shapes) for module in modules)
-        for turn in range(turns):
+        for turn in range(max(len(module.shapes) for module in modules)):
             for module in modules:
                 if turn >= len(module.shapes):
                     continue
@@ -92,16 +88,14 @@ class Collector:
             _, launch = loaded
             subjects.append(Subject(verdict.config, launch.run, launch.prepare))
         measured = {}
-        for config, outcome in self._race(subjects):
+        # Asks nothing of the GPU if no config can run on it.
+        outcomes = Race(GpuClock(self.policy), self.policy).trial(subjects) if subjects else []
+        for config, outcome in outcomes:
             if isinstance(outcome, Failure):
                 failures[config] = outcome
             else:
                 measured[config] = outcome
         return measured, failures
-
-    def _race(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Times configs against each other; asks nothing of the GPU if none can run on it."""
-        return Race(GpuClock(self.policy), self.policy).trial(subjects) if subjects else []
 
 
 def _row(

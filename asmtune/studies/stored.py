@@ -36,13 +36,7 @@ KernelSource = str | Path | KernelModule
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A launch on meta tensors, with the space of its configs.
-
-    Attributes:
-        problem: the launch.
-        space: its configs.
-        module: the kernel module; None for a plain function or a problem of the user's.
-    """
+    """A launch on meta tensors, and its configs; no module if the problem is the user's own."""
 
     problem: Problem
     space: Space
@@ -86,14 +80,9 @@ def load_kernel(
     dtype: str | None = None,
     axes: Mapping[str, Iterable[Any]] | None = None,
 ) -> LoadedKernel:
-    """Makes the problem and the space of a kernel.
+    """Makes the problem and the space of a kernel module, or of a problem with a `space`.
 
-    Args:
-        kernel: a kernel module, or a problem, which needs a `space`.
-        space: a `Space`, configs, or axes by name; None for the module's own.
-        shape: sizes by name; None for the module's first.
-        dtype: one of the module's; None for its first.
-        axes: values that replace axes of the space.
+    By default space, first shape and first dtype are the module's; `axes` replace the space's.
 
     Raises:
         InputError: the kernel is unknown, or shape, dtype, axes or space do not fit it.
@@ -109,10 +98,8 @@ def load_kernel(
     else:
         module = kernel_module(kernel)
         problem = _problem(module, shape, dtype)
-        if space is None:
-            searched = required(f"space of kernel {module.name}", module.space)
-        else:
-            searched = Space.of(space)
+        own = f"space of kernel {module.name}"
+        searched = required(own, module.space) if space is None else Space.of(space)
     return LoadedKernel(problem, searched.replace(**axes) if axes else searched, module)
 
 
@@ -126,13 +113,7 @@ def _problem(module: KernelModule, shape: Shape | None, dtype: str | None) -> Pr
 
 @dataclass(frozen=True)
 class StoredLaunch:
-    """A launch whose config a store may hold.
-
-    Attributes:
-        problem: the launch.
-        space: its configs.
-        tuner: what launches it, where its module decorates the kernel.
-    """
+    """A launch whose config a store may hold; a tuner, if its module decorates the kernel."""
 
     problem: Problem
     space: Space
@@ -160,7 +141,6 @@ class StoredLaunch:
         return best
 
     def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
-        """Names the target's devices under which there are records of the kernel."""
         function = jit_function(self.problem.kernel)
         name = f"{function.__module__}.{function.__qualname__}"
         stored = store.records(name) if store is not None else []

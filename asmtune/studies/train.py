@@ -24,11 +24,9 @@ from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
 
 @dataclass(frozen=True)
 class MomentRows:
-    """The timed configs of one task, as the learned scorer sees them.
+    """The timed configs of one task, as the learned scorer sees them, compiled and sketched.
 
-    Attributes:
-        assembly: by what was compiled.
-        sketch: before compiling; None where it was not asked for, or fewer than five can be read.
+    No sketch where it was not asked for, or fewer than five can be read.
     """
 
     assembly: TaskRows
@@ -39,23 +37,12 @@ Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
 """Tasks with the scores of a model that has not seen their kernel."""
 
 
-def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRows]:
-    """Yields the timed configs of each task that compile, as the learned scorer sees them.
-
-    Tasks with fewer than five are left out.
-
-    Raises:
-        OracleError: a kernel's module is missing.
-        ProblemError: a module cannot be loaded, or its arguments do not fit.
-    """
-    for rows in moment_rows(oracle, kernels, funnel, early=False):
-        yield rows.assembly
-
-
 def moment_rows(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[MomentRows]:
-    """Yields rows like `task_rows`; if `early`, with those before compiling as well.
+    """Yields the timed configs of each task that compile; if `early`, before compiling as well.
+
+    Tasks with fewer than five are left out.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -97,25 +84,20 @@ def examples(
 
 
 def rank_unseen(
-    seen: Sequence[TaskRows], asked: Mapping[str, Sequence[TaskRows]], jobs: int
+    seen: Sequence[TaskRows], tasks_of: Mapping[str, Sequence[TaskRows]], jobs: int
 ) -> dict[str, Unseen]:
-    """Tasks with the scores of a model that has seen all kernels but theirs.
+    """Scores tasks, by moment, by models that have `seen` all kernels but theirs.
 
-    A kernel without others to learn from is left out. A fit takes seconds, and each
-    kernel asks for one, whatever the number of moments.
-
-    Args:
-        seen: what the models learn from; of either moment, or of both.
-        asked: what they rank, by moment.
-        jobs: processors that fit.
+    A kernel without others to learn from is left out. A fit on `jobs` processors takes seconds,
+    and each kernel asks for one, whatever the number of moments.
     """
-    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in asked}
-    for kernel in dict.fromkeys(task.kernel for tasks in asked.values() for task in tasks):
+    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in tasks_of}
+    for kernel in dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks):
         others = [task.thinned() for task in seen if task.kernel != kernel]
         if not others:
             continue
         forest = fit(others, jobs, "")
-        for moment, tasks in asked.items():
+        for moment, tasks in tasks_of.items():
             own_tasks = [task for task in tasks if task.kernel == kernel]
             ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own_tasks]
     return dict(ranked)
@@ -134,11 +116,6 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
     return ScorerResult(f"learned{when}, each kernel unseen", tuple(results))
 
 
-def leave_one_kernel_out(tasks: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """Ranks each kernel's configs by a model of all the others, and computes the shares kept."""
-    return unseen_result(rank_unseen(tasks, {"assembly": tasks}, jobs)["assembly"])
-
-
 def scorer_errors(
     ranked: Mapping[str, Unseen],
     device: str,
@@ -155,10 +132,10 @@ def scorer_errors(
     for moment, tasks in ranked.items():
         # The roofline's microseconds are the first column, as a logarithm.
         roofline = [(task, (-task.base[:, 0]).tolist()) for task, _ in tasks]
-        for scorer, found in (("learned", tasks), ("roofline", roofline)):
-            if found:
+        for scorer, scored in (("learned", tasks), ("roofline", roofline)):
+            if scored:
                 tables[scorer, moment] = ErrorTable.of(
-                    [RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in found]
+                    [RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in scored]
                 )
     return Errors(device, {"measured": dict(sources), "compiled": _compiler()}, tables)
 

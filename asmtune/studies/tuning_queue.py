@@ -21,13 +21,7 @@ from asmtune.tuning.tuner import Tuner, gpu_of
 
 @dataclass(frozen=True)
 class TuningGpu:
-    """The GPU that tunes.
-
-    Attributes:
-        device: the GPU's name, as its driver gives it.
-        place: where tensors are made, as PyTorch has it.
-        tuner: tunes the requests.
-    """
+    """The GPU that tunes: its name by the driver, and the tensors' place in PyTorch."""
 
     device: str
     place: str
@@ -35,7 +29,7 @@ class TuningGpu:
 
 
 def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
-    """This machine's GPU, or the first of those asked for.
+    """Opens this machine's GPU, or the first of those asked for.
 
     Raises:
         MeasureError: there is none.
@@ -53,14 +47,7 @@ def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
 
 @dataclass(frozen=True)
 class TuningQueue:
-    """Shapes of one kernel and dtype.
-
-    Attributes:
-        module: the kernel.
-        dtype: canonical name.
-        space: its configs.
-        reference: name or path of the module, for the traces.
-    """
+    """Shapes of one kernel and dtype; `reference` is the module's name or path, for the traces."""
 
     module: KernelModule
     dtype: str
@@ -107,7 +94,6 @@ class TuningQueue:
         return result
 
     def _default_us(self, result: TuningResult) -> float | None:
-        """Returns the default's time in the record."""
         timings = result.record.measurements if result.record is not None else ()
         default = self.space.first(**result.request.problem.shape)
         return next((m.median_us for m in timings if m.config == default), None)

@@ -20,11 +20,10 @@ from asmtune.core.records.tuned import Measurement, Outcome, Provenance, TuneKey
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.timing.statistics import summarise
 from asmtune.store.database import Store
-from asmtune.studies.regression import process_main, timing
+from asmtune.studies.regression import process_main
 from asmtune.studies.regression import processes as bench_processes
 from asmtune.studies.regression import processes as bench_rows
-from asmtune.studies.regression.files import read_run
-from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
+from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment, read_run
 from asmtune.tuning.request import key_of, provenance
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))
@@ -249,7 +248,7 @@ def test_a_process(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_main, "environment_here", lambda: here)
     monkeypatch.setattr(process_main, "problem_of", lambda row, _: original(row, "meta"))
     monkeypatch.setattr(process_main, "read_clocks", lambda: {"sm_mhz": 1980})
-    monkeypatch.setattr(timing, "LocalBench", Played)
+    monkeypatch.setattr(process_main, "LocalBench", Played)
     row = {
         "reference": str(commands.folder / "doubled.py"),
         "sizes": {"n": 4096},

@@ -16,9 +16,8 @@ import yaml
 from command_lines import Commands
 
 from asmtune.cli.app import app
-from asmtune.studies.regression.files import write_run
 from asmtune.studies.regression.history import read_history
-from asmtune.studies.regression.run import BenchRun
+from asmtune.studies.regression.run import BenchRun, write_run
 from tests.bench_runs import HERE, scaled, simulated
 
 WORKFLOW = Path(__file__).parents[2] / "examples" / "regression.yml"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asmtune.studies.regression.files import run_to_json
+from asmtune.studies.regression.run import run_to_json
 from benchmarks import false_alarms
 from benchmarks.false_alarms import DOCUMENT, FILE, RECORDED, rewritten
 from tests.bench_runs import HOW, rows_of, simulated

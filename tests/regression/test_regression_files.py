@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.store.trace.reader import encoded
 from asmtune.studies.regression.files import read_run, run_from_json, run_to_json, write_run
+from asmtune.store.trace.json_codec import encoded
 from asmtune.studies.regression.history import (
     MOST_RUNS,
     HistoryEntry,
@@ -25,7 +26,7 @@ from asmtune.studies.regression.history import (
     record,
     write_history,
 )
-from asmtune.studies.regression.run import Missed
+from asmtune.studies.regression.run import Missed, read_run, run_from_json, run_to_json, write_run
 from tests.bench_runs import run_of, simulated, subject, timed
 
 RUN = replace(simulated(0, one=10.0, two=20.0), missed=(Missed(subject("three"), "failed", "no"),))

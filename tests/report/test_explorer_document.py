@@ -18,8 +18,7 @@ from test_documents import report
 from asmtune.core.records.verdicts import Selection
 from asmtune.report.explorer import code, page
 from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
-from asmtune.report.explorer.model import page_model
-from asmtune.report.explorer.page import report_html
+from asmtune.report.explorer.page import page_model, report_html
 
 STATIC = Path(page.__file__).parent / "static"
 MODULES = {name: (STATIC / f"{name}.js").read_text() for name in page.MODULES}

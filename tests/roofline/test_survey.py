@@ -25,9 +25,8 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import shipped_records
-from asmtune.studies.roofline import clock as clocks
-from asmtune.studies.roofline.clock import PairClock, check_gpu
-from asmtune.studies.roofline.survey import RooflineSubject, Survey
+from asmtune.studies.roofline import survey as clocks
+from asmtune.studies.roofline.survey import PairClock, RooflineSubject, Survey, check_gpu
 from asmtune.tuning.request import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
 

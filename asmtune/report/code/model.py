@@ -53,12 +53,7 @@ class CodeLine:
 class ClassCount:
     """Instructions of one class, of the kernel without functions that it calls.
 
-    Attributes:
-        kind: the class.
-        group: what it stands out for.
-        instructions: in the text.
-        hot: of these, in the hottest loop.
-        executed: by one thread of one program: each instruction times its executions.
+    They are counted in the text, in the hottest loop, and as executed by one thread of one program.
     """
 
     kind: OpClass
@@ -70,13 +65,9 @@ class ClassCount:
 
 @dataclass(frozen=True, slots=True)
 class HotLoop:
-    """The loop where the work is.
+    """The loop where the work is, with its executions by one program.
 
-    Attributes:
-        label: of its header; None where nothing branches to it by name.
-        depth: loops that work around its lines, itself included.
-        instructions: in its text.
-        times: executions by one program.
+    It has a label if anything branches to it by name; it counts in its own depth.
     """
 
     label: str | None
@@ -90,9 +81,7 @@ class CodeView:
     """The code of one compiled config in one launch.
 
     Attributes:
-        language: "PTX" or "SASS".
         kernel: name of the entry.
-        lines: in the text's order.
         files: paths of source files, as the compiler was told them, by index.
         classes: one a class that occurs, most executed first.
         hot: None where the kernel has no loop.
@@ -106,8 +95,3 @@ class CodeView:
     classes: tuple[ClassCount, ...]
     hot: HotLoop | None
     notes: tuple[str, ...]
-
-    @property
-    def has_sources(self) -> bool:
-        """Says if any line names the source line that it comes from."""
-        return any(line.source is not None for line in self.lines)

@@ -34,12 +34,7 @@ them: in the shipped kernels it moves some out of loops, and adds others for int
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a loop of the SASS comes from.
-
-    Attributes:
-        loop: position of the PTX's loop in its program; None where there is none.
-        times: executions of one trip of it by a program, on average.
-    """
+    """The position of the PTX's loop that one of the SASS comes from; mean trips in a program."""
 
     loop: int | None
     times: float
@@ -48,10 +43,7 @@ class Origin:
 def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> tuple[Origin, ...]:
     """Finds, for each loop of the SASS, the loop of the PTX that it comes from.
 
-    Args:
-        sass: the kernel as ptxas made it.
-        ptx: as ptxas was given it.
-        runs: how often the PTX's segments run, as `executions` gives.
+    `runs` says how often the PTX's segments run, as `executions` gives it.
     """
     bodies, given = _Bodies(sass, classify_sass), _Bodies(ptx, classify)
     matched = _matched(bodies, given)
@@ -74,7 +66,7 @@ def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> 
 
 
 def _times(position: int, copies: dict[int, int], all_times: float, entries: float) -> float:
-    """Executions of one of the loops that one loop became: the main part, or the rest of it."""
+    """Computes the executions of one of the loops that one loop became: main part, or rest."""
     main = max(copies, key=lambda other: (copies[other], -other))
     if len(copies) == 1:
         return all_times / copies[main]
@@ -105,14 +97,14 @@ class _Bodies:
     def children(self, parent: int | None) -> list[int]:
         """Finds loops that work right inside another, whatever waits or dispatches between them."""
         loops = self.program.loops
-        found = []
+        inner = []
         for position, loop in enumerate(loops):
             around = loop.parent
             while around is not None and loops[around].role != "work":
                 around = loops[around].parent
             if loop.role == "work" and around == parent:
-                found.append(position)
-        return found
+                inner.append(position)
+        return inner
 
 
 def _matched(bodies: _Bodies, given: _Bodies) -> list[int | None]:
@@ -141,7 +133,7 @@ def _by_order(
     candidates: Sequence[int],
     matched: Sequence[int | None],
 ) -> list[tuple[int, int]]:
-    """Pairs of what lines do not tell: as many loops as are left, or all of the only one."""
+    """Pairs what lines do not tell: as many loops as are left, or all with the only one."""
     open_children = [
         child for child in children if matched[child] is None and not bodies.lines[child]
     ]
@@ -157,7 +149,6 @@ def _by_order(
 
 
 def _has_kept_class(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
-    """Says if both have an instruction class that ptxas keeps, or the PTX's loop has none."""
     kept = [kind for kind in _KEPT if given.classes[other][kind]]
     return not kept or any(bodies.classes[loop][kind] for kind in kept)
 

@@ -29,13 +29,7 @@ from asmtune.report.code.origins import origins
 
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """Makes a view of PTX for readers.
-
-    Args:
-        text: as Triton's `asm["ptx"]`.
-        listing: the same, parsed.
-        runs: how often its segments run, as `executions` gives.
-    """
+    """Makes a view of PTX, Triton's `asm["ptx"]`, from its text and the same parsed."""
     entry = listing.entry
     times = tuple(run.times for run in runs[1:])
     hot = hottest_loop(entry, classify, times)
@@ -45,14 +39,7 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeVie
 def sass_view(
     text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
 ) -> CodeView:
-    """Makes a view of SASS for readers.
-
-    Args:
-        text: as `disassemble` gives.
-        listing: the same, parsed.
-        ptx: the kernel in PTX, from which the SASS's loops come.
-        runs: how often the PTX's segments run.
-    """
+    """Makes a view of SASS, as `disassemble` gives it; its loops come from the PTX's."""
     entry = listing.entry
     loop_origins = origins(entry, ptx, runs)
     hottest = hottest_loop(ptx, classify, tuple(run.times for run in runs[1:]))
@@ -180,7 +167,6 @@ def _line(
 
 
 def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
-    """Finds the lines of a function: from its head to its closing brace or last instruction."""
     first, last = numbers[0], numbers[-1]
     heads = _PTX_HEAD if language == "PTX" else _SASS_HEAD
     while first > 1 and not heads(texts[first - 1]):
@@ -221,12 +207,7 @@ def _shown_sass(line: str) -> str:
 
 
 class CodeReader:
-    """Reads artifacts of one problem on one target; what configs share is read once.
-
-    Args:
-        problem: the launch.
-        target: the machine.
-    """
+    """Reads artifacts of one problem on one target; what configs share is read once."""
 
     def __init__(self, problem: Problem, target: Target) -> None:
         self._judge = Judge(problem, target, {})
@@ -257,8 +238,7 @@ class CodeReader:
         except ParseError as error:
             return Failure("sass", "parse", str(error))
         ptx = parse_ptx(artifact.outputs["ptx"])
-        placed = relocated(listing, ptx)
-        return sass_view(text, placed, ptx.entry, self.runs(config, artifact))
+        return sass_view(text, relocated(listing, ptx), ptx.entry, self.runs(config, artifact))
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
         """Counts how often one program runs each segment of the PTX, as the features do."""

@@ -13,13 +13,7 @@ from asmtune.predict.features.catalog import FEATURES
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number made of features.
-
-    Attributes:
-        unit: as the registry has it.
-        words: a name to stand before its value.
-        of: takes it from features.
-    """
+    """A number made of features: unit as in the registry, a name to stand before it, formula."""
 
     unit: str
     words: str
@@ -35,33 +29,33 @@ def _in_all(name: str, words: str) -> Quantity:
     return Quantity(unit, words, lambda features: features[name] * features["programs"])
 
 
+_FEATURES: Final = {
+    "regs_per_thread": "registers a thread",
+    "spill_words": "spilled words a thread",
+    "shared_bytes": "shared memory a program",
+    "programs_per_sm": "programs an SM holds",
+    "programs_per_sm_by_registers": "programs an SM's registers allow",
+    "programs_per_sm_by_shared": "programs an SM's shared memory allows",
+    "occupancy": "occupancy",
+    "num_warps": "warps a program",
+    "num_stages": "stages",
+    "programs": "programs",
+    "waves": "waves",
+    "tail": "share of the last wave that stays empty",
+    "tensor_cycles": "cycles of the tensor cores a program",
+    "shared_cycles": "cycles of shared memory a program",
+    "l1_cycles": "cycles of L1 a program",
+    "special_cycles": "cycles of the special functions a program",
+    "latency_cycles": "cycles of a program's chain of latencies",
+    "unique_bytes": "distinct bytes",
+}
+
 QUANTITIES: Final[Mapping[str, Quantity]] = {
-    "regs_per_thread": _feature("regs_per_thread", "registers a thread"),
-    "spill_words": _feature("spill_words", "spilled words a thread"),
-    "shared_bytes": _feature("shared_bytes", "shared memory a program"),
-    "programs_per_sm": _feature("programs_per_sm", "programs an SM holds"),
-    "programs_per_sm_by_registers": _feature(
-        "programs_per_sm_by_registers", "programs an SM's registers allow"
-    ),
-    "programs_per_sm_by_shared": _feature(
-        "programs_per_sm_by_shared", "programs an SM's shared memory allows"
-    ),
-    "occupancy": _feature("occupancy", "occupancy"),
-    "num_warps": _feature("num_warps", "warps a program"),
-    "num_stages": _feature("num_stages", "stages"),
-    "programs": _feature("programs", "programs"),
-    "waves": _feature("waves", "waves"),
-    "tail": _feature("tail", "share of the last wave that stays empty"),
-    "tensor_cycles": _feature("tensor_cycles", "cycles of the tensor cores a program"),
-    "shared_cycles": _feature("shared_cycles", "cycles of shared memory a program"),
-    "l1_cycles": _feature("l1_cycles", "cycles of L1 a program"),
-    "special_cycles": _feature("special_cycles", "cycles of the special functions a program"),
-    "latency_cycles": _feature("latency_cycles", "cycles of a program's chain of latencies"),
+    **{name: _feature(name, words) for name, words in _FEATURES.items()},
     "barriers": _feature("program_barriers", "barriers a warp meets"),
     "flops": _in_all("program_flops", "tensor arithmetic in all"),
     "instructions": _in_all("program_instructions", "warp instructions in all"),
     "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
-    "unique_bytes": _feature("unique_bytes", "distinct bytes"),
 }
 """Quantities that a comparison shows, by name."""
 
@@ -94,20 +88,9 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
 """Quantities behind each term of the time, the most telling first."""
 
 RESOURCES: Final = (
-    "regs_per_thread",
-    "spill_words",
-    "shared_bytes",
-    "programs_per_sm",
-    "programs_per_sm_by_registers",
-    "programs_per_sm_by_shared",
-    "occupancy",
-    "programs",
-    "waves",
-    "tail",
-    "instructions",
-    "barriers",
-    "l2_bytes",
-    "flops",
+    *("regs_per_thread", "spill_words", "shared_bytes", "programs_per_sm"),
+    *("programs_per_sm_by_registers", "programs_per_sm_by_shared", "occupancy"),
+    *("programs", "waves", "tail", "instructions", "barriers", "l2_bytes", "flops"),
 )
 
 

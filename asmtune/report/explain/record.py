@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.json_codec import to_json
-from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
@@ -33,15 +32,7 @@ ALIKE: Final = 0.005
 
 @dataclass(frozen=True)
 class Pair:
-    """A number of both configs.
-
-    Attributes:
-        name: a feature, or a term of the predicted time.
-        unit: as the registry of features has it; "1" for counts and ratios.
-        meaning: in words.
-        own: the number of the config that is explained.
-        other: the number of the config that it is compared with.
-    """
+    """A feature, or a term of the predicted time, of the config explained and of the other."""
 
     name: str
     unit: str
@@ -62,11 +53,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class TermChange:
-    """A term of the predicted time, with the numbers that make it.
+    """A term of the predicted time, in microseconds, with the numbers behind it that differ.
 
-    Attributes:
-        term: in microseconds; of both busiest units together, where they are two.
-        causes: the numbers behind the term that differ.
+    Where the configs have two busiest units, the term is of both together.
     """
 
     term: Pair
@@ -78,8 +67,6 @@ class Comparison:
     """Two compiled configs compared.
 
     Attributes:
-        own: the config that is explained.
-        other: the one it is held against.
         other_is: what the other is: "the winner by roofline", "the stored winner".
         terms: terms that sum to the predicted times, the largest difference first.
         decisions: the terms that decide, with the numbers behind them.
@@ -100,12 +87,6 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
     """Holds two configs of one report against each other.
 
     Where one of them has no features there is nothing to compare but the verdicts.
-
-    Args:
-        own: the config that is explained.
-        other: the one it is held against.
-        other_is: what the other is, in words.
-        target: the machine that both were judged for.
     """
     if own.features is None or other.features is None:
         return Comparison(own, other, other_is)
@@ -157,14 +138,10 @@ def _causes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cause for name in names for cause in CAUSES[name]))
 
 
-def _differing(names: tuple[str, ...], own: Features, other: Features) -> tuple[Pair, ...]:
-    pairs = (_pair_comparison(name, own, other) for name in names)
+def _differing(names: Iterable[str], own: Features, other: Features) -> tuple[Pair, ...]:
+    quantities = ((name, QUANTITIES[name]) for name in names)
+    pairs = (Pair(name, q.unit, q.words, q.of(own), q.of(other)) for name, q in quantities)
     return tuple(pair for pair in pairs if pair.differs)
-
-
-def _pair_comparison(name: str, own: Features, other: Features) -> Pair:
-    quantity = QUANTITIES[name]
-    return Pair(name, quantity.unit, quantity.words, quantity.of(own), quantity.of(other))
 
 
 Code = CodeView | Failure
@@ -175,14 +152,10 @@ class Explained:
     """Everything that `asmtune explain` says of a config.
 
     Attributes:
-        report: the report of all configs that were judged.
-        verdict: the verdict on the config that is explained.
-        target: the machine.
+        report: of all configs that were judged.
         suggestions: two things to try against its bottleneck; none where it has none.
-        comparison: with another config; None where there is none.
         reading: its parsed assembly; None where it did not compile.
-        code: its code, or why it cannot be shown; None where it did not compile.
-        other_code: the other config's code, likewise.
+        code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         searched: whether the whole space was judged, so that what it does not hold can be told.
     """
@@ -228,33 +201,25 @@ class Explained:
 
 def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
     """Suggests two changes of a config that runs, from the configs of the report."""
-    if verdict.dropped_at in ("rules", "compile"):
-        return ()
-    return suggestions(verdict, report.verdicts)
+    runs = verdict.dropped_at not in ("rules", "compile")
+    return suggestions(verdict, report.verdicts) if runs else ()
 
 
 def explained_json(explained: Explained, *, code: bool) -> str:
-    """Writes a config as JSON: the verdict's document with its explanation.
-
-    Args:
-        explained: the config.
-        code: whether to add the lines of its code.
-    """
+    """Writes a config as JSON: the verdict's document with its explanation, and `code` if asked."""
     features = explained.verdict.features
     more: dict[str, Any] = {
         "terms_us": None if features is None else terms_us(features, explained.target),
         "guesses": list(explained.guesses),
-        "suggestions": [_suggestion(each) for each in explained.suggestions],
+        "suggestions": [
+            {"words": each.text, "config": _config(each.verdict)} for each in explained.suggestions
+        ],
         "instead": _config(explained.instead),
         "comparison": _comparison(explained.comparison),
     }
     if code:
         more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
     return verdict_json(explained.report, explained.verdict, more)
-
-
-def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
-    return {"words": suggestion.text, "config": _config(suggestion.verdict)}
 
 
 def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:
@@ -281,9 +246,8 @@ def _pair(pair: Pair) -> dict[str, Any]:
 def _config(verdict: Verdict | None) -> dict[str, Any] | None:
     if verdict is None:
         return None
-    config: Config = verdict.config
     return {
-        "config": to_json(config),
+        "config": to_json(verdict.config),
         "rank": verdict.rank,
         "predicted_us": verdict.predicted_us,
     }

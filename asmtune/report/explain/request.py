@@ -31,17 +31,11 @@ from asmtune.studies.stored import LoadedKernel, tuned_of
 BEST: Final = "best"
 DEFAULT: Final = "default"
 STORED: Final = "stored"
-WORDS: Final = (BEST, DEFAULT, STORED)
 
 
 @dataclass(frozen=True)
 class Rival:
-    """The config that another one is compared with.
-
-    Attributes:
-        config: the config.
-        words: a description, such as "the default".
-    """
+    """The config that another one is compared with, and a description such as "the default"."""
 
     config: Config
     words: str
@@ -67,11 +61,7 @@ def rival_before(
 ) -> Rival | None:
     """Finds the other config, if it is known before anything is compiled.
 
-    Args:
-        text: as `--against` gives it; None for the stored winner, if there is another.
-        chosen: the config that is explained.
-        default: of the space.
-        stored: what the stores hold.
+    `text` is as `--against` gives it; None for the stored winner, if there is another.
 
     Raises:
         InputError: it cannot be what was asked for, or is the config that is explained.
@@ -89,8 +79,8 @@ def rival_before(
     if text == BEST:
         return None
     if "=" not in text:
-        words = ", ".join(WORDS)
-        raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor one of {words}")
+        names = ", ".join((BEST, DEFAULT, STORED))
+        raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor one of {names}")
     config = named_config(text, "--against", chosen)
     return _other(Rival(config, "the one named"), text, chosen)
 
@@ -142,16 +132,7 @@ def _other(rival: Rival, text: str, chosen: Config) -> Rival:
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """A config to explain.
-
-    Attributes:
-        loaded: the kernel.
-        target: the machine.
-        settings: limits and folders.
-        chosen: the config.
-        against: the other one, as it was given.
-        alone: whether nothing but these two is compiled.
-    """
+    """A config to explain, and the one to compare it with; if `alone`, no other is compiled."""
 
     loaded: LoadedKernel
     target: Target
@@ -175,11 +156,11 @@ class ExplainRequest:
                 raise
             return StoreLookup("miss")
 
-    def notes(self, found: Explained) -> Iterable[str]:
+    def notes(self, result: Explained) -> Iterable[str]:
         """Says which of the two configs is not in the space, and why."""
         space, shape = self.loaded.space, self.loaded.problem.shape
-        other = () if found.comparison is None else (found.comparison.other,)
-        for verdict in (found.verdict, *other):
+        other = () if result.comparison is None else (result.comparison.other,)
+        for verdict in (result.verdict, *other):
             derived = any(reason.rule == "derived_cap" for reason in verdict.reasons)
             why = None if derived else space.lacks(verdict.config, **shape)
             if why is not None:
@@ -190,12 +171,6 @@ def explained(
     request: ExplainRequest, default: Config, scorer: str, language: Language
 ) -> Explained:
     """Judges a config, compares it with another and reads its code.
-
-    Args:
-        request: the config to explain.
-        default: of the space.
-        scorer: name of what ranks.
-        language: of the code.
 
     Raises:
         InputError: the other config cannot be what was asked for.
@@ -228,15 +203,14 @@ def explained(
         suggestions=try_out(report, verdict),
         comparison=comparison,
         reading=None if artifact is None else ProfileReader(request.target).reading(artifact),
-        code=reader.code(verdict, artifact),
-        other_code=reader.code_of(comparison.other) if comparison else None,
+        code=reader.code(verdict),
+        other_code=reader.code(comparison.other) if comparison else None,
         guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
         searched=not request.alone,
     )
 
 
 def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
-    """Prunes the space, or only the configs that are compared."""
     loaded, others = request.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
     listed = [request.chosen, *others]
@@ -258,21 +232,9 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
             if not request.alone:
                 raise
             # Why a single config does not run is what was asked for.
-            return _fallen(request, funnel.judge(loaded.problem, listed), scorer)
-
-
-def _fallen(request: ExplainRequest, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
-    problem = request.loaded.problem
-    return PruneReport(
-        problem.name,
-        problem.shape,
-        problem.dtypes,
-        request.target.name,
-        scorer,
-        tuple(verdicts),
-        {},
-        versions(),
-    )
+            verdicts = tuple(funnel.judge(loaded.problem, listed))
+            launch = (loaded.problem.name, shape, loaded.problem.dtypes)
+            return PruneReport(*launch, request.target.name, scorer, verdicts, {}, versions())
 
 
 class _Reader:
@@ -289,10 +251,8 @@ class _Reader:
         artifact = self._artifacts.get(verdict.artifact)
         return artifact if isinstance(artifact, Artifact) else None
 
-    def code_of(self, verdict: Verdict) -> Code | None:
-        return self.code(verdict, self.artifact(verdict))
-
-    def code(self, verdict: Verdict, artifact: Artifact | None) -> Code | None:
+    def code(self, verdict: Verdict) -> Code | None:
+        artifact = self.artifact(verdict)
         if artifact is None:
             return None
         view = self.views.sass if self._language == "SASS" else self.views.ptx

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
+from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
@@ -20,7 +21,7 @@ from asmtune.predict.score.roofline import Suggestion
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount
-from asmtune.report.explain.record import Comparison, Explained, Pair, TermChange
+from asmtune.report.explain.record import Comparison, Explained, TermChange
 
 STYLES: Final = {
     OpGroup.TENSOR: "green",
@@ -36,11 +37,9 @@ STYLES: Final = {
 
 
 def classes_table(view: CodeView, other: CodeView | None = None) -> Table:
-    """Instructions by class: in the text, in the hottest loop, executed by a thread.
+    """Tabulates instructions by class: in the text, in the hottest loop, executed by a thread.
 
-    Args:
-        view: the code.
-        other: the view of another config, whose executions stand beside.
+    The executions of another config stand beside.
     """
     headings = ["class", "in the text", "in the hot loop", "executed"]
     if other is not None:
@@ -85,7 +84,6 @@ def hot_loop(view: CodeView) -> RenderableType:
 
 
 def _files(lines: list[CodeLine]) -> list[int]:
-    """Indices of source files, in the order in which lines come from them."""
     return list(dict.fromkeys(line.source[0] for line in lines if line.source is not None))
 
 
@@ -102,27 +100,25 @@ def _style(line: CodeLine) -> str:
 
 def explanation(explained: Explained) -> Group:
     """Lays out everything that `asmtune explain` says."""
-    parts: list[RenderableType] = [_verdict_line(explained.report, explained.verdict)]
+    verdict, scorer = explained.verdict, explained.report.scorer
+    ranked = sum(v.rank is not None for v in explained.report.verdicts)
+    place = f"rank {verdict.rank} of {ranked} by {scorer}" if verdict.rank else "not ranked"
+    head = Text.assemble(
+        (str(verdict.config), "bold"),
+        f"\non {explained.report.target}: ",
+        (_fate_words(verdict), "bold"),
+        f", {place}",
+    )
+    parts: list[RenderableType] = [head]
     parts += _fate(explained)
-    if explained.verdict.predicted_us is not None:
+    if verdict.predicted_us is not None:
         parts += _prediction(explained)
     if explained.comparison is not None:
-        parts += _comparison(explained.comparison, explained.report.scorer)
+        parts += _comparison(explained.comparison, scorer)
     if explained.reading is not None:
         parts.append(_resources(explained.reading))
     parts += _code(explained)
     return Group(*parts)
-
-
-def _verdict_line(report: PruneReport, verdict: Verdict) -> Text:
-    ranked = sum(v.rank is not None for v in report.verdicts)
-    place = f"rank {verdict.rank} of {ranked} by {report.scorer}" if verdict.rank else "not ranked"
-    return Text.assemble(
-        (str(verdict.config), "bold"),
-        f"\non {report.target}: ",
-        (_fate_words(verdict), "bold"),
-        f", {place}",
-    )
 
 
 def _fate_words(verdict: Verdict) -> str:
@@ -130,7 +126,6 @@ def _fate_words(verdict: Verdict) -> str:
 
 
 def _fate(explained: Explained) -> Iterator[Text]:
-    """Says why it was dropped, with the numbers, and what runs instead."""
     verdict = explained.verdict
     if verdict.failure is not None and verdict.dropped_at == "compile":
         # Its reason is the first line of the failure.
@@ -202,7 +197,10 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
     if not comparison.decisions:
         yield Text("  no part of the predicted times differs by 1%: the model sees them as equal")
     if comparison.resources:
-        yield _pairs(comparison.resources)
+        table = plain_table("What differs", ("", "this", "the other"))
+        for pair in comparison.resources:
+            table.add_row(pair.meaning, amount(pair.own, pair.unit), amount(pair.other, pair.unit))
+        yield table
 
 
 def _times(own: float | None, other: float | None) -> str:
@@ -222,19 +220,11 @@ def _decision(decision: TermChange) -> str:
     """Formats as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
     term = decision.term
     text = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
-    causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)
-    return f"{text}: {causes}" if causes else text
-
-
-def _against(pair: Pair) -> str:
-    return f"{amount(pair.own, pair.unit)} against {amount(pair.other, pair.unit)}"
-
-
-def _pairs(pairs: tuple[Pair, ...]) -> Table:
-    table = plain_table("What differs", ("", "this", "the other"))
-    for pair in pairs:
-        table.add_row(pair.meaning, amount(pair.own, pair.unit), amount(pair.other, pair.unit))
-    return table
+    causes = (
+        f"{cause.meaning} {amount(cause.own, cause.unit)} against {amount(cause.other, cause.unit)}"
+        for cause in decision.causes
+    )
+    return ": ".join(filter(None, (text, ", ".join(causes))))
 
 
 def _resources(reading: ConfigReading) -> Table:

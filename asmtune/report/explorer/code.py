@@ -7,9 +7,10 @@ import base64
 import json
 import linecache
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -34,12 +35,7 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
     """Cuts out the functions that hold some lines: `{"file", "title", "first", "text"}`.
 
     Cells of notebooks are found as well, as long as their kernel lives. Nothing, where the
-    file is gone or is no Python.
-
-    Args:
-        path: the file's path in the debug information.
-        number: the file's number in the page.
-        lines: that code comes from, from 1.
+    file is gone or is no Python. `number` is the file's in the page; lines count from 1.
     """
     text = linecache.getlines(path)
     name = PurePath(path).name
@@ -57,7 +53,6 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
 
 
 def _functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yields outermost functions and methods: name, first line with decorators, last line."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -86,13 +81,11 @@ _LETTERS: Final = dict(zip(Group, "tcsgbjlo", strict=True))
 
 @dataclass(frozen=True)
 class CarriedCode:
-    """Code of some configs of some reports.
+    """Code of some configs of some reports, the source that it comes from, and which these are.
 
     Attributes:
         packed: one a config that has code, for `Codes` in codes.js.
         index: for each report and verdict the place in `packed`; -1 where there is none.
-        sources: pieces of source files that the code comes from.
-        note: which configs have code, in words.
     """
 
     packed: tuple[str, ...]
@@ -110,10 +103,7 @@ def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
 def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
     """Packs PTX of the best by rank within a budget, and SASS of the kept ones.
 
-    Args:
-        reports: one a target of `maker`, in its order.
-        problem: the launch that they are of.
-        maker: with what.
+    `reports` has one a target of `maker`, in its order.
 
     Raises:
         StoreError: the folder of artifacts cannot be read.
@@ -134,13 +124,7 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
 
 @dataclass(frozen=True)
 class CodeMaker:
-    """Reads the code of a problem's configs on one target.
-
-    Attributes:
-        targets: the machines of the reports.
-        settings: where the artifacts lie, and how many to disassemble at once.
-        progress: told how far it is.
-    """
+    """Targets of the reports, settings with the artifacts' folder, and a listener."""
 
     targets: Sequence[Target]
     settings: Settings
@@ -156,17 +140,12 @@ class _Shelf:
         self._files: dict[str, set[int]] = {}
         self._known: dict[str, int] = {}
 
-    def number(self, path: str) -> int:
-        """Returns the place of a source file among all."""
-        self._files.setdefault(path, set())
+    def source(self, path: str, line: int) -> int:
+        """Notes that code comes from a line of a file; returns the file's place."""
+        self._files.setdefault(path, set()).add(line)
         return list(self._files).index(path)
 
-    def seen(self, path: str, line: int) -> None:
-        """Notes that code comes from a line of a file."""
-        self._files[path].add(line)
-
     def add(self, text: str) -> int:
-        """Stores a packed code once, and returns its place."""
         if text not in self._known:
             self._known[text] = len(self.packed)
             self.packed.append(text)
@@ -174,7 +153,6 @@ class _Shelf:
         return self._known[text]
 
     def sources(self) -> Iterator[Mapping[str, Any]]:
-        """Lists the functions that the noted lines are in."""
         for number, (path, lines) in enumerate(self._files.items()):
             yield from pieces(path, number, lines)
 
@@ -203,13 +181,11 @@ class _Carrier:
         return tuple(places.get(row, -1) for row in range(len(self.report.verdicts)))
 
     def _chosen(self) -> dict[int, Verdict]:
-        """Verdicts with an artifact by their row: the kept ones, then the others by rank."""
         rows = [(row, v) for row, v in enumerate(self.report.verdicts) if v.artifact is not None]
         rows.sort(key=lambda item: (not item[1].kept, item[1].rank is None, item[1].rank or 0))
         return dict(rows[:MOST_PTX])
 
     def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
-        """Disassembles the first kept ones, each in a process of its own."""
         rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
         with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
             views = threads.map(lambda row: self._one_sass(chosen[row]), rows)
@@ -225,7 +201,9 @@ class _Carrier:
         artifact = self._artifact(verdict)
         if artifact is None:
             return None
-        code: dict[str, Any] = {"missing": {"sass": self._without_sass(verdict)}}
+        why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
+        no_sass = f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
+        code: dict[str, Any] = {"missing": {"sass": no_sass}}
         views = {"ptx": _read(self.reader.ptx, verdict.config, artifact), "sass": sass}
         for name, view in views.items():
             if isinstance(view, CodeView):
@@ -234,23 +212,19 @@ class _Carrier:
                 code["missing"][name] = str(view)
         return code
 
-    def _without_sass(self, verdict: Verdict) -> str:
-        why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
-        return f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
-
     def _artifact(self, verdict: Verdict) -> Artifact | None:
         artifacts = ArtifactCache.of(self.maker.settings)
         artifact = None if verdict.artifact is None else artifacts.get(verdict.artifact)
         return artifact if isinstance(artifact, Artifact) else None
 
 
-def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
-    """Makes a view of a text, or says why there is none."""
+def _read(
+    view: Callable[[Config, Artifact], CodeView | Failure], config: Config, artifact: Artifact
+) -> CodeView | Failure:
     try:
-        made: CodeView | Failure = view(config, artifact)
+        return view(config, artifact)
     except ParseError as error:
         return Failure("read", "parse", str(error))
-    return made
 
 
 def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
@@ -261,8 +235,7 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
     for line in view.lines:
         place = -1
         if line.source is not None and (path := view.files.get(line.source[0])) is not None:
-            key = (shelf.number(path), line.source[1])
-            shelf.seen(path, line.source[1])
+            key = (shelf.source(path, line.source[1]), line.source[1])
             place = places.setdefault(key, len(places))
         at.append(place)
         count = 0.0 if line.times is None else float(f"{line.times:.6g}")
@@ -280,14 +253,10 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
 
 
 def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Finds runs of true values: first and last place of each."""
-    start: int | None = None
-    for place, flag in enumerate((*flags, False)):
-        if flag and start is None:
-            start = place
-        elif not flag and start is not None:
-            yield start, place - 1
-            start = None
+    for is_true, group in groupby(range(len(flags)), flags.__getitem__):
+        if is_true:
+            places = list(group)
+            yield places[0], places[-1]
 
 
 def packed(value: Any) -> str:

@@ -1,24 +1,139 @@
-"""The page itself: its parts put together, with a policy that forbids all else."""
+"""The page: reports as columns of values, and all parts put together in one file.
+
+A policy forbids all that the page does not hold.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
+import math
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
+from asmtune.report.documents import dropped_rows
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
-from asmtune.report.explorer.model import page_model
-from asmtune.report.explorer.timings import Timings
+from asmtune.report.explorer.timings import LaunchKey, Timings
 from asmtune.report.progress import ProgressBar
+from asmtune.report.tables import worth
+
+OWN: Final = frozenset(
+    {
+        "kept", "dropped_at", "reason", "reasons", "rank", "score", "predicted_us", "bottleneck",
+        "measured_us", "ratio", "fate",
+    }
+)  # fmt: skip
+"""Columns that are no axes and no features; an axis of such a name is shown as `axis NAME`."""
+
+
+def page_model(
+    reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
+) -> dict[str, Any]:
+    """Makes the data of the page: `{"features", "sources", "reports": [...]}`."""
+    keys = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in reports]
+    measured = [{} if timings is None else timings.of(key) for key in keys]
+    labels = _labels(reports)
+    return {
+        "features": {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()},
+        "sources": list(code.sources),
+        "reports": [
+            _report(report, label, times, timings) | {"code": index, "code_note": code.note}
+            for report, label, times, index in zip(
+                reports, labels, measured, code.index, strict=True
+            )
+        ],
+    }
+
+
+def _labels(reports: Sequence[PruneReport]) -> list[str]:
+    names = [report.target for report in reports]
+    return [
+        name if names.count(name) == 1 else f"{name} " + " ".join(map(str, report.shape.values()))
+        for name, report in zip(names, reports, strict=True)
+    ]
+
+
+def _report(
+    report: PruneReport, label: str, times: Mapping[str, float], timings: Timings | None
+) -> dict[str, Any]:
+    axes, columns = _axes(report.verdicts)
+    columns |= _verdicts(report.verdicts)
+    if times:
+        columns["measured_us"] = [times.get(str(v.config)) for v in report.verdicts]
+    for name in FEATURES:
+        values = [_value(v.features[name]) if v.features else None for v in report.verdicts]
+        # A config's own num_warps is not overwritten by the feature of that name.
+        if name not in columns and any(value is not None for value in values):
+            columns[name] = values
+    notes = list(report.notes)
+    if times and timings is not None:
+        measured_count = sum(value is not None for value in columns["measured_us"])
+        notes.append(
+            f"measured: {timings.source}, {measured_count} of {len(report.verdicts)} configs"
+        )
+    return {
+        "kernel": report.kernel,
+        "target": report.target,
+        "label": label,
+        "scorer": report.scorer,
+        "worth": list(worth(report)),
+        "notes": notes,
+        "measured": bool(times),
+        "kept": len(report.kept),
+        "funnel": dropped_rows(report),
+        "axes": axes,
+        "columns": columns,
+        "failures": {
+            str(row): v.failure.detail.strip()
+            for row, v in enumerate(report.verdicts)
+            if v.failure is not None
+        },
+    }
+
+
+def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
+    configs = [verdict.config.to_dict() for verdict in verdicts]
+    names = dict.fromkeys(name for config in configs for name in config)
+    columns = {
+        f"axis {name}" if name in OWN else name: [_value(config.get(name)) for config in configs]
+        for name in names
+    }
+    return list(columns), columns
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
+    return {
+        "kept": [int(v.kept) for v in verdicts],
+        "dropped_at": [v.dropped_at for v in verdicts],
+        "reason": [v.reasons[0].rule if v.reasons else v.dropped_at for v in verdicts],
+        "reasons": [" ".join("; ".join(map(str, v.reasons)).split()) for v in verdicts],
+        "rank": [v.rank for v in verdicts],
+        "score": [_value(v.score) for v in verdicts],
+        "predicted_us": [_value(v.predicted_us) for v in verdicts],
+        "bottleneck": [v.bottleneck for v in verdicts],
+    }
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return int(value) if value.is_integer() else float(f"{value:.7g}")
+    return value if value is None or isinstance(value, int | str) else str(value)
+
 
 MODULES: Final = (
     "dom", "virtual", "data", "rows", "state", "csv", "codes", "listing", "filters", "funnel",
@@ -52,12 +167,9 @@ def report_html(
     code: CarriedCode | None = None,
     timings: Timings | None = None,
 ) -> str:
-    """Writes reports of one kernel as one self-contained page.
+    """Writes reports of one kernel, at least one, as one self-contained page.
 
-    Args:
-        reports: one a target, at least one.
-        code: what the page carries of it; None for nothing.
-        timings: measured times to stand beside the predicted ones, where they fit.
+    Measured times stand beside the predicted ones where they fit.
     """
     first = reports[0]
     carried = no_code(reports) if code is None else code

@@ -36,14 +36,10 @@ class LaunchKey:
 
 @dataclass(frozen=True)
 class KernelTimings:
-    """Times of one kernel on one shape and device.
+    """Median microseconds of one kernel on one shape and device, by the config in words.
 
-    Attributes:
-        kernel: its name, which may stand among its modules'.
-        shape: sizes by name, and what else a key may hold.
-        dtypes: of tensors, each once.
-        device: as the driver or a target names it.
-        times_us: median microseconds by the config in words.
+    The kernel's name may stand among its modules'; the shape has what else a key may hold; the
+    device is as the driver or a target names it.
     """
 
     kernel: str
@@ -77,18 +73,13 @@ class KernelTimings:
 
 @dataclass(frozen=True)
 class Timings:
-    """Measured times that `--timings` names.
-
-    Attributes:
-        source: a description of where the times come from.
-        parts: one a task of it.
-    """
+    """Measured times that `--timings` names: where they come from, and a part for each task."""
 
     source: str
     parts: tuple[KernelTimings, ...]
 
     def of(self, launch: LaunchKey) -> Mapping[str, float]:
-        """Microseconds by config in words; empty where none were taken of the launch."""
+        """Returns microseconds by config in words; empty where none were taken of the launch."""
         return next((part.times_us for part in self.parts if part.fits(launch)), {})
 
     def check(self, launches: Sequence[LaunchKey]) -> None:
@@ -109,10 +100,6 @@ class Timings:
 
 def read_timings(text: str, runs: Path) -> Timings:
     """Reads times from a run (id or `.jsonl`), an exported store, or a file of recordings.
-
-    Args:
-        text: a run, or the path of a JSON file.
-        runs: folder of the traces.
 
     Raises:
         InputError: there is no such thing, or it cannot be read.
@@ -145,31 +132,21 @@ def _of_run(run: TracedRun) -> Timings:
 
 
 def _of_oracle(oracle: Oracle, path: Path) -> Timings:
-    parts = tuple(
-        KernelTimings(
-            task.kernel,
-            task.shape,
-            frozenset({_canonical(task.dtype)}),
-            oracle.device,
-            {str(row.config): row.ms * 1000 for row in task.rows if row.ms is not None},
-        )
-        for task in oracle.tasks
-    )
-    return Timings(f"{path.name} ({oracle.device})", parts)
+    parts = []
+    for task in oracle.tasks:
+        times = {str(row.config): row.ms * 1000 for row in task.rows if row.ms is not None}
+        dtypes = frozenset({_canonical(task.dtype)})
+        parts.append(KernelTimings(task.kernel, task.shape, dtypes, oracle.device, times))
+    return Timings(f"{path.name} ({oracle.device})", tuple(parts))
 
 
 def _of_records(path: Path) -> Timings:
-    parts = tuple(
-        KernelTimings(
-            record.key.kernel,
-            record.key.shape,
-            frozenset(record.key.dtypes.values()),
-            record.key.device,
-            {str(m.config): m.median_us for m in record.measurements},
-        )
-        for record in interchange.read(path)
-    )
-    return Timings(path.name, parts)
+    parts = []
+    for record in interchange.read(path):
+        key, times = record.key, {str(m.config): m.median_us for m in record.measurements}
+        dtypes = frozenset(key.dtypes.values())
+        parts.append(KernelTimings(key.kernel, key.shape, dtypes, key.device, times))
+    return Timings(path.name, tuple(parts))
 
 
 def _canonical(dtype: str) -> str:
@@ -188,10 +165,8 @@ def measured_times(
 ) -> Timings | None:
     """Reads what `--timings` names, and makes sure that it fits the reports.
 
-    Args:
-        given: a run, a file, or `STORE`; None for no times.
-        subject: the kernel that reports will be made of, or reports that are there.
-        targets: of the reports that will be made.
+    `given` is a run, a file, or `STORE`; `subject` the kernel that reports will be made of for
+    `targets`, or reports that are there.
 
     Raises:
         InputError: it cannot be read, or is of none of the launches.
@@ -211,7 +186,6 @@ def measured_times(
 
 
 def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
-    """Reads the timings of the stored records that launches of a problem would find."""
     problem, parts, missed = loaded.problem, [], []
     settings = Settings.from_environment()
     for target in map(load_target, targets):

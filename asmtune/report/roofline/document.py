@@ -99,8 +99,7 @@ def _label(entry: ChartEntry, alike: Sequence[ChartEntry]) -> str:
     faster = f"{entry.speedup:.2f}x" if entry.moved and entry.speedup is not None else ""
     about = "" if entry.measured or not faster else "~"
     guess = "?" if entry.after.counts.assumed else ""
-    parts = (entry.kernel + guess, words(differs), about + faster)
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, (entry.kernel + guess, words(differs), about + faster)))
 
 
 def summary(chart: Chart) -> str:

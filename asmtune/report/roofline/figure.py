@@ -34,12 +34,7 @@ _EDGE: Final = 1.12
 
 @dataclass(frozen=True)
 class Window:
-    """The ranges of both axes.
-
-    Attributes:
-        left, right: FLOPs a byte.
-        bottom, top: FLOP/s.
-    """
+    """The ranges of both axes: FLOPs a byte from left to right, FLOP/s from bottom to top."""
 
     left: float
     right: float
@@ -93,13 +88,9 @@ _ARROW: Final = "from the default config to the tuned one, or to the model's fir
 
 
 class Drawing:
-    """A roofline while it is drawn.
+    """A roofline while it is drawn, a pixel a point; nothing moves the figure's axes later.
 
-    Args:
-        figure: what is drawn on, a pixel a point; nothing moves its axes later.
-        chart: what is drawn.
-        colours: colours of the cores' roofs and of the points under them.
-        ink: colour of the rest.
+    The cores' roofs and the points under them have `colours`, the rest has `ink`.
     """
 
     def __init__(self, figure: Figure, chart: Chart, colours: Sequence[str], ink: str) -> None:
@@ -117,9 +108,8 @@ class Drawing:
     def draw(self) -> None:
         """Draws everything."""
         self._grid()
-        memory = [roof for roof in self._chart.roofs if roof.kind == "memory"]
         self._cores()
-        names = [self._slope(roof) for roof in memory]
+        names = [self._slope(roof) for roof in self._chart.roofs if roof.kind == "memory"]
         for entry in self._chart.entries:
             self._entry(entry)
         self._labels([box for text in names for box in _stairs(self._box(text))])
@@ -136,7 +126,6 @@ class Drawing:
         axes.set_title(f"{self._chart.target}: {summary(self._chart)}", loc="left", fontsize=10)
 
     def _cores(self) -> None:
-        """Draws a line for each rate of the cores, named beside the axes."""
         for roof in self._chart.roofs:
             if roof.kind == "memory" or roof.name != self._rates[roof.rate][0]:
                 continue
@@ -148,7 +137,6 @@ class Drawing:
             self._axes.text(*beside, compute_name(names, roof.rate), color=colour, va="center")
 
     def _slope(self, roof: Roof) -> Text:
-        """Draws the line of a memory, with its name along it."""
         (left, low), (right, high) = self._ends(roof)
         self._axes.plot((left, right), (low, high), color=self._ink, linewidth=1.2, zorder=1)
         (x0, y0), (x1, y1) = self._pixels((left, low)), self._pixels((right, high))
@@ -178,7 +166,6 @@ class Drawing:
         self._axes.plot([x], [y], **style)
 
     def _labels(self, taken: Sequence[Box]) -> None:
-        """Writes each launch's name beside its point, with a thin line if it stands further off."""
         entries = self._chart.entries[:MOST_LABELS]
         texts = [self._axes.text(0, 0, t, va="center", ha="center") for t in labels(entries)]
         points = [self._pixels(self._window.place(entry.after)) for entry in entries]
@@ -215,7 +202,6 @@ class Drawing:
         self._axes.legend(handles=handles, frameon=False, ncols=3, **place)
 
     def _ends(self, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Returns both ends of a roof's line within the window."""
         if roof.kind == "compute":
             fastest = max(other.rate for other in self._chart.roofs if other.kind == "memory")
             return (roof.rate / fastest, roof.rate), (self._window.right, roof.rate)
@@ -223,7 +209,6 @@ class Drawing:
         return (left, left * roof.rate), (max(self._rates) / roof.rate, max(self._rates))
 
     def _lines(self) -> list[Box]:
-        """Roofs and arrows, as boxes."""
         boxes = []
         for roof in self._chart.roofs:
             (x0, y0), (x1, y1) = map(self._pixels, self._ends(roof))
@@ -295,11 +280,9 @@ def check_figures() -> None:
 
 
 def draw(chart: Chart, form: str) -> bytes:
-    """Returns the picture as a file's content.
+    """Returns the picture of a chart with at least one entry as a file's content.
 
-    Args:
-        chart: with at least one entry.
-        form: "svg" or "png".
+    `form` is "svg" or "png".
 
     Raises:
         MissingPackageError: there is no matplotlib.
@@ -318,12 +301,6 @@ def draw(chart: Chart, form: str) -> bytes:
         metadata: dict[str, Any] = {"Title": f"Roofline of {chart.target}: {summary(chart)}"}
         if form == "svg":
             metadata["Date"] = None
-        figure.savefig(
-            content,
-            format=form,
-            dpi=_PNG_DPI,
-            transparent=True,
-            bbox_inches="tight",
-            metadata=metadata,
-        )
+        saved: dict[str, Any] = {"format": form, "dpi": _PNG_DPI, "metadata": metadata}
+        figure.savefig(content, transparent=True, bbox_inches="tight", **saved)
     return content.getvalue()

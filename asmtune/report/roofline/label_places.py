@@ -28,11 +28,11 @@ class Box:
 
     @property
     def middle(self) -> tuple[float, float]:
-        """Its centre."""
+        """Computes the centre."""
         return (self.left + self.right) / 2, (self.bottom + self.top) / 2
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Its point that is nearest to another."""
+        """Finds its point that is nearest to another."""
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
 
     def overlap(self, other: Box) -> float:
@@ -49,12 +49,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """A text that belongs to a point.
-
-    Attributes:
-        x, y: the point.
-        width, height: of the text.
-    """
+    """The width and height of a text that belongs to a point, `x` and `y`."""
 
     x: float
     y: float
@@ -67,20 +62,12 @@ def places(
 ) -> list[Box]:
     """Finds a box for each label, in order: near its point, inside the frame, and free.
 
-    Where nothing is free, the place with the least overlap is taken.
-
-    Args:
-        labels: placed one after another.
-        frame: the box that they must not leave.
-        obstacles: boxes that they must not cover, such as markers.
-        lines: boxes that they cover only if they would stand far off otherwise.
+    Where nothing is free, the place with the least overlap is taken. Labels never leave the
+    frame; they cover a line only if they would stand far off otherwise.
     """
-    taken = list(obstacles)
     boxes: list[Box] = []
     for label in labels:
-        box = _best(label, frame, taken, lines)
-        boxes.append(box)
-        taken.append(box)
+        boxes.append(_best(label, frame, [*obstacles, *boxes], lines))
     return boxes
 
 
@@ -99,7 +86,6 @@ def _best(label: Label, frame: Box, taken: Sequence[Box], lines: Sequence[Box]) 
 
 
 def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
-    """Places with their distance, the nearest first."""
     for ring in _RINGS:
         for step in range(_DIRECTIONS):
             # Right, left, up, down first: they read best.

@@ -61,7 +61,6 @@ class CheckFinding:
     """The verdict on one subject.
 
     Attributes:
-        subject: what it is of.
         verdict: one of `VERDICTS`.
         base_us, run_us: medians of the processes' medians; None where it was not timed.
         limit_us: what `run_us` must exceed to count as slower; None where nothing is judged.
@@ -88,14 +87,9 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class Check:
-    """The findings of a check.
+    """The findings of a check of two runs, by their names, one a subject.
 
-    Attributes:
-        terms: how it judged.
-        base, run: names of the two runs.
-        findings: one a subject.
-        obstacles: why nothing was judged; empty where it was.
-        remarks: what differs between the runs besides times.
+    Obstacles are why nothing was judged; remarks are what differs besides times.
     """
 
     terms: Terms
@@ -146,10 +140,7 @@ def environment_here() -> Environment:
 def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
     """Lists why two runs may not be compared; empty if they may.
 
-    Args:
-        base: the baseline.
-        run: what is judged.
-        any_board: whether two boards of one model are taken for one.
+    With `any_board` two boards of one model are taken for one.
     """
     reasons = []
     old, new = base.environment, run.environment
@@ -183,8 +174,7 @@ def remarks(base: BenchRun, run: BenchRun) -> list[str]:
     if before_mhz and now_mhz and abs(now_mhz / before_mhz - 1) > _CLOCKS_APART:
         differences.append(f"SM clock: {before_mhz:.0f} MHz before, {now_mhz:.0f} MHz now")
     for what, one in (("baseline", base), ("run", run)):
-        reasons = sorted(set(_hindrances(one)))
-        if reasons:
+        if reasons := sorted(set(_hindrances(one))):
             differences.append(f"the {what}'s clocks were held back by {', '.join(reasons)}")
     return differences
 
@@ -195,7 +185,6 @@ def _other_board(base: BenchRun, run: BenchRun) -> bool:
 
 
 def _sm_mhz(run: BenchRun) -> float | None:
-    """Returns the median SM clock of the processes; None if none read it."""
     clocks = [process.clocks.get("sm_mhz") for process in run.processes]
     known = [float(mhz) for mhz in clocks if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
     return median(known) if known else None
@@ -216,19 +205,25 @@ FALLBACK: Final = 0.03
 def compare(
     base: BenchRun, run: BenchRun, terms: Terms, history: Sequence[HistoryEntry] = ()
 ) -> Check:
-    """Judges a run.
+    """Judges a run against a baseline.
 
-    Args:
-        base: the baseline.
-        run: what is judged.
-        terms: at which threshold and level.
-        history: earlier runs, oldest first; those of another environment do not count.
+    Earlier runs stand oldest first in `history`; those of another environment do not count.
     """
     by_history = terms.threshold is None
     reasons = obstacles(base, run, any_board=terms.any_board or by_history)
     notes = remarks(base, run)
     if reasons:
-        rows = [_not_judged(base, row, "environments differ") for row in run.rows]
+        before = {row.subject.identity: row.median_us for row in base.rows}
+        rows = [
+            CheckFinding(
+                row.subject,
+                "not judged",
+                base_us=before.get(row.subject.identity),
+                run_us=row.median_us,
+                remark="environments differ",
+            )
+            for row in run.rows
+        ]
         return Check(terms, base.name, run.name, tuple(rows), tuple(reasons), tuple(notes))
     known = comparable(history, run)
     if by_history and len(known) < LEAST_RUNS:
@@ -239,7 +234,7 @@ def compare(
 
 
 def needed(rows: int, level: float) -> int:
-    """Processes of each run from which on every row of a check could be found at a level."""
+    """Counts the processes of a run from which on any row of a check can be judged at a level."""
     count = 1
     while 1 / math.comb(2 * count, count) > level / max(1, rows):
         count += 1
@@ -265,16 +260,15 @@ def _judged(
     missed = {one.subject.identity: one for one in run.missed}
     pairs = {name: _pair(old[name], new[name], terms, known) for name in old if name in new}
     verdicts = _verdicts(pairs, terms)
-    findings = []
-    for name, row in old.items():
-        findings.append(verdicts[name] if name in new else _gone(row, missed.get(name)))
+    findings = [
+        verdicts[name] if name in new else _gone(row, missed.get(name)) for name, row in old.items()
+    ]
     fresh = [row for name, row in new.items() if name not in old]
-    findings += [CheckFinding(row.subject, "new", run_us=row.median_us) for row in fresh]
-    return findings
+    return findings + [CheckFinding(row.subject, "new", run_us=row.median_us) for row in fresh]
 
 
 def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
-    """Findings of what both runs have, corrected for how many there are."""
+    """Judges what both runs have, corrected for how many rows there are."""
     # A row of too few processes could never be found: it is told, and tests nothing.
     able = [name for name, pair in pairs.items() if _able(pair, len(pairs), terms.level)]
     slower = chances([(pairs[n].new.medians_us, pairs[n].old.medians_us) for n in able])
@@ -308,18 +302,17 @@ def _able(pair: _Pair, rows: int, level: float) -> bool:
 def _pair(
     old: TimedSubject, new: TimedSubject, terms: Terms, known: Sequence[HistoryEntry]
 ) -> _Pair:
-    remark = "" if old.config == new.config else f"config was {old.config}, is {new.config}"
-    remark = "; ".join(filter(None, [remark, new.remark]))
+    changed = "" if old.config == new.config else f"config was {old.config}, is {new.config}"
+    parts = [changed, new.remark]
+    factor = 1 + (FALLBACK if terms.threshold is None else terms.threshold)
+    least_us, most_us = old.median_us / factor, old.median_us * factor
     band = band_of(known, new.subject) if terms.threshold is None else None
     if band is not None:
-        return _Pair(old, new, band.least_us, band.most_us, remark)
-    if terms.threshold is None and len(known) >= LEAST_RUNS:
+        least_us, most_us = band.least_us, band.most_us
+    elif terms.threshold is None and len(known) >= LEAST_RUNS:
         had = f"fewer than {LEAST_RUNS} runs of the history have it"
-        remark = "; ".join(
-            filter(None, [remark, f"{had}: judged by a threshold of {FALLBACK:.0%}"])
-        )
-    factor = 1 + (FALLBACK if terms.threshold is None else terms.threshold)
-    return _Pair(old, new, old.median_us / factor, old.median_us * factor, remark)
+        parts.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
+    return _Pair(old, new, least_us, most_us, "; ".join(filter(None, parts)))
 
 
 def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> CheckFinding:
@@ -335,17 +328,6 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
 
 
 def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
-    """Makes the finding of a subject that the run lacks, or that failed in it."""
-    failed = missed is not None and missed.why == "failed"
+    verdict = "failed" if missed is not None and missed.why == "failed" else "gone"
     remark = "not in this run" if missed is None else missed.reason
-    return CheckFinding(
-        row.subject, "failed" if failed else "gone", base_us=row.median_us, remark=remark
-    )
-
-
-def _not_judged(base: BenchRun, row: TimedSubject, remark: str) -> CheckFinding:
-    old = {one.subject.identity: one.median_us for one in base.rows}
-    before = old.get(row.subject.identity)
-    return CheckFinding(
-        row.subject, "not judged", base_us=before, run_us=row.median_us, remark=remark
-    )
+    return CheckFinding(row.subject, verdict, base_us=row.median_us, remark=remark)

@@ -21,6 +21,17 @@ from asmtune.base.json_codec import parse_json
 from asmtune.store.trace.reader import decoded, encoded
 from asmtune.studies.regression.files import check_times, of_form, read_text, write_text
 from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
+from asmtune.base.json_checks import parse_json
+from asmtune.store.trace.json_codec import decoded, encoded
+from asmtune.studies.regression.run import (
+    BenchRun,
+    BenchSubject,
+    Environment,
+    check_times,
+    of_form,
+    read_text,
+    write_text,
+)
 
 FORMAT: Final = "asmtune-bench-history"
 VERSION: Final = 1
@@ -35,13 +46,7 @@ _REPAIR: Final = "correct that line, or name another file to begin anew"
 
 @dataclass(frozen=True)
 class Level:
-    """Times of one subject in one run.
-
-    Attributes:
-        subject: what was timed.
-        median_us: of the processes' medians.
-        low_us, high_us: the least and the greatest of them.
-    """
+    """Median, least and greatest of the processes' medians of one subject in one run."""
 
     subject: BenchSubject
     median_us: float
@@ -51,13 +56,7 @@ class Level:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A run in short.
-
-    Attributes:
-        run: its identity.
-        date, label, environment: as the run has them.
-        levels: one a subject.
-    """
+    """A run in short: its identity, and a level for each subject."""
 
     run: str
     date: str
@@ -143,7 +142,7 @@ def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEnt
 
 
 def record(path: Path, run: BenchRun) -> None:
-    """Adds a run to a file; who adds another one at the same time waits, so that both stand there.
+    """Adds a run to a file; a process that adds another one at the same time waits.
 
     Raises:
         InputError: the file cannot be read or written, or is no history.

@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, TextIO
 
 import torch
@@ -18,23 +19,32 @@ import torch
 from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.settings import Settings
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.gpu import DeviceLostError
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.nvml import read_clocks
 from asmtune.store.trace.reader import encoded
 from asmtune.studies.regression.compare import environment_here
 from asmtune.studies.regression.processes import problem_of
-from asmtune.studies.regression.timing import timed
+from asmtune.studies.regression.run import POLICY
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Times the rows of a plan and yields messages; ends early if the GPU is lost.
 
-    Args:
-        plan: `rows`, as `row_to_json` makes them, by number, and a `seed`.
+    A plan has `rows`, as `row_to_json` makes them, by number, and a `seed`.
     """
     here = environment_here()
     yield {"environment": encoded(here)}
@@ -55,8 +65,6 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
-    """Returns samples of one row, or why there are none."""
-
     def work() -> Any:
         problem, config = problem_of(row, "cuda")
         return timed(problem, config, target, Settings.from_environment())
@@ -68,6 +76,33 @@ def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
     if isinstance(outcome, Failure):
         return {"failure": str(outcome)}
     return {"samples": list(outcome.samples_us)}
+
+
+def timed(
+    problem: Problem, config: Config, target: Target, settings: Settings
+) -> Measurement | Failure:
+    """Times a config; its output is not checked, since tuning has done so.
+
+    The problem's tensors hold what they held before.
+
+    Raises:
+        MeasureError: there is no GPU, or the config has broken the CUDA context.
+        StoreError: artifacts can be written nowhere.
+    """
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    request = lowering.request(config)
+    if not isinstance(request, LowerRequest):
+        return request
+    artifact = compile_one(request, settings)
+    if isinstance(artifact, Failure):
+        return artifact
+    work = analyse(request.ttir, LaunchArguments(problem.bind(config), problem.programs(config)))
+    effects = Effects.of([work], problem.arguments)
+    checks = CheckOptions(check=False)
+    setup = BenchSetup(lowering=lowering, effects=effects, checks=checks, policy=POLICY)
+    with closing(LocalBench(setup)) as bench:
+        ((_, outcome),) = bench.final([TimingCandidate(config, artifact)])
+    return outcome
 
 
 def serve(lines: TextIO, out: TextIO) -> None:

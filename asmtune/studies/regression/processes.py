@@ -33,8 +33,8 @@ from asmtune.studies.regression.run import (
     Missed,
     Process,
     TimedSubject,
+    timing_words,
 )
-from asmtune.studies.regression.timing import timing_words
 from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
 from asmtune.studies.tuning_queue import TuningQueue
 
@@ -45,8 +45,6 @@ class BenchRow:
 
     Attributes:
         reference: the kernel module's name, or the absolute path of its file.
-        subject: kernel, shape and dtype, which identify the row.
-        config: the stored config.
         layer: where it is stored: "store" or "shipped".
         remark: why the record is stale; empty if it is not.
     """
@@ -63,8 +61,6 @@ class BenchPlan:
     """The rows of a bench run before any is timed.
 
     Attributes:
-        device: the GPU's name.
-        rows: what will be timed.
         missed: shapes that were asked for and have no usable stored config.
         unstored: number of the modules' own shapes and dtypes without a stored config, by
             kernel; these are left out.
@@ -84,9 +80,7 @@ class BenchRequest:
         kernels: names, files or modules; empty for all that come with asmtune.
         shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
             modules' own for which a config is stored.
-        device: the GPU's name.
-        unstored: number of a module's own shapes and dtypes without a stored config, by
-            kernel; filled by `rows`.
+        unstored: as `BenchPlan` has it; filled by `rows`.
     """
 
     kernels: Sequence[KernelSource]
@@ -153,7 +147,8 @@ class BenchRequest:
         subject = BenchSubject(name, dict(sizes), queue.dtype)
         key = queue.launched(problem).identity(self.device)
         lookup = find_tuned(*key, existing_store(settings))
-        command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
+        assignments = ",".join(f"{name}={value}" for name, value in sizes.items())
+        command = f"asmtune tune {queue.reference} --shape {assignments}"
         advice = f"{command} --dtype {queue.dtype}"
         if lookup.record is None:
             why = f" ({lookup.detail})" if lookup.outcome == "corrupt" else ""
@@ -192,13 +187,8 @@ def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
 
 
 def _stale_remark(lookup: StoreLookup) -> str:
-    """Says what differs from the record, without the digests."""
     parts = (part.partition(":")[0] for part in lookup.detail.split("; "))
     return f"config of an older record: {', '.join(parts)}"
-
-
-def _assignments(shape: Shape) -> str:
-    return ",".join(f"{name}={value}" for name, value in shape.items())
 
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.studies.regression.process_main")
@@ -233,15 +223,11 @@ class Collected:
 
     @property
     def left(self) -> list[str]:
-        """Numbers of the rows that have not failed."""
+        """Lists the numbers of the rows that have not failed."""
         return [number for number in self.rows if number not in self.failures]
 
     def run(self, label: str, missed: Sequence[Missed]) -> BenchRun:
-        """Makes the record of the run.
-
-        Args:
-            label: the user's own name for the run.
-            missed: shapes that were not timed for want of a stored config.
+        """Makes the record of the run; for `missed` shapes no config is stored.
 
         Raises:
             MeasureError: no row could be timed.
@@ -274,11 +260,7 @@ class Collected:
 class Processes:
     """Times rows, a process at a time, and starts the next one early; a context manager.
 
-    Args:
-        collected: filled with the results.
-        command: starts a process; `COMMAND` by default.
-        patience_s: seconds without a message after which a process counts as hung;
-            `PATIENCE_S` by default.
+    It fills `collected`. After `patience_s` without a message a process counts as hung.
     """
 
     def __init__(
@@ -302,11 +284,8 @@ class Processes:
     def take(self, seed: int, *, another: bool) -> None:
         """Times every row that has not failed once more, in a process of its own.
 
-        A row that ends its process costs that row alone: another process times the rest.
-
-        Args:
-            seed: of the order of the rows.
-            another: whether one more process comes after, which then imports meanwhile.
+        A row that ends its process costs that row alone: another process times the rest. The
+        seed is of the rows' order; if `another` process comes after, it imports meanwhile.
 
         Raises:
             MeasureError: a process cannot time anything, whatever the row.
@@ -381,13 +360,13 @@ class BenchProgress:
     """Listens to a bench run; each method does nothing by default."""
 
     def planned(self, plan: BenchPlan) -> None:
-        """Is called once, before anything is timed."""
+        """Hears of the plan, once, before anything is timed."""
 
     def process_ended(self, number: int, collected: Collected) -> None:
-        """Is called after each process, with its number from 1 on."""
+        """Hears of the end of each process, with its number from 1 on."""
 
     def finished(self, collected: Collected) -> None:
-        """Is called once, after the last process."""
+        """Hears, once, of the end of the last process."""
 
 
 def time_plan(plan: BenchPlan, processes: int, progress: BenchProgress) -> Collected:

@@ -1,18 +1,43 @@
-"""A bench run: what a set of kernels took on stored configs, in several processes."""
+"""A bench run: what a set of kernels took on stored configs, in several processes; and its file.
+
+A file is a JSON document, `{"format": "asmtune-bench", "version": 1, ...}` with the fields of
+`BenchRun`; times are in microseconds. It is read with every field checked, and written whole or
+not at all. A name that ends in .gz is compressed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.json_checks import parse_json, printable
 from asmtune.core.config import Config
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
+from asmtune.store.trace.json_codec import decoded, encoded
+
+POLICY: Final = TimingPolicy()
+"""L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""
+
+_COMPARED_FIELDS: Final = ("mode", "flush_bytes", "launches", "warmup_us")
 
 Why = Literal["failed", "unknown"]
+
+
+def timing_words() -> dict[str, Any]:
+    """Returns the parts of the policy that two runs must share to be compared."""
+    return {name: getattr(POLICY, name) for name in _COMPARED_FIELDS}
 
 
 @dataclass(frozen=True)
@@ -31,7 +56,7 @@ class BenchSubject:
 
     @cached_property
     def identity(self) -> str:
-        """Text that is equal for equal subjects."""
+        """Returns a text that is equal for equal subjects."""
         return canonical([self.kernel, dict(self.shape), self.dtype])
 
 
@@ -54,12 +79,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a run.
-
-    Attributes:
-        date: when it ended, ISO 8601, UTC.
-        clocks: of the GPU right after its last launch, as `read_clocks` gives them.
-    """
+    """A process of a run: its end, ISO 8601, UTC, and `read_clocks` after its last launch."""
 
     date: str
     clocks: Mapping[str, Any]
@@ -73,8 +93,6 @@ class TimedSubject:
     the GPU is warmer. What is compared are therefore the processes' medians.
 
     Attributes:
-        subject: what was timed.
-        config: with which config.
         layer: where the config was stored: "store" or "shipped".
         remark: why the record no longer holds, such as another source; empty where it does.
         samples: microseconds a launch, in the order taken, by process.
@@ -88,24 +106,18 @@ class TimedSubject:
 
     @cached_property
     def medians_us(self) -> tuple[float, ...]:
-        """Medians of the processes, without outliers."""
+        """Computes the medians of the processes, without outliers."""
         return tuple(summarise(self.config, samples).median_us for samples in self.samples)
 
     @property
     def median_us(self) -> float:
-        """Median of the processes' medians."""
+        """Computes the median of the processes' medians."""
         return median(self.medians_us)
 
 
 @dataclass(frozen=True)
 class Missed:
-    """A subject that was asked for and not timed.
-
-    Attributes:
-        subject: what it is.
-        why: "failed" (it cannot run) or "unknown" (no config is stored for it).
-        reason: in one line.
-    """
+    """A subject that was not timed: it "failed", or it is "unknown", without a stored config."""
 
     subject: BenchSubject
     why: str
@@ -119,11 +131,9 @@ class BenchRun:
     Attributes:
         date: when it ended, ISO 8601, UTC.
         label: the user's own, such as a commit; may be empty.
-        environment: where it ran.
         timing: how, as the fields of a `TimingPolicy` that matter to a sample.
         processes: in the order in which they ran.
-        rows: what was timed, each subject once.
-        missed: what was not.
+        rows: what was timed, each subject once; `missed` has what was not.
     """
 
     date: str
@@ -136,11 +146,158 @@ class BenchRun:
 
     @cached_property
     def identity(self) -> str:
-        """Digest of when it ran and of all samples, 12 hex digits."""
+        """Returns a digest of when it ran and of all samples, 12 hex digits."""
         samples = [[row.subject.identity, row.samples] for row in self.rows]
         return digest(canonical([self.date, self.label, samples]))[:12]
 
     @property
     def name(self) -> str:
-        """Its label, or else its date."""
+        """Returns its label, or else its date."""
         return self.label or self.date
+
+
+FORMAT: Final = "asmtune-bench"
+VERSION: Final = 1
+
+LEAST_US: Final = 1e-6
+MOST_US: Final = 1e12
+"""Twelve days."""
+
+_MADE_BY: Final = "give a file that `asmtune bench` has written"
+_COMPRESSED: Final = ".gz"
+
+
+def read_run(path: Path, what: str = "run") -> BenchRun:
+    """Reads the run of a file; messages call it `what`, "run" or "--baseline".
+
+    Raises:
+        InputError: it cannot be read, is no run, of a newer version, or holds no timing; names
+            file and field.
+    """
+    where = f"{what} {path}"
+    text = read_text(path, where, _MADE_BY)
+    if not text.strip():
+        raise InputError(f"{where}: the file is empty; {_MADE_BY}")
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON ({error}); {_MADE_BY}") from error
+    return run_from_json(document, where)
+
+
+def run_from_json(document: Any, where: str) -> BenchRun:
+    """Reads the run of a JSON document.
+
+    Raises:
+        InputError: as `read_run`.
+    """
+    checked = of_form(document, FORMAT, VERSION, where)
+    run = decoded(BenchRun, checked, where)
+    if not run.rows:
+        raise InputError(f"{where}: it holds no timing of any kernel; {_MADE_BY}")
+    for place, row in enumerate(run.rows):
+        field = f"{where}, rows[{place}], samples"
+        if not row.samples or not all(row.samples):
+            raise InputError(f"{field}: a process without samples; {_MADE_BY}")
+        check_times([us for samples in row.samples for us in samples], field, _MADE_BY)
+    for place, one in enumerate(run.missed):
+        if one.why not in get_args(Why):
+            known = " or ".join(get_args(Why))
+            raise InputError(f"{where}, missed[{place}], why: expected {known}; {_MADE_BY}")
+    (subject, often), *_ = Counter(row.subject.identity for row in run.rows).most_common(1)
+    if often > 1:
+        raise InputError(f"{where}: {printable(subject)} stands there {often} times; {_MADE_BY}")
+    return run
+
+
+def check_times(times_us: Iterable[float], field: str, advice: str) -> None:
+    """Makes sure that times are some that a launch can take; beyond, ratios have no number.
+
+    Raises:
+        InputError: one is not.
+    """
+    if not all(LEAST_US <= us <= MOST_US for us in times_us):
+        span = f"from {LEAST_US:g} to {MOST_US:g} us"
+        raise InputError(f"{field}: expected times above 0, {span}; {advice}")
+
+
+def write_run(path: Path, run: BenchRun) -> None:
+    """Writes a run, a line a row; the file appears whole or stays as it was.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    document = run_to_json(run)
+    lines = []
+    for name, value in document.items():
+        listed = isinstance(value, list) and value
+        items = ",\n".join(f"  {json.dumps(item)}" for item in value) if listed else ""
+        lines.append(f" {json.dumps(name)}: " + (f"[\n{items}]" if listed else json.dumps(value)))
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def run_to_json(run: BenchRun) -> dict[str, Any]:
+    """Converts a run to JSON values, which `run_from_json` reads."""
+    return {"format": FORMAT, "version": VERSION, **encoded(run)}
+
+
+def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, Any]:
+    """Returns a document if its format and version are known.
+
+    Raises:
+        InputError: it does not.
+    """
+    form_version = document.get("version") if isinstance(document, dict) else None
+    if (
+        not isinstance(document, dict)
+        or document.get("format") != form
+        or type(form_version) is not int
+    ):
+        raise InputError(f'{where}: expected a document of format "{form}"; {_MADE_BY}')
+    if form_version < 1:
+        raise InputError(f"{where}: there is no form {form_version}; {_MADE_BY}")
+    if form_version > version:
+        raise InputError(
+            f"{where}: written by a newer asmtune (form {form_version}, this one knows {version}); "
+            "upgrade asmtune"
+        )
+    return document
+
+
+def read_text(path: Path, where: str, advice: str) -> str:
+    """Reads the text of a file, decompressed if its name ends in .gz.
+
+    Raises:
+        InputError: it cannot be read, or is no text.
+    """
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == _COMPRESSED else data).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: no text: {error.reason}; {advice}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{where}: not whole, or not compressed; {advice}") from error
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror or error}; {advice}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, compressed where its name ends in .gz; it appears whole or stays as it was.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    data = text.encode()
+    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == _COMPRESSED else data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes bytes as `write_text` writes text.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; name a file to write") from error

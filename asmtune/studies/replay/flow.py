@@ -34,30 +34,14 @@ from asmtune.studies.replay.results import (
 
 @dataclass(frozen=True)
 class Judged:
-    """A task with verdicts on its rows, in their order.
+    """A task with verdicts on its rows, in their order: by the assembly, and by sketches if asked.
 
-    Attributes:
-        task: the task.
-        compiled: by the assembly.
-        sketched: by what a compile has before LLVM; empty where it was not asked for.
+    A sketch is what a compile has before LLVM.
     """
 
     task: Task
     compiled: Sequence[Verdict]
     sketched: Sequence[Verdict]
-
-
-def judged(
-    oracle: Oracle, kernels: Path, funnel: Funnel
-) -> Iterator[tuple[Task, Sequence[Verdict]]]:
-    """Yields each task of a file with verdicts on its rows, compiled.
-
-    Raises:
-        OracleError: a kernel's module is missing.
-        ProblemError: a module cannot be loaded, or its arguments do not fit.
-    """
-    for task in judged_moments(oracle, kernels, funnel, early=False):
-        yield task.task, task.compiled
 
 
 def judged_moments(
@@ -128,13 +112,8 @@ def replay(
     """Ranks every task's recorded configs by every scorer.
 
     A scorer that was trained ranks each kernel as if it had never seen it. One that
-    ranks before compiling has further results: `BEFORE`, and one a budget, `WITHIN`.
-
-    Args:
-        oracle: recorded timings.
-        kernels: folder with a module `KERNEL.py` for each kernel of the file.
-        funnel: compiles and reads; its own scorer is not asked.
-        scorers: to compare.
+    ranks before compiling has further results: `BEFORE`, and one a budget, `WITHIN`. The folder
+    `kernels` has a module `KERNEL.py` for each kernel; the funnel's own scorer is not asked.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -176,22 +155,20 @@ class _Timed:
     sketched: Sequence[Candidate]
 
     @classmethod
-    def of(cls, found: Judged, funnel: Funnel) -> _Timed:
-        """Returns a task's rows without those that failed."""
-        rows = found.task.rows
+    def of(cls, judged_task: Judged, funnel: Funnel) -> _Timed:
+        rows = judged_task.task.rows
         at = [index for index, row in enumerate(rows) if row.ms is not None]
         candidates = [
             [
                 Candidate(rows[i].config, funnel.target, features=verdicts[i].features)
                 for i in (at if verdicts else ())
             ]
-            for verdicts in (found.compiled, found.sketched)
+            for verdicts in (judged_task.compiled, judged_task.sketched)
         ]
         return cls([ms for row in rows if (ms := row.ms) is not None], *candidates)
 
 
 def _names(scorer: Scorer) -> tuple[str, ...]:
-    """Names a scorer's results."""
     if not scorer.ranks_before_compiling:
         return (scorer.name,)
     budgets = (WITHIN.format(scorer.name, budget) for budget in BUDGETS)
@@ -199,7 +176,6 @@ def _names(scorer: Scorer) -> tuple[str, ...]:
 
 
 def _kept_shares(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
-    """Computes the share of the best speed kept by each cut, for each of `_names`."""
     shares = [_averaged(timed.times, timed.compiled, scorer)]
     if early:
         before = scorer.score(timed.sketched)
@@ -214,7 +190,6 @@ def _kept_shares(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str
 def _averaged(
     times: Sequence[float], candidates: Sequence[Candidate], scorer: Scorer
 ) -> dict[str, float]:
-    """Averages over the scorer's draws."""
     sums = dict.fromkeys(CUTS, 0.0)
     for draw in range(scorer.draws):
         for cut, share in kept_of(times, scorer.score(candidates, draw)).items():

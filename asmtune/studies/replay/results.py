@@ -17,12 +17,7 @@ CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Results of a scorer on a task.
-
-    Attributes:
-        task: the task.
-        kept: share of the best speed kept, in (0, 1], by cut.
-    """
+    """The share of the best speed that a scorer kept of a task, in (0, 1], by cut."""
 
     task: Task
     kept: Mapping[str, float]

@@ -34,14 +34,7 @@ BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """A way to search.
-
-    Attributes:
-        name: the plan's name in the report.
-        strategy: its name, as `make_strategy` has it.
-        pace, limits: of the search.
-        seeds: how often it is run, with as many seeds of its draws and of the noise.
-    """
+    """A way to search by a strategy of `make_strategy`, with seeds for its draws and the noise."""
 
     name: str
     strategy: str = "model"
@@ -52,11 +45,9 @@ class ReplayPlan:
 
 @dataclass(frozen=True)
 class SearchPoint:
-    """The state of a search after a trial.
+    """The compiles and timings that a search has spent after a trial, and what it would keep.
 
-    Attributes:
-        compiles, timings: spent by then.
-        kept: share of the best speed that its finalists would keep, in [0, 1]; 0 for none.
+    `kept` is its finalists' share of the best speed, in [0, 1]; 0 for none.
     """
 
     compiles: int
@@ -66,13 +57,7 @@ class SearchPoint:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A search of a task.
-
-    Attributes:
-        task: the task.
-        marks: after each trial; the last is the outcome.
-        reason: why it ended.
-    """
+    """A search of a task: a mark after each trial, the last for the outcome; why it ended."""
 
     task: Task
     marks: tuple[SearchPoint, ...]
@@ -94,11 +79,7 @@ class PlanResult:
     def summary(self, kernel: str | None = None) -> dict[str, float]:
         """Computes mean compiles and timings, and mean and worst share kept in the end."""
         last = [s.marks[-1] for s in self.searches if kernel in (None, s.task.kernel)]
-        return {
-            "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
-            "timings": round(sum(mark.timings for mark in last) / len(last), 1),
-            **_mean_and_worst(mark.kept for mark in last),
-        }
+        return _mean_costs(last) | _mean_and_worst(mark.kept for mark in last)
 
     def curve(self, spent: str) -> dict[int, dict[str, float]]:
         """Computes the shares kept within each budget that gave every task a trial."""
@@ -126,8 +107,14 @@ class PlanResult:
         }
 
 
+def _mean_costs(marks: Sequence[SearchPoint]) -> dict[str, float]:
+    return {
+        "compiles": round(sum(mark.compiles for mark in marks) / len(marks), 1),
+        "timings": round(sum(mark.timings for mark in marks) / len(marks), 1),
+    }
+
+
 def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
-    """Computes geometric mean and worst of shares kept; both 0 if there are none."""
     shares = list(shares)
     worst = min(shares)
     mean = geometric_mean(shares) if worst else 0.0
@@ -135,12 +122,10 @@ def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
 
 
 def _task(searches: Sequence[Replayed]) -> dict[str, Any]:
-    """Writes a task's searches, a seed each: mean costs, and the least share kept."""
     last = [search.marks[-1] for search in searches]
     return {
         "task": searches[0].task.name,
-        "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
-        "timings": round(sum(mark.timings for mark in last) / len(last), 1),
+        **_mean_costs(last),
         "worst": round(min(mark.kept for mark in last), 4),
         "ended": searches[0].reason,
     }
@@ -157,13 +142,7 @@ def replay_strategies(
     """Searches every task of a file by every plan.
 
     The funnel's scorer predicts, as if it had never seen the task's kernel. A task's default
-    is its first config.
-
-    Args:
-        oracle: recorded timings.
-        kernels: folder with a module `KERNEL.py` for each kernel of the file.
-        funnel: compiles and reads.
-        plans: ways to search.
+    is its first config. The folder `kernels` has a module `KERNEL.py` for each kernel.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -184,23 +163,19 @@ def replay_strategies(
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(found: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
+def searched(task: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
     """Searches a task."""
-    rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
-    compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
-    state = State(found.sketched, found.sketched[0].config)
+    rows = {v.config: row for row, v in zip(task.task.rows, task.compiled, strict=True)}
+    compiler = RecordedCompiler({verdict.config: verdict for verdict in task.compiled})
+    state = State(task.sketched, task.sketched[0].config)
     marks = _Marks(state, rows, plan.limits.finalists)
     strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)
-    return Replayed(found.task, (*marks.made, marks.now()), ended.reason)
+    return Replayed(task.task, (*marks.made, marks.now()), ended.reason)
 
 
 class RecordedCompiler:
-    """Gives verdicts that were made before.
-
-    Args:
-        verdicts: by config.
-    """
+    """Gives verdicts that were made before."""
 
     def __init__(self, verdicts: Mapping[Config, Verdict]) -> None:
         self._verdicts = verdicts
@@ -216,16 +191,10 @@ class RecordedCompiler:
 
 
 class RecordedTimer:
-    """Gives recorded timings with noise, the same for a config whenever it is asked.
-
-    Args:
-        rows: recorded rows, by config.
-        seed: of the noise.
-    """
+    """Gives recorded timings with noise, which is the same for a config at each trial."""
 
     def __init__(self, rows: Mapping[Config, Row], seed: int) -> None:
-        self._rows = rows
-        self._seed = seed
+        self._rows, self._seed = rows, seed
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
         """Returns the recorded timing or failure of each."""
@@ -250,7 +219,6 @@ class _Marks(ProgressListener):
         self.made: list[SearchPoint] = []
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:  # noqa: ARG002
-        """Adds a mark."""
         self.made.append(self.now())
 
     def now(self) -> SearchPoint:

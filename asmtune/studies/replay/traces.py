@@ -30,11 +30,9 @@ class Recording:
 
 
 def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[Recording]:
-    """Converts runs to files of timings: one for each folder of kernels, a task a run.
+    """Converts runs on one device to files of timings: one a folder of kernels, a task a run.
 
-    Args:
-        runs: runs on one device.
-        kernels: folder of the kernels' modules; None for where each run found its own.
+    The modules lie in the folder `kernels`, or else where each run found its own.
 
     Raises:
         OracleError: the runs are of several devices, nothing was timed, or the kernel is gone or
@@ -54,7 +52,6 @@ def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[R
 
 
 def _file(run: TracedRun, kernels: Path | None) -> Path:
-    """Finds the file of a run's kernel module."""
     reference = run.header.reference
     if kernels is None and reference is None:
         raise OracleError(
@@ -94,11 +91,10 @@ def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Co
 
 
 def _dtype(run: TracedRun, module: KernelModule) -> str:
-    """Finds the module's dtype that gives arguments of the run's dtypes."""
     key, shape = run.header.key, run.header.shape
     for dtype in module.dtypes:
-        made = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]
-        if not isinstance(made, Failure) and made.dtypes == dict(key.dtypes):
+        problem = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]
+        if not isinstance(problem, Failure) and problem.dtypes == dict(key.dtypes):
             return dtype
     dtypes = ", ".join(f"{name} {dtype}" for name, dtype in key.dtypes.items())
     raise OracleError(

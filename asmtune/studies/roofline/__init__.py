@@ -1,9 +1,9 @@
 """Kernels on a machine's roofline, before tuning and after.
 
 subjects      kernels, shapes and their stored configs, to launches
-survey        from a launch to its two points: which config is tuned, and where times come from
+survey        from a launch to its two points: which config is tuned, and where times come from,
+              those taken now on this machine's GPU among them
 points        roofs of a machine; FLOPs and bytes of a launch by its IR; points and the chart
-clock         times taken now, on this machine's GPU
 
 The form is that of Williams, Waterman and Patterson (2009). A record's time counts only for the
 size it was taken at.

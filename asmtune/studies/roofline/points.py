@@ -38,8 +38,7 @@ class WorkCounts:
 
     Attributes:
         unit: name of the roof that its FLOPs are under.
-        tensor_flops: FLOPs of matrix products on tensor cores.
-        vector_flops: FLOPs of all other floating-point work.
+        tensor_flops, vector_flops: of matrix products on tensor cores, and of all else.
         bytes: different bytes read and written.
         assumed: assumptions where something could not be evaluated.
     """
@@ -75,18 +74,13 @@ class WorkCounts:
 
     @property
     def flops(self) -> float:
-        """FLOPs under the roof of `unit`; 0 for a launch that only moves or counts."""
+        """Counts the FLOPs under the roof of `unit`; 0 for a launch that only moves or counts."""
         return self.tensor_flops or self.vector_flops
 
 
 @dataclass(frozen=True)
 class Load:
-    """FLOPs and bytes of a launch, whatever its config.
-
-    Attributes:
-        flops: 0 where it only moves or counts.
-        bytes: different ones, read and written.
-    """
+    """FLOPs of a launch, whatever its config, and the different bytes that it reads and writes."""
 
     flops: float
     bytes: float
@@ -102,7 +96,7 @@ class Load:
 
     @property
     def intensity(self) -> float | None:
-        """FLOPs a byte; None without FLOPs or without bytes."""
+        """Computes the FLOPs a byte; None without FLOPs or without bytes."""
         return self.flops / self.bytes if self.flops and self.bytes else None
 
 
@@ -131,8 +125,7 @@ class Roof:
 
     Attributes:
         name: "fp16" and the like for the tensor cores, `VECTOR`, "DRAM" or "L2".
-        kind: whether it bounds FLOPs or bytes.
-        rate: FLOP/s or bytes/s.
+        rate: FLOP/s or bytes/s, by `kind`.
         source: where the figure comes from.
         figure: "specified", "measured", "derived" or "user", as `Figure.kind`.
     """
@@ -153,12 +146,7 @@ class Roof:
 
 
 def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
-    """Lists DRAM, L2, the ordinary cores, and the tensor cores for each type in use.
-
-    Args:
-        target: the machine.
-        units: names as `Counts.unit` has them.
-    """
+    """Lists DRAM, L2, the ordinary cores, and the tensor cores for each of `WorkCounts.unit`."""
     names = dict.fromkeys((VECTOR, *units))
     compute = [
         (name, "fp32_flops_per_s" if name == VECTOR else f"tensor_flops_per_s.{name}")
@@ -190,11 +178,9 @@ class Point:
     """A config of a launch.
 
     Attributes:
-        config: the config that is launched.
         counts: FLOPs and bytes that this config asks for.
         work: those of the launch, whatever its config; where the point stands, so that of two
             configs the faster one is the higher.
-        us: microseconds of a launch.
         how: whether a GPU took them, or the model says so.
         source: "store", "shipped" or "this GPU" of a measured time; of a predicted one
             "roofline", or "roofline x F" where it was multiplied by what the other point's
@@ -214,12 +200,12 @@ class Point:
 
     @property
     def flops_per_s(self) -> float:
-        """FLOPs a second; 0 for a launch without any."""
+        """Computes the FLOPs a second; 0 for a launch without any."""
         return self.work.flops / self.us * 1e6
 
     @property
     def bytes_per_s(self) -> float:
-        """Different bytes a second."""
+        """Computes the different bytes a second."""
         return self.work.bytes / self.us * 1e6
 
 
@@ -228,12 +214,10 @@ class ChartEntry:
     """A launch before tuning and after.
 
     Attributes:
-        kernel, shape, dtypes: the launch.
         before: the space's default config; None where it cannot run.
         after: the tuned config.
         tuned_by: "store" or "shipped" for a config that was tuned, "model" for its first pick.
         made: with what it was tuned (`triton`, `driver`, `date`); empty for a pick.
-        notes: caveats for the reader.
     """
 
     kernel: str
@@ -247,7 +231,7 @@ class ChartEntry:
 
     @property
     def speedup(self) -> float | None:
-        """Time before over time after; None where there is no time before."""
+        """Divides the time before by the time after; None where there is no time before."""
         return None if self.before is None else self.before.us / self.after.us
 
     @property
@@ -266,9 +250,7 @@ class Chart:
     """Launches under a machine's roofs.
 
     Attributes:
-        target: name of the machine.
         roofs: memory first; the cores of every type in use among them.
-        entries: the launches.
         failures: launches that have no point, in words, and why.
         versions: of asmtune, triton and torch.
         date: ISO 8601, UTC.
@@ -281,25 +263,26 @@ class Chart:
     versions: Mapping[str, str]
     date: str
 
+    @property
+    def _rates(self) -> dict[str, float]:
+        return {roof.name: roof.rate for roof in self.roofs}
+
     def share(self, point: Point) -> float:
         """Returns a point's share of what DRAM and cores allow; above 1 where caches help.
 
         Of a launch without FLOPs it is the share of DRAM's rate.
         """
-        intensity = point.work.intensity
-        if intensity is None:
-            if not point.work.bytes:
-                cores = next(roof for roof in self.roofs if roof.name == point.counts.unit)
-                return point.flops_per_s / cores.rate
-            dram = next(roof for roof in self.roofs if roof.name == "DRAM")
-            return point.bytes_per_s / dram.rate
-        return point.flops_per_s / attainable(self.roofs, point.counts.unit, intensity)
+        intensity, rates = point.work.intensity, self._rates
+        if intensity is not None:
+            return point.flops_per_s / attainable(self.roofs, point.counts.unit, intensity)
+        if not point.work.bytes:
+            return point.flops_per_s / rates[point.counts.unit]
+        return point.bytes_per_s / rates["DRAM"]
 
     def limit(self, point: Point) -> str:
         """Names the roof over a point: "DRAM", or that of its cores."""
         intensity = point.work.intensity
         if intensity is None:
             return "DRAM" if point.work.bytes else point.counts.unit
-        rates = {roof.name: roof.rate for roof in self.roofs}
-        bound = intensity * rates["DRAM"] < rates[point.counts.unit]
+        bound = intensity * self._rates["DRAM"] < self._rates[point.counts.unit]
         return "DRAM" if bound else point.counts.unit

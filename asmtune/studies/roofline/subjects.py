@@ -31,14 +31,9 @@ KeyOf = Callable[[Shape], TuneKey]
 def is_sized(
     lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
 ) -> bool:
-    """Says if a stored record was timed at a shape.
+    """Says if a stored record was timed at a shape, which has all dimensions.
 
-    Args:
-        lookup: the answer of the stores.
-        module: the kernel.
-        shape: all of its dimensions.
-        key_of: makes the key of a launch on the record's device.
-        runs: folder of the traces.
+    `key_of` makes the key of a launch on the record's device; `runs` is the traces' folder.
     """
     if lookup.outcome != "hit" or lookup.record is None:
         return False
@@ -57,7 +52,6 @@ _MISSING = object()
 
 
 def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
-    """Finds the shape of the run that made a record; None if no trace tells."""
     runs_of_key = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
     matching = [run for run in runs_of_key if run.header.key == record.key and _is_of(run, record)]
     return matching[-1].header.sizes if matching else None
@@ -83,13 +77,7 @@ def _summary(path: Path) -> Summary | None:
 
 @dataclass(frozen=True)
 class RooflineRequest:
-    """Kernels, shapes and dtype to look at.
-
-    Attributes:
-        kernels: names, files or modules.
-        shapes: see `place_shapes`; each kernel's first if there are none.
-        dtype: one of the kernels'; None for their first.
-    """
+    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype."""
 
     kernels: Sequence[KernelSource]
     shapes: Sequence[ShapeSource] = ()
@@ -117,19 +105,15 @@ class RooflineRequest:
 
 
 def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
-    """Loads the modules, and refuses two of one name, which points and notes go by."""
     modules = [_module(kernel) for kernel in kernels]
     named: dict[str, str] = {}
-    for kernel, module in zip(map(_spelling, kernels), modules, strict=True):
+    names = [k.name if isinstance(k, KernelModule) else str(k) for k in kernels]
+    for kernel, module in zip(names, modules, strict=True):
         if (other := named.setdefault(module.name, kernel)) != kernel:
             raise InputError(
                 f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
             )
     return modules
-
-
-def _spelling(kernel: KernelSource) -> str:
-    return kernel.name if isinstance(kernel, KernelModule) else str(kernel)
 
 
 def _module(kernel: KernelSource) -> KernelModule:
@@ -144,7 +128,6 @@ def _module(kernel: KernelSource) -> KernelModule:
 
 
 def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
-    """Gives each kernel the shapes that fit it, or its module's first if none was given."""
     if not placed:
         return {module.name: _first(module) for module in modules}
     fitting: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
@@ -203,7 +186,6 @@ class _Stored:
         return replace(lookup, record=replace(record, winner=own))
 
     def is_sized(self, lookup: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:
-        """Calls `is_sized` with the keys of a queue's launches."""
         device = "" if lookup.record is None else lookup.record.key.device
 
         def key_of_shape(other: Shape) -> TuneKey:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final
 
-from asmtune.base.errors import AsmtuneError, CompileError, MeasureError
+from asmtune.base.errors import AsmtuneError, CompileError, InputError, MeasureError
 from asmtune.base.fingerprint import canonical, versions
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
+from asmtune.measure.bench.base import Bench, BenchSetup, TimingCandidate
+from asmtune.measure.bench.dedup import open_bench
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
+from asmtune.measure.timing.nvml import device_name
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import first_pick
@@ -38,12 +51,7 @@ MODEL: Final = "roofline"
 
 @dataclass(frozen=True)
 class Time:
-    """A time of a launch.
-
-    Attributes:
-        us: microseconds.
-        how, source: as `Point` has them.
-    """
+    """A time of a launch, as `Point` has it."""
 
     us: float
     how: TimeKind
@@ -58,10 +66,9 @@ def recorded(lookup: StoreLookup) -> Times:
     """Returns the times of a record that is a hit; empty otherwise."""
     if lookup.outcome != "hit" or lookup.record is None:
         return {}
-    timed = lookup.record.measurements
     return {
         config_key(m.config): Time(m.median_us, "measured", lookup.layer)
-        for m in timed
+        for m in lookup.record.measurements
         if m.median_us > 0
     }
 
@@ -82,12 +89,8 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
 
     Between configs of one kernel a prediction is wrong by much the same factor (what the model
     is held to is their order): beside a measured time, predicted ones are multiplied by what
-    that time is of its own prediction. As they stand, the two would not compare.
-
-    Args:
-        verdicts: verdicts on configs of one launch that can run.
-        measured: times by config.
-        least_us: lower bound of predicted times.
+    that time is of its own prediction. As they stand, the two would not compare. Predicted
+    times are no less than `least_us`.
     """
     known = [measured.get(config_key(verdict.config)) for verdict in verdicts]
     pairs = zip(verdicts, known, strict=True)
@@ -103,7 +106,7 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
 def slowest(lookup: StoreLookup) -> float:
     """Returns the slowest time of a record, which configs left out exceed; 0 without one.
 
-    Tuning times the default in every run, and who ships a record leaves the slower ones out.
+    Tuning times the default in every run, and shipping a record leaves the slower ones out.
     """
     return max((time.us for time in recorded(lookup).values()), default=0.0)
 
@@ -131,7 +134,6 @@ class RooflineSubject:
     Attributes:
         problem: on tensors without memory.
         shape: as it was asked for; a problem's may name more.
-        space: its configs.
         lookup: what is stored for its key on the target; the winner is the space's own config,
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
@@ -153,27 +155,15 @@ class RooflineSubject:
         return f"{self.problem.name} {shape}".strip()
 
 
-class PairTimer(Protocol):
-    """Times configs of a subject on this machine."""
-
-    def outcomes(
-        self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
-    ) -> list[Outcome]:
-        """Times the config of each verdict, in order; the first gives the reference."""
-        ...
-
-
 @dataclass(frozen=True)
 class Survey:
     """Makes a chart of launches: compiles their configs, and finds or predicts their times.
 
-    Attributes:
-        funnel: compiles and judges for the target.
-        clock: takes times now; None for those of records, and predictions.
+    With a clock times are taken now; without, they are those of records, and predictions.
     """
 
     funnel: Funnel
-    clock: PairTimer | None = None
+    clock: PairClock | None = None
 
     def chart(self, subjects: Sequence[RooflineSubject]) -> Chart:
         """Makes the chart of all subjects; one that fails stops no other."""
@@ -222,6 +212,7 @@ class Survey:
         points = self._points(front, running, measured, least_us)
         record = subject.lookup.record if subject.lookup.outcome == "hit" else None
         provenance = None if record is None else record.provenance
+        made = ("triton", "driver", "date") if provenance is not None else ()
         return ChartEntry(
             kernel=problem.name,
             shape=subject.shape,
@@ -229,9 +220,7 @@ class Survey:
             before=points[0] if verdicts[0].kept else None,
             after=points[-1],
             tuned_by="model" if record is None else subject.lookup.layer,
-            made={}
-            if provenance is None
-            else {n: getattr(provenance, n) for n in ("triton", "driver", "date")},
+            made={name: getattr(provenance, name) for name in made},
             notes=(
                 *_lookup_notes(subject, timed_now=self.clock is not None),
                 *notes,
@@ -248,7 +237,6 @@ class Survey:
     def _measured(
         self, subject: RooflineSubject, front: Front, running: Sequence[Verdict]
     ) -> tuple[Times, tuple[str, ...]]:
-        """Returns times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
             return (recorded(subject.lookup), ()) if subject.sized else ({}, ())
         times, failed = taken(self.clock.outcomes(subject, front, running))
@@ -284,7 +272,6 @@ class Survey:
 
 
 def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
-    """Says why the stored config, or its times, are not used."""
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized or timed_now:
@@ -300,3 +287,70 @@ def _count_notes(point: Point) -> tuple[str, ...]:
     if not point.work.flops:
         notes += ("no FLOPs: it stands on the left edge, at its bytes a second",)
     return notes
+
+
+_ISOLATED: Final = partial(open_bench, isolate=True)
+
+
+@dataclass(frozen=True)
+class PairClock:
+    """Times the configs of a subject against each other, interleaved, with a cold L2.
+
+    Attributes:
+        place: where tensors are made, as PyTorch has it.
+        policy: how to time.
+        opener: opens the bench; by default in a process of its own, which a config may break
+            or hang.
+    """
+
+    place: str = "cuda"
+    policy: TimingPolicy = field(default_factory=TimingPolicy)
+    opener: Callable[[BenchSetup], Bench] = _ISOLATED
+
+    def outcomes(
+        self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
+    ) -> list[Outcome]:
+        """Times the config of each verdict, in order; the first gives the reference.
+
+        Raises:
+            MeasureError: there is no GPU, or nothing can be timed any more.
+        """
+        problem = guarded("input", lambda: subject.make(self.place))
+        cache = ArtifactCache.of(front.settings)
+        artifacts = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
+        if isinstance(problem, Failure):
+            return [(config, problem) for config, _ in artifacts]
+        effects = Effects.of(front.works([c for c, _ in artifacts]), problem.arguments)
+        effects = effects.beside(front.works([artifacts[0][0]]), problem.arguments)
+        setup = BenchSetup(
+            lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
+            effects=effects,
+            checks=CheckOptions(),
+            policy=self.policy,
+        )
+        entrants = [TimingCandidate(c, a) for c, a in artifacts if isinstance(a, Artifact)]
+        with closing(self.opener(setup)) as bench:
+            begun = bench.begin(entrants[0]) if entrants else None
+            timed = dict(bench.final(entrants)) if begun else {}
+        lost = Failure("launch", "lost", "its artifact is no longer in the cache")
+        return [(verdict.config, timed.get(verdict.config, lost)) for verdict in verdicts]
+
+
+def check_gpu(target: Target) -> None:
+    """Makes sure that this machine's GPU is the target.
+
+    Raises:
+        InputError: the GPU is another model, or there is none.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError(
+            "--measure needs a CUDA GPU, and there is none on this machine: leave it out"
+        )
+    name = device_name()
+    if match_device(name) != target:
+        raise InputError(
+            f"--measure times on this machine's {name}, and the target is {target.name}: "
+            "give its name as --target, or leave --measure out"
+        )
