@@ -18,13 +18,7 @@ from asmtune.predict.score.error import Errors
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.studies.replay.results import CUTS
-from asmtune.studies.train import (
-    examples,
-    moment_rows,
-    rank_unseen,
-    scorer_errors,
-    unseen_result,
-)
+from asmtune.studies.train import examples, moment_rows, rank_unseen, scorer_errors, unseen_result
 
 DATA = Path(__file__).parent / "replay_data"
 TIMINGS = DATA / "timings.json"

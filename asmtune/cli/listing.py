@@ -14,9 +14,8 @@ from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
 from asmtune.report.runs import runs_json, runs_table
 from asmtune.report.tables import mapping_table
-from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_summary
-from asmtune.store.trace.run import Summary
+from asmtune.store.trace.run import Summary, run_files
 
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 

@@ -24,7 +24,7 @@ from asmtune.compile.toolchain import Toolchain
 from asmtune.core.failures import guarded
 from asmtune.core.ir_overrides import STAGES, Override
 from asmtune.core.records.artifacts import Failure
-from asmtune.ir.asm.entry import entries
+from asmtune.ir.asm.nvptx import entries
 
 
 class StageRun:

@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.base.json_checks import each_of, expected, names_of, parse_json, text_of
-from asmtune.base.json_codec import Decoder, JsonCodec, to_json
+from asmtune.base.json_codec import (
+    Decoder,
+    JsonCodec,
+    expected,
+    names_of,
+    parse_json,
+    text_of,
+    to_json,
+)
 from asmtune.core.config import Config
-from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.rows import verdict_row
-from asmtune.core.records.verdicts import Verdict
-from asmtune.base.json_codec import parse_json, to_json
-from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection, Verdict
+from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -103,7 +105,10 @@ def read_reports(path: Path) -> list[PruneReport]:
             f"{path}: version {version!r}, and this asmtune reads 1 to {VERSION}: upgrade asmtune"
         )
     try:
-        reports = each_of(document.get("reports"), "reports", _report)
+        values = document.get("reports")
+        if not isinstance(values, list):
+            raise expected("a list", "reports", values)
+        reports = [_report(value, f"reports[{index}]") for index, value in enumerate(values)]
     except InputError as error:
         raise InputError(f"{path}: {error}; write the report again") from error
     if not reports:

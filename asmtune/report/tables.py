@@ -11,8 +11,6 @@ from rich.text import Text
 
 from asmtune.core.config import varying
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
-from asmtune.core.records.pruned import PruneReport, Selection
-from asmtune.core.records.verdicts import Verdict
 from asmtune.report.cells import dtype_words, plain_table, words
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 

@@ -111,8 +111,13 @@ def main() -> None:
         for lane in lanes:
             lane.join()
     results = [result for lane in lanes for result in lane.results]
-    machine = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
-    write(options.output, {**machine, "summary": summary(results), "tasks": results})
+    setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    setting["scaled_above_s"] = options.most_s
+    if options.keep is not None:
+        earlier = json.loads(options.keep.read_text())
+        assert earlier["cores_a_lane"] == share, "the runs had other shares of the cores"
+        results = [*earlier["tasks"], *results]
+    write(options.output, {**setting, "summary": summary(results), "tasks": results})
     print(table(results))
 
 

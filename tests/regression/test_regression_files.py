@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.store.trace.reader import encoded
-from asmtune.studies.regression.files import read_run, run_from_json, run_to_json, write_run
-from asmtune.store.trace.json_codec import encoded
 from asmtune.studies.regression.history import (
     MOST_RUNS,
     HistoryEntry,

@@ -22,11 +22,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.features import Features
-from asmtune.core.records.verdicts import Reason
-from asmtune.ir.ttir.costs import Dot, find_dots
 from asmtune.core.records.verdicts import Features, Reason
-from asmtune.ir.ttir.dots import Dot, find_dots
+from asmtune.ir.ttir.costs import Dot, find_dots
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES, Rule, broken_rules
 from asmtune.predict.score.scorers import Candidate

@@ -21,11 +21,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import register_cap_for
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.features import Features
-from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.core.records.verdicts import Features, Reason, Verdict
-from asmtune.ir.ttir.dots import accumulator_registers
+from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.predict.score.scorers import Candidate, Scorer
 
 RULE: Final = "derived_cap"

@@ -23,9 +23,7 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
-from asmtune.core.records.features import Features
-from asmtune.core.records.verdicts import Verdict
-from asmtune.core.records.verdicts import Features
+from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.score.scorers import Candidate, Scorer
 
 LAUNCH_US: Final = 4.5

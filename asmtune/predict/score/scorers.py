@@ -15,10 +15,8 @@ from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.features import Features
-from asmtune.ir.ttir.costs import Dot
 from asmtune.core.records.verdicts import Features
-from asmtune.ir.ttir.dots import Dot
+from asmtune.ir.ttir.costs import Dot
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass

@@ -19,10 +19,6 @@ from typing import Final
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import parse_json
 from asmtune.store.trace.reader import decoded, encoded
-from asmtune.studies.regression.files import check_times, of_form, read_text, write_text
-from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
-from asmtune.base.json_checks import parse_json
-from asmtune.store.trace.json_codec import decoded, encoded
 from asmtune.studies.regression.run import (
     BenchRun,
     BenchSubject,

@@ -21,11 +21,11 @@ from typing import Any, Final, Literal, get_args
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.base.json_checks import parse_json, printable
+from asmtune.base.json_codec import parse_json, printable
 from asmtune.core.config import Config
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
-from asmtune.store.trace.json_codec import decoded, encoded
+from asmtune.store.trace.reader import decoded, encoded
 
 POLICY: Final = TimingPolicy()
 """L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""

@@ -16,13 +16,7 @@ from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import ROW_BYTES
 from asmtune.predict.features.sketch.demand import Spread
 from asmtune.predict.features.sketch.layouts import kind_of, number, numbers
-from asmtune.predict.features.sketch.memory import (
-    ROUND,
-    WIDEST,
-    Sums,
-    add_shared,
-    shared_width,
-)
+from asmtune.predict.features.sketch.memory import ROUND, WIDEST, Sums, add_shared, shared_width
 from asmtune.predict.features.sketch.values import Cost, Kind, Values, axis_of, element_cost
 
 
