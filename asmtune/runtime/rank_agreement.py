@@ -1,4 +1,4 @@
-"""One config a key for all ranks of a `torch.distributed` job, whatever their stores hold.
+"""The same config of a key for all ranks of a `torch.distributed` job, whatever their stores hold.
 
 Ranks that run different configs differ in their last bits, and the slowest sets the pace of all.
 A collective could settle it, but not every rank launches every key. So they use the key-value
@@ -276,7 +276,7 @@ class RankGroup:
 
 
 class _Negotiation:
-    """One rank's exchange with the others about one key; `mine` if it is to resolve the key."""
+    """A rank's exchange with the others about a key; `mine` if it is to resolve the key."""
 
     def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
         self._group, self._agreement = job, agreement

@@ -20,7 +20,7 @@ Direction = Literal["load", "store", "atomic"]
 
 @dataclass(frozen=True, slots=True)
 class AsmAccess:
-    """One memory access.
+    """A memory access.
 
     Attributes:
         space: the memory; of a copy between two, the one farther from the core.

@@ -52,7 +52,7 @@ def split_operands(text: str) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Instruction:
-    """One instruction of the text; treat it as read-only.
+    """An instruction of the text; treat it as read-only.
 
     Not frozen, for speed: a frozen dataclass takes four times as long to make (0.7 against
     0.18 us), and a kernel has thousands.
@@ -120,7 +120,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class AsmFunction:
-    """One function with a body.
+    """A function with a body.
 
     Attributes:
         name: the function's name.
@@ -189,7 +189,7 @@ class AsmFunction:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One file of assembly.
+    """A file of assembly.
 
     Attributes:
         programs: the functions with a body, in the text's order.

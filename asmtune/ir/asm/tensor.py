@@ -27,7 +27,7 @@ _ISSUING_THREADS: Mapping[str, int | None] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorOp:
-    """One matrix multiply-accumulate, D = A x B + C with A of m x k and B of k x n.
+    """A matrix multiply-accumulate, D = A x B + C with A of m x k and B of k x n.
 
     Attributes:
         kind: the instruction's family.

@@ -85,7 +85,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """One TTIR text.
+    """A TTIR text.
 
     Attributes:
         functions: by name.

@@ -1,4 +1,4 @@
-"""How many ranked configs to keep or to compile: a number, a share, or by the measured error."""
+"""The number of ranked configs to keep or compile: a number, a share, or by measured error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMS: Final = "give auto, a number such as 20, or a share such as 5%"
 
 @dataclass(frozen=True)
 class Keep:
-    """How many to keep; without a count or a percentage, `auto`.
+    """A number of configs to keep; without a count or a percentage, `auto`.
 
     Attributes:
         count: configs, at least 1.

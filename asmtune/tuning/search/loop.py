@@ -40,7 +40,7 @@ def run(
 
 @dataclass
 class _Search:
-    """One run of the loop."""
+    """A run of the loop."""
 
     strategy: Strategy
     state: State
