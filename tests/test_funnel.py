@@ -21,7 +21,8 @@ from asmtune.core.records.verdicts import PruneReport, Selection
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
+from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import (
     described_sums,
     one_pointer,

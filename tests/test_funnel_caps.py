@@ -36,7 +36,8 @@ from asmtune.predict.prune.caps import (
     derived_caps,
 )
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.scorers import Scorer, make_scorer
+from asmtune.predict.score.scorer import Scorer
+from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import product_problem
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"

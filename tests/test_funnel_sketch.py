@@ -26,7 +26,8 @@ from asmtune.predict.prune.ranking import default_budget
 from asmtune.predict.score import keep
 from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json
 from tests.sample_kernels import product_problem, scale_problem
 

@@ -23,7 +23,8 @@ from asmtune.core.oracle import Oracle, Row, Task, load_oracle
 from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.studies.replay import flow as judging
 from asmtune.studies.replay.flow import judged_moments, replay
 from asmtune.studies.replay.results import CUTS, cut_sizes, geometric_mean, kept_of

@@ -20,7 +20,7 @@ from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
 
 if TYPE_CHECKING:
-    from asmtune.tuning.stages import FinalDecision
+    from asmtune.tuning.finals import FinalDecision
 
 
 class RunWatch(ProgressListener):

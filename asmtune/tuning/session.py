@@ -23,12 +23,13 @@ from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
+from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.state import State
-from asmtune.tuning.stages import BenchTimer, FinalDecision, Stages
+from asmtune.tuning.stages import BenchTimer, Stages
 
 Opener = Callable[[BenchSetup], Bench]
 

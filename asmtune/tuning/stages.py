@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile.artifacts import ArtifactCache
@@ -13,95 +12,18 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
-from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.race import winner
 from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
-from asmtune.tuning.objective import Costs, Objective
+from asmtune.tuning.finals import FinalDecision, Finals
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Ended, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
-
-_WARP_SIZE: Final = 32
-_REGISTER_BYTES: Final = 4
-
-
-@dataclass(frozen=True)
-class FinalDecision:
-    """The result of the last rounds.
-
-    Attributes:
-        winner: the config to launch.
-        outcomes: timings or failures of the finalists, in their order.
-        costs: costs of those that ran, if more than time counts; else empty.
-    """
-
-    winner: Measurement
-    outcomes: tuple[Outcome, ...]
-    costs: tuple[Costs, ...] = ()
-
-    def measurement(self, config: Config) -> Measurement | None:
-        """Return a finalist's timing; None if it has none."""
-        outcome = dict(self.outcomes).get(config)
-        return outcome if isinstance(outcome, Measurement) else None
-
-
-@dataclass(frozen=True)
-class Finals:
-    """Chooses the winner among the finalists: times them afresh, interleaved, by `final`.
-
-    `energy` measures millijoules of a launch; None where it cannot. `policy` defines a tie.
-    """
-
-    final: Callable[[Sequence[Verdict]], list[Outcome]]
-    energy: Callable[[Verdict], float | None]
-    policy: TimingPolicy
-    objective: Objective
-
-    def decide(self, finalists: Sequence[Verdict], default: Config) -> FinalDecision:
-        """Time the finalists, the default among them if it can run, and pick the best.
-
-        Raises:
-            MeasureError: none of them can be timed.
-            InputError: the objective has energy, and the GPU has no counter of it.
-        """
-        outcomes = self.final(finalists)
-        timed = [m for _, m in outcomes if isinstance(m, Measurement)]
-        by_config = {verdict.config: verdict for verdict in finalists}
-        if self.objective.only_time:
-            best = winner(timed, lambda config: _resources(by_config[config]), self.policy)
-            return FinalDecision(best, tuple(outcomes))
-        if not timed:
-            raise MeasureError("no finalist could be timed; see the failures of the run")
-        costs = [self._costs(m, by_config[m.config]) for m in timed]
-        base = next((c for c in costs if c.config == default), costs[0])
-        sums = dict(zip((m.config for m in timed), self.objective.sums(costs, base), strict=True))
-        best = min(timed, key=lambda m: (sums[m.config], m.median_us))
-        return FinalDecision(best, tuple(outcomes), tuple(costs))
-
-    def _costs(self, measurement: Measurement, verdict: Verdict) -> Costs:
-        energy = self.energy(verdict) if self.objective.needs_energy else None
-        return Costs(verdict.config, measurement.median_us, energy, memory_bytes(verdict))
-
-
-def memory_bytes(verdict: Verdict) -> int:
-    """Return the bytes of registers and shared memory that one program of a config holds."""
-    features: Mapping[str, float] = verdict.features or {}
-    threads = _WARP_SIZE * int(features.get("num_warps", verdict.config.num_warps))
-    registers = int(features.get("regs_per_thread", 0)) * threads * _REGISTER_BYTES
-    return registers + int(features.get("shared_bytes", 0))
-
-
-def _resources(verdict: Verdict) -> tuple[float, float]:
-    """Return registers a thread and shared memory: of equals, the one with fewer is launched."""
-    features: Mapping[str, float] = verdict.features or {}
-    return features.get("regs_per_thread", 0.0), features.get("shared_bytes", 0.0)
 
 
 @dataclass

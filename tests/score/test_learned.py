@@ -25,7 +25,8 @@ from asmtune.predict.score import examples, learned
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA, Learned, fit, rank
 from asmtune.predict.score.roofline import Roofline
-from asmtune.predict.score.scorers import Candidate, make_scorer
+from asmtune.predict.score.scorer import Candidate
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import schema
 
 

@@ -30,7 +30,8 @@ from asmtune.predict.score.roofline import (
     predict,
     terms_us,
 )
-from asmtune.predict.score.scorers import Candidate, make_scorer
+from asmtune.predict.score.scorer import Candidate
+from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 

@@ -26,7 +26,7 @@ from asmtune.core.records.verdicts import Features, Reason
 from asmtune.ir.ttir.costs import Dot, find_dots
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES, Rule, broken_rules
-from asmtune.predict.score.scorers import Candidate
+from asmtune.predict.score.scorer import Candidate
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "h200.json.gz"

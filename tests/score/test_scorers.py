@@ -17,7 +17,8 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.score.scorers import Candidate, make_scorer, scorer_names
+from asmtune.predict.score.scorer import Candidate
+from asmtune.predict.score.scorers import make_scorer, scorer_names
 from tests.sample_kernels import product_problem
 
 

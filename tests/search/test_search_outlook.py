@@ -12,7 +12,8 @@ from search_machines import Bench, bowl, foreseen, grid
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features, Verdict
-from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run

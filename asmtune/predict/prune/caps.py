@@ -23,7 +23,7 @@ from asmtune.core.occupancy import register_cap_for
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.ir.ttir.costs import accumulator_registers
-from asmtune.predict.score.scorers import Candidate, Scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
 
 RULE: Final = "derived_cap"
 """Name of the remark that marks a derived cap."""

@@ -35,7 +35,7 @@ from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Judge, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import Scorer
+from asmtune.predict.score.scorer import Scorer
 
 
 @dataclass(frozen=True)

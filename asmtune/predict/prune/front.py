@@ -29,7 +29,7 @@ from asmtune.predict.features.reader import ProfileReader, launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.rules import RULES, broken_rules
-from asmtune.predict.score.scorers import Candidate
+from asmtune.predict.score.scorer import Candidate
 
 EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
 """Rules that a sketch can decide: its shared memory is exact, its registers are estimates."""

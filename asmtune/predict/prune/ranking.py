@@ -13,7 +13,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
-from asmtune.predict.score.scorers import Candidate, Scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
 
 NEAR_TIE: Final = 0.02
 """Difference of scores that counts as a tie, for scores that are logarithms: a config predicted

@@ -26,7 +26,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.roofline import Roofline
-from asmtune.predict.score.scorers import Candidate, Scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
 
 DATA: Final = Path(__file__).with_name("data")

@@ -24,7 +24,7 @@ from typing import Final
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.records.verdicts import Features, Verdict
-from asmtune.predict.score.scorers import Candidate, Scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
 
 LAUNCH_US: Final = 4.5
 """Least time between two events around a launch on an H200."""

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from asmtune.core.records.verdicts import Reason
 from asmtune.ir.ttir.costs import Dot
-from asmtune.predict.score.scorers import Candidate
+from asmtune.predict.score.scorer import Candidate
 
 Moment = Literal["config", "ir", "assembly"]
 

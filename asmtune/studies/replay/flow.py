@@ -21,7 +21,7 @@ from asmtune.core.oracle import Oracle, Task
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.scorers import Candidate, Scorer
+from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.studies.replay.results import (
     CUTS,
     Agreement,

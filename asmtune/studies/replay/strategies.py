@@ -20,7 +20,7 @@ from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.predict.score.scorers import Scorer
+from asmtune.predict.score.scorer import Scorer
 from asmtune.studies.replay.flow import Judged, judged_moments
 from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor

@@ -11,7 +11,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.scorers import Scorer
+from asmtune.predict.score.scorer import Scorer
 from asmtune.tuning.search.state import State
 
 

@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.scorers import Candidate
+from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
+from asmtune.tuning.search.axes import Axes
 from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.strategies import Axes
 from asmtune.tuning.search.surrogate import (
     Column,
     Matrix,
