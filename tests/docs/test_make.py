@@ -19,7 +19,7 @@ FEW = ("BLOCK_M=64", "BLOCK_N=128", "BLOCK_K=64", "num_warps=4", "num_stages=3,4
 
 def recipe(target: str) -> list[str]:
     """The commands of a target, as make would run them."""
-    command = ["make", "--dry-run", "--always-make", target]
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", target]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
