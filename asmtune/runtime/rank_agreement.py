@@ -114,7 +114,7 @@ def resolving(entries: GroupStoreEntries, turn: int, beat_s: float) -> Iterator[
     thread.start()
     try:
         yield
-    except BaseException:
+    except BaseException:  # raised again; Ctrl-C is a failure to the other ranks too
         with suppress(GroupStoreError):  # without a beat the others will know
             entries.fail(turn)
         raise
