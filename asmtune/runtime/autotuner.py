@@ -191,9 +191,14 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         layout = layout_of(self._function.params, plain, functions)
         return layout if layout.fits else ParameterLayout((), b"")
 
-    def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any) -> Any:
-        """Choose a config, let Triton launch, and plan the key's next launch: the slow path."""
+    def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any, hook: Any) -> Any:
+        """Choose a config, let Triton launch, and plan the key's next launch: the slow path.
+
+        A config's `hook` that the launcher has called for this launch is not called again. A
+        launch whose tensors got other memory on the way is not planned: its key is another's.
+        """
         call = KernelCall(grid, args, kwargs, self.arg_names)
+        before = None if key is None else call.tensor_classes()
         choice = self._chooser.choose(call)
         config = self._best = choice.config
         self._launcher.last = None
@@ -202,12 +207,12 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if choice.record is not None:
             self.configs_timings = timings_ms(choice.record)
         chosen = config.all_kwargs()
-        if config.pre_hook is not None:
+        if config.pre_hook is not None and config.pre_hook != hook:
             config.pre_hook({**call.arguments, **chosen})
         checked = self._chooser.checked_grid(grid, config)
         with nullcontext() if hasattr(self._function, "params") else _INTERPRETER:
             compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
-        if key is not None and choice.final:
+        if key is not None and choice.final and before == call.tensor_classes():
             launched = TritonLaunch(self._function, compiled, call.arguments, chosen, config)
             plan = plan_of(self._part, launched, kinds().tensors)
             if plan is not None:

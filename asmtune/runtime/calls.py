@@ -34,6 +34,19 @@ class KernelCall:
         named = {name: value for name, value in kwargs.items() if name in arg_names}
         self.arguments = {**self.positional, **named}
 
+    def tensor_classes(self) -> list[Any]:
+        """List what a compiled kernel depends on of each tensor: dtype, alignment and device.
+
+        A grid function or a hook may give a tensor other memory, in place.
+        """
+        import torch
+
+        return [
+            (value.dtype, value.data_ptr() % 16 == 0, value.device)
+            for value in self.arguments.values()
+            if type(value) in (torch.Tensor, torch.nn.Parameter)
+        ]
+
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Make the key of `kernel.cache`: the parts' values, dtypes by name, and the device."""

@@ -113,6 +113,27 @@ def test_the_second_launch_is_planned_and_returns_the_kernel(kernel: AsmAutotune
     assert first.asm["ptx"]
 
 
+@pytest.mark.parametrize("way", ["grid", "hook"])
+@pytest.mark.parametrize("offset", [0, 3], ids=["aligned", "not aligned"])
+@pytest.mark.parametrize("part", ["native", "python"])
+def test_memory_that_a_grid_or_a_hook_moves(part: str, offset: int, way: str) -> None:
+    """A launch reads the memory that its tensors have after the user's code, at every launch."""
+
+    def move(values: dict[str, Any]) -> tuple[int]:
+        values["x"].data = torch.rand(600, device="cuda")[offset:512]
+        return (8,)
+
+    config = Config({"BLOCK": 64}, pre_hook=move if way == "hook" else None)
+    kernel = asm_autotune([config], ["n"])(triton.jit(echo))
+    vars(kernel)["_part"] = backend() if part == "native" else plain
+    for first in (0, 0, 1, 0):  # aligned and not, before the user's code
+        given = arguments()
+        given[6].data = given[6].data[first:]
+        kernel[move if way == "grid" else (8,)](*given)
+        assert right(given)
+        assert given[6].data_ptr() % 16 == 4 * offset % 16
+
+
 def test_the_c_part_calls_the_driver_itself() -> None:
     """On this machine the native launcher was built, and a plain kernel's plan has a handle."""
     assert backend().__name__ == "asmtune_launch"  # type: ignore[attr-defined]

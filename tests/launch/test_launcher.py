@@ -47,7 +47,7 @@ class Planned:
     def plan(self, *args: Any, guards: Any = (), function: int = 9, **named: Any) -> Any:
         """Makes the plan for a launch."""
         self.launcher[(1,)](*args, **named)
-        *_, key, held = self.slow.calls.pop()
+        *_, key, held, _ = self.slow.calls.pop()
         given = dict(zip(NAMES, args, strict=False)) | named
         values = tuple(self.part.GIVEN if name in given else 64 for name in NAMES)
         rest = (KERNEL, "config", guards, self.relay, ("between",), self.hook, {"num_warps": 4})
@@ -220,7 +220,52 @@ def test_the_configs_hook_runs_before_each_launch(
         "n": 4096, "scale": 0.25, "BLOCK": 128, "num_warps": 4,
     }  # fmt: skip
     assert made.launcher[(0,)](X, 4096, 0.25, BLOCK=128) == "slow"
-    assert len(seen) == 1  # the slow path calls it
+    assert len(seen) == 2
+    assert made.slow.calls[-1][-1] == made.hook  # the slow path does not call it again
+
+
+MOVED = torch.zeros(65)
+CHANGES: dict[str, tuple[torch.Tensor, bool]] = {
+    "aligned memory": (MOVED[:64], True),
+    "memory that is not aligned": (MOVED[1:], False),
+    "another dtype": (torch.zeros(64, dtype=torch.float16), False),
+}
+WAYS = ("grid", "hook", "key")
+
+
+@pytest.mark.parametrize("function", [9, 0], ids=["driver", "relay"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("other", "same"), CHANGES.values(), ids=CHANGES.keys())
+def test_memory_that_the_users_code_changes(
+    part: Any, driver: FakeDriver, other: torch.Tensor, same: bool, way: str, function: int
+) -> None:
+    """Memory that a grid function, hook or key function gives a tensor reaches the kernel."""
+    driver.expect([8, 4, 4, 8, 8])
+    x, active = torch.zeros(64), [False]
+
+    def change(*_: Any) -> tuple[int]:
+        if active[0]:
+            x.data = other
+        return (1,)
+
+    ways = dict.fromkeys(WAYS, lambda *_: (1,)) | {way: change}
+    layout = ParameterLayout(LAYOUT.names, LAYOUT.modes, ((lambda n: ways["key"](n) and 7, (1,)),))
+    made = Planned(part, hook=ways["hook"], layout=layout)
+    made.plan(x, 4096, 0.5, 128, function=function)
+    active[0] = True
+    launches = driver.noted.launches
+    result = made.launcher[ways["grid"]](x, 4096, 0.5, 128)
+    if not same:
+        # A compiled kernel of the key that it had, or a plan kept for it, would read amiss.
+        assert result == "slow"
+        *_, key, _, hook = made.slow.calls[-1]
+        assert key is None or way == "key"
+        assert hook == (None if way == "key" else ways["hook"])
+        assert (driver.noted.launches, made.relayed) == (launches, [])
+    elif made.relayed:
+        assert made.relayed[0][5].data_ptr() == other.data_ptr()
+    else:
+        assert driver.parameters()[0] == struct.pack("<Q", other.data_ptr())
 
 
 def test_a_hooks_error_stops_the_launch(part: Any, driver: FakeDriver) -> None:
@@ -314,7 +359,7 @@ def test_forgotten_plans_are_let_go(part: Any) -> None:
     kernel = Held()
     made = Planned(part)
     made.launcher[(1,)](X, 4096, 0.5, 128)
-    *_, key, held = made.slow.calls.pop()
+    *_, key, held, _ = made.slow.calls.pop()
     values = (part.GIVEN,) * 4
     plan = part.Plan(0, 128, 0, (), values, kernel, None, (), made.relay, (), None, {})
     made.launcher.keep(key, plan, held)

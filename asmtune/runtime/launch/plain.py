@@ -84,7 +84,7 @@ class PythonLauncher:
         self.last = None
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        key = plan = None
+        key = plan = hook = None
         ordered = self._ordered(args, kwargs)
         device = self._machine.device()
         if ordered is not None:
@@ -98,14 +98,25 @@ class PythonLauncher:
                 own if given is GIVEN else given
                 for given, own in zip(ordered, plan.values, strict=True)
             ]
+            hook = plan.hook
+            if hook is not None:  # before the grid, as Triton does
+                hook({**plan.chosen, **self._named(values)})
             sizes = self._grid_sizes(grid, values)
-            if sizes is not None:
-                if plan.hook is not None:
-                    plan.hook({**plan.chosen, **self._named(values)})
+            if not self._is_unchanged(key, ordered, device):
+                key = None
+            elif sizes is not None:
                 plan.relay(*sizes, self._machine.stream(device), *plan.between, *values)
                 self.last = plan
                 return plan.kernel
-        return self._slow(grid, args, kwargs, key, ())
+        return self._slow(grid, args, kwargs, key, (), hook)
+
+    def _is_unchanged(self, key: Any, ordered: list[Any], device: int) -> bool:
+        """Check that tensors are still of the key, after code of the user that ran in between."""
+        try:
+            classes = self._argument_parts(ordered, device)
+        except _NoLaunchKey:
+            return False
+        return list(key[1 : 1 + len(classes)]) == classes
 
     def _ordered(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
         """Return the arguments in the order of the parameters; None if one matches no parameter."""
@@ -118,6 +129,14 @@ class PythonLauncher:
         return ordered if len(ordered) == len(self._names) else None
 
     def _launch_key(self, ordered: list[Any], device: int) -> list[Any]:
+        """Make the key; functions of it run first, since they may give a tensor other memory."""
+        results = [
+            self._function_part(function, [ordered[index] for index in indices])
+            for function, indices in self._functions
+        ]
+        return self._argument_parts(ordered, device) + results
+
+    def _argument_parts(self, ordered: list[Any], device: int) -> list[Any]:
         key: list[Any] = []
         for value, mode in zip(ordered, self._modes, strict=True):
             if value is GIVEN:
@@ -128,8 +147,6 @@ class PythonLauncher:
                 key.append(self._class_part(value, device))
                 if mode & KEYED:
                     key.append(self._value_part(value))
-        for function, indices in self._functions:
-            key.append(self._function_part(function, [ordered[index] for index in indices]))
         return key
 
     def _function_part(self, function: Callable[..., Any], needs: list[Any]) -> Any:

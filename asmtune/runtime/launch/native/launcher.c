@@ -5,8 +5,9 @@
  *
  * names, modes: of the function's parameters. functions: (function, indices) of the key.
  * kinds: (tensor types, frozen types, dtype, data_ptr, get_device). machine: (device, stream),
- * callables. quiet: lists that must be empty. slow(grid, args, kwargs, key, held): launches
- * whatever has no plan, or none that holds; key is None where the launch has no words.
+ * callables. quiet: lists that must be empty. slow(grid, args, kwargs, key, held, hook): launches
+ * whatever has no plan, or none that holds; key is None where the launch has no words. hook: the
+ * config's own that has been called for this launch already, or None.
  */
 
 typedef struct {
@@ -69,13 +70,15 @@ static Outcome add_functions(Launcher *self, PyObject **placed, Words *words) {
   return USUAL;
 }
 
-static Outcome make_words(Launcher *self, PyObject **placed, int64_t device, Words *words) {
-  add(words, (uint64_t)device);
+static Outcome make_words(Launcher *self, PyObject **placed, Words *words) {
+  add(words, (uint64_t)words->device);
   for (int i = 0; i < self->count; i++) {
-    Outcome outcome = add_argument(&self->kinds, words, placed[i], i, self->modes[i], device);
+    Outcome outcome = add_argument(&self->kinds, words, placed[i], i, self->modes[i]);
     if (outcome != USUAL) return outcome;
   }
-  return add_functions(self, placed, words);
+  if (!PyTuple_GET_SIZE(self->functions)) return USUAL;
+  Outcome outcome = add_functions(self, placed, words);
+  return outcome == USUAL ? read_tensors_again(&self->kinds, words, placed) : outcome;
 }
 
 static bool all_quiet(const Launcher *self) {
@@ -111,7 +114,7 @@ static PyObject *call_grid(Launcher *self, const Plan *plan, PyObject *grid, PyO
   return sizes;
 }
 
-/* The config's own hook, called last before the launch, when nothing can be unusual any more. */
+/* The config's own hook, called before the grid as Triton does. */
 static Outcome call_hook(Launcher *self, const Plan *plan, PyObject **placed) {
   if (!plan->hook) return USUAL;
   PyObject *named = add_named(self, plan, placed, PyDict_Copy(plan->chosen));
@@ -139,7 +142,7 @@ static Outcome read_grid(PyObject *grid, long long *sizes) {
   return USUAL;
 }
 
-static Outcome launch_natively(Launcher *self, const Plan *plan, PyObject **placed, const Words *words,
+static Outcome launch_natively(const Plan *plan, PyObject **placed, const Words *words,
                                const long long *grid, uint64_t stream) {
   uint64_t packed[MOST_PARAMETERS + 2];
   for (int i = 0; i < plan->slot_count; i++) {
@@ -153,7 +156,6 @@ static Outcome launch_natively(Launcher *self, const Plan *plan, PyObject **plac
       if (outcome != USUAL) return outcome;
     }
   }
-  if (call_hook(self, plan, placed) == ERROR) return ERROR;
   return driver_launch(plan, grid, stream, packed) < 0 ? ERROR : USUAL;
 }
 
@@ -163,7 +165,6 @@ static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **plac
   PyObject *args[4 + 16 + MOST_PARAMETERS];
   Py_ssize_t count = 0, between = PyTuple_GET_SIZE(plan->between);
   if (between > 16) return UNUSUAL;
-  if (call_hook(self, plan, placed) == ERROR) return ERROR;
   for (int i = 0; i < 3; i++) {
     args[count] = PyLong_FromLongLong(grid[i]);
     if (!args[count]) {
@@ -181,19 +182,35 @@ static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **plac
   return result ? USUAL : ERROR;
 }
 
+/* What is known of a launch while it is made. */
+typedef struct {
+  Words words;
+  bool worded;    /* the words are those of the arguments as they are now */
+  PyObject *hook; /* that has been called, borrowed from the plan */
+} Progress;
+
+/* Runs the user's code, reads the grid, and reads again what that code may have changed. */
+static Outcome prepare(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed,
+                       Progress *progress, long long *sizes) {
+  bool callable = !PyTuple_CheckExact(grid) && PyCallable_Check(grid);
+  if (call_hook(self, plan, placed) == ERROR) return ERROR;
+  progress->hook = plan->hook;
+  PyObject *called = callable ? call_grid(self, plan, grid, placed) : Py_NewRef(grid);
+  if (!called) return ERROR;
+  Outcome outcome = read_grid(called, sizes);
+  Py_DECREF(called);
+  if (outcome != USUAL || !(callable || plan->hook)) return outcome;
+  outcome = read_tensors_again(&self->kinds, &progress->words, placed);
+  progress->worded = outcome == USUAL;
+  return outcome;
+}
+
 /* Launches with a plan that was found; UNUSUAL where the slow path must. */
 static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed,
-                              const Words *words, PyObject *device) {
-  if (!all_quiet(self) || !guards_hold(plan)) return UNUSUAL;
+                              Progress *progress, PyObject *device) {
   long long sizes[3];
-  PyObject *made = NULL;
-  if (!PyTuple_CheckExact(grid) && PyCallable_Check(grid)) {
-    made = call_grid(self, plan, grid, placed);
-    if (!made) return ERROR;
-    grid = made;
-  }
-  Outcome outcome = read_grid(grid, sizes);
-  Py_XDECREF(made);
+  if (!all_quiet(self) || !guards_hold(plan)) return UNUSUAL;
+  Outcome outcome = prepare(self, plan, grid, placed, progress, sizes);
   if (outcome != USUAL) return outcome;
   PyObject *stream = PyObject_CallOneArg(self->stream, device);
   if (!stream) return ERROR;
@@ -205,14 +222,15 @@ static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, 
     uint64_t queue = PyLong_AsUnsignedLongLong(stream);
     outcome = (queue == (uint64_t)-1 && PyErr_Occurred())
                   ? ERROR
-                  : launch_natively(self, plan, placed, words, sizes, queue);
+                  : launch_natively(plan, placed, &progress->words, sizes, queue);
   }
   Py_DECREF(stream);
   return outcome;
 }
 
 static PyObject *launch_slowly(Launcher *self, PyObject *grid, PyObject *const *args, Py_ssize_t given_count,
-                               PyObject *names, const Words *words) {
+                               PyObject *names, const Progress *progress) {
+  const Words *words = progress->worded ? &progress->words : NULL;
   PyObject *result = NULL, *key = NULL, *held = NULL;
   PyObject *positional = PyTuple_New(given_count), *named = PyDict_New();
   if (!positional || !named) goto done;
@@ -225,8 +243,8 @@ static PyObject *launch_slowly(Launcher *self, PyObject *grid, PyObject *const *
   if (!key || !held) goto done;
   for (Py_ssize_t i = 0; words && i < words->held_count; i++)
     PyTuple_SET_ITEM(held, i, Py_NewRef(words->held[i]));
-  PyObject *all[5] = {grid, positional, named, key, held};
-  result = PyObject_Vectorcall(self->slow, all, 5, NULL);
+  PyObject *all[6] = {grid, positional, named, key, held, progress->hook ? progress->hook : Py_None};
+  result = PyObject_Vectorcall(self->slow, all, 6, NULL);
 done:
   Py_XDECREF(positional);
   Py_XDECREF(named);
@@ -238,25 +256,28 @@ done:
 static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, Py_ssize_t given_count,
                         PyObject *names) {
   PyObject *placed[MOST_PARAMETERS], *result = NULL;
-  Words words;
-  words.count = words.held_count = 0;
+  Progress progress;
+  Words *words = &progress.words;
+  words->count = words->held_count = words->tensor_count = 0;
+  progress.hook = NULL;
   Plan *plan = NULL;
   PyObject *device = PyObject_CallNoArgs(self->device);
   if (!device) return NULL;
+  words->device = PyLong_AsLongLong(device);
   Outcome outcome = place_arguments(self, args, given_count, names, placed);
-  if (outcome == USUAL) outcome = make_words(self, placed, PyLong_AsLongLong(device), &words);
-  bool worded = outcome == USUAL;
-  if (worded) {
-    plan = (Plan *)Py_XNewRef(table_find(&self->table, &words));
-    outcome = plan ? launch_planned(self, plan, grid, placed, &words, device) : UNUSUAL;
+  if (outcome == USUAL) outcome = make_words(self, placed, words);
+  progress.worded = outcome == USUAL;
+  if (progress.worded) {
+    plan = (Plan *)Py_XNewRef(table_find(&self->table, words));
+    outcome = plan ? launch_planned(self, plan, grid, placed, &progress, device) : UNUSUAL;
   }
   if (outcome == USUAL) {
     if (self->last != (PyObject *)plan) Py_XSETREF(self->last, Py_NewRef(plan));
     result = Py_NewRef(plan->kernel);
   } else if (outcome == UNUSUAL) {
-    result = launch_slowly(self, grid, args, given_count, names, worded ? &words : NULL);
+    result = launch_slowly(self, grid, args, given_count, names, &progress);
   }
-  words_release(&words);
+  words_release(words);
   Py_XDECREF(plan);
   Py_DECREF(device);
   return result;

@@ -41,11 +41,15 @@ typedef struct {
 } Kinds;
 
 typedef struct {
+  int64_t device;
   Py_ssize_t count;
   uint64_t words[MOST_WORDS];
   Py_ssize_t held_count;
   PyObject *held[MOST_HELD]; /* owned, until words_release */
-  uint64_t pointers[MOST_PARAMETERS];
+  uint64_t pointers[MOST_PARAMETERS]; /* of the arguments that are tensors */
+  int tensor_count;
+  int tensors[MOST_PARAMETERS];            /* their indices */
+  Py_ssize_t tensor_words[MOST_PARAMETERS]; /* where their words are */
 } Words;
 
 static inline bool one_of(PyTypeObject *type, PyTypeObject *const *types) {
@@ -108,23 +112,48 @@ static Outcome add_value(const Kinds *kinds, Words *words, PyObject *value) {
   return USUAL;
 }
 
-static Outcome add_tensor(const Kinds *kinds, Words *words, PyObject *tensor, int index, int64_t device) {
-  int64_t pointer, own_device;
+/* The word of a tensor on the device, and its address now. */
+static Outcome tensor_word(const Kinds *kinds, PyObject *tensor, int64_t device, uint64_t *pointer,
+                           uint64_t *word) {
+  int64_t address, own_device;
   if (call_int(kinds->get_device, tensor, &own_device) == ERROR) return ERROR;
   if (own_device != device) return UNUSUAL;
-  if (call_int(kinds->data_ptr, tensor, &pointer) == ERROR) return ERROR;
+  if (call_int(kinds->data_ptr, tensor, &address) == ERROR) return ERROR;
   PyObject *dtype = Py_TYPE(kinds->dtype)->tp_descr_get(kinds->dtype, tensor, (PyObject *)Py_TYPE(tensor));
   if (!dtype) return ERROR;
   Py_DECREF(dtype); /* PyTorch's dtypes live as long as the process */
-  words->pointers[index] = (uint64_t)pointer;
-  add(words, (uint64_t)(uintptr_t)dtype | ((pointer & 15) == 0));
+  *pointer = (uint64_t)address;
+  *word = (uint64_t)(uintptr_t)dtype | ((address & 15) == 0);
+  return USUAL;
+}
+
+static Outcome add_tensor(const Kinds *kinds, Words *words, PyObject *tensor, int index) {
+  uint64_t word;
+  Outcome outcome = tensor_word(kinds, tensor, words->device, &words->pointers[index], &word);
+  if (outcome != USUAL) return outcome;
+  words->tensors[words->tensor_count] = index;
+  words->tensor_words[words->tensor_count++] = words->count;
+  add(words, word);
+  return USUAL;
+}
+
+/* Reads the tensors again after code of the user ran, which may have given them other memory.
+ * UNUSUAL where the word of one has changed: another kernel may be needed. */
+static Outcome read_tensors_again(const Kinds *kinds, Words *words, PyObject **placed) {
+  for (int i = 0; i < words->tensor_count; i++) {
+    uint64_t word;
+    int index = words->tensors[i];
+    Outcome outcome = tensor_word(kinds, placed[index], words->device, &words->pointers[index], &word);
+    if (outcome != USUAL) return outcome;
+    if (word != words->words[words->tensor_words[i]]) return UNUSUAL;
+  }
   return USUAL;
 }
 
 /* One word: what Triton's launcher specialises a runtime argument by, or finer. */
-static Outcome add_class(const Kinds *kinds, Words *words, PyObject *value, int index, int64_t device) {
+static Outcome add_class(const Kinds *kinds, Words *words, PyObject *value, int index) {
   PyTypeObject *type = Py_TYPE(value);
-  if (one_of(type, kinds->tensors)) return add_tensor(kinds, words, value, index, device);
+  if (one_of(type, kinds->tensors)) return add_tensor(kinds, words, value, index);
   if (type == &PyLong_Type) {
     int overflow;
     int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -143,14 +172,14 @@ static Outcome add_class(const Kinds *kinds, Words *words, PyObject *value, int 
   return USUAL;
 }
 
-static Outcome add_argument(const Kinds *kinds, Words *words, PyObject *value, int index, int mode,
-                            int64_t device) {
+static Outcome add_argument(const Kinds *kinds, Words *words, PyObject *value, int index,
+                            int mode) {
   if (!value) {
     add(words, ABSENT);
     return USUAL;
   }
   if (!(mode & CONSTEXPR)) {
-    Outcome outcome = add_class(kinds, words, value, index, device);
+    Outcome outcome = add_class(kinds, words, value, index);
     if (outcome != USUAL || !(mode & KEYED)) return outcome;
   }
   return add_value(kinds, words, value);
