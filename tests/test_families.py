@@ -157,12 +157,16 @@ def bounded_memory(values: Iterable[Any]) -> Iterator[None]:
 
 
 def interpreted_error(name: str) -> float:
-    """Error relative to the reference, of a config from the middle of the space.
+    """Error relative to the reference, of a config from the middle of the space."""
+    return interpreted_module(family(name), SMALL[name])
+
+
+def interpreted_module(module: ModuleType, shape: Mapping[str, int]) -> float:
+    """Error of a module's kernel at a small shape.
 
     Triton's interpreter multiplies bf16 as integers, so that fp16 stands in for it.
     """
-    module = family(name)
-    shape = SMALL[name]
+    name = module.__name__
     configs = list(module.space().configs(**shape))
     config = configs[len(configs) // 2]
     dtype = "fp16" if module.DTYPES[0] == "bf16" else module.DTYPES[0]
