@@ -105,7 +105,7 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     taken: list[Any] = []
     silent = part.Launcher(
         layout.names, layout.modes, layout.functions, kinds(), machine(), (),
-        lambda _grid, _args, _kwargs, key, held: taken.append((key, held)),
+        lambda _grid, _args, _kwargs, key, held, _hook: taken.append((key, held)),
     )  # fmt: skip
     silent[(1,)](*args)
     values = (*[part.GIVEN] * len(args), 64)
