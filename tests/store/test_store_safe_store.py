@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from children import as_nobody, finish, in_child, say, start
-from store_records import PROVENANCE, record
+from store_records import DAMAGED, PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
@@ -99,7 +99,7 @@ def test_newer_store(tmp_path: Path) -> None:
 def test_damaged_store(tmp_path: Path) -> None:
     """A damaged file is set aside with one warning, and a fresh one used from then on."""
     path = tmp_path / "store.sqlite"
-    path.write_bytes(b"not a database" * 100)
+    path.write_bytes(DAMAGED)
     safe = SafeStore(str(path))
     (message,) = warnings_of(safe)
     assert "set aside as store.sqlite.corrupt-" in message
