@@ -17,7 +17,8 @@ from asmtune.store.sqlite_file import ELSEWHERE
 _ADVICE: Final = {
     sqlite3.SQLITE_FULL: f"free some space, {ELSEWHERE}",
     sqlite3.SQLITE_IOERR: f"check the disk's space and health, {ELSEWHERE}",
-    sqlite3.SQLITE_READONLY: f"make the file and its folder writable, {ELSEWHERE}",
+    sqlite3.SQLITE_READONLY: f"it is read-only here: make the file and its folder writable, "
+    f"{ELSEWHERE}",
     sqlite3.SQLITE_PERM: f"make the file and its folder writable, {ELSEWHERE}",
     sqlite3.SQLITE_CANTOPEN: f"make the file and its folder readable and writable, {ELSEWHERE}",
     sqlite3.SQLITE_BUSY: "another process has held it for too long: try again when that has ended",
