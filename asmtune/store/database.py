@@ -360,6 +360,22 @@ class Store:
         )
 
 
+def write_for_readers(path: Path, records: Iterable[TuneRecord]) -> None:
+    """Write records as a store to ship: a new file for read-only places and for other users.
+
+    Raises:
+        InputError: as `Store.save`.
+        StoreError: the path is taken, or the file cannot be written.
+    """
+    checked = [_checked(record) for record in records]
+
+    def fill(connection: Connection) -> None:
+        for record in checked:
+            rows.put_record(connection, record)
+
+    transactions.make_for_readers(path, fill)
+
+
 def _of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
     return table.c.digest == codec.key_digest(key)
 
