@@ -219,5 +219,5 @@ def schema_digest(statements: Iterable[Any]) -> str:
 
 
 def _name_of(statement: str) -> str:
-    words = re.findall(r"\w+", statement)
+    words: list[str] = re.findall(r"\w+", statement)
     return words[words.index("INDEX" if "INDEX" in words[:3] else "TABLE") + 1]
