@@ -21,7 +21,7 @@ from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
-from asmtune.store.interchange import abridged
+from asmtune.store.interchange import abridged, without_samples
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
 from asmtune.store.shipped import shipped_records, store_exists
 
@@ -191,7 +191,13 @@ def show(
 
 @app.command("export")
 def export_records(
-    file: Annotated[Path, typer.Argument(help="JSON file to write; replaced if it exists.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON file to write, replaced if it exists; or, where its name ends in .sqlite, "
+            "a new store to ship: all may read it, also where nothing can be written."
+        ),
+    ],
     kernel: Kernel = None,
     device: Device = None,
     samples: Annotated[bool, typer.Option("--samples", help="Keep every sample.")] = False,
@@ -204,7 +210,7 @@ def export_records(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes records of the user's store in the form of `cache/`."""
+    """Writes records of the user's store in the form of `cache/`, or as a store to ship."""
     with _existing(where) as store:
         records = store.records(kernel, device) if store else []
     if not records:
@@ -214,7 +220,12 @@ def export_records(
         )
     if fastest is not None:
         records = [abridged(record, fastest) for record in records]
-    interchange.write(file, records, samples=samples)
+    if file.suffix == ".sqlite":
+        from asmtune.store.database import write_for_readers
+
+        write_for_readers(file, records if samples else map(without_samples, records))
+    else:
+        interchange.write(file, records, samples=samples)
     print_count("exported", len(records), as_json, f"records to {file}")
 
 

@@ -31,7 +31,8 @@ from typing import Protocol, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.base.text import user_stacklevel
+from asmtune.base.json_codec import printable
+from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
@@ -129,11 +130,17 @@ def encode_config(config: Config) -> str:
 
 
 def decode_config(text: str, configs: Iterable[Config]) -> Config:
-    """Decode a config; return the space's equal one, with its `pre_hook`, if there is one.
+    """Decode a config; return the space's equal one, with its `pre_hook`.
 
     A config with a derived cap is not in the space: its hook is that of the one without.
+
+    Raises:
+        GroupStoreError: no config equals it, so that nobody knows what it would run.
     """
-    values = json.loads(text)
+    try:
+        values = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise GroupStoreError(f"it holds {shortened(printable(text))}, and no config") from error
     cap = values.get("maxnreg")
     bare = canonical({name: value for name, value in values.items() if name != "maxnreg"})
     capped: Config | None = None
@@ -142,7 +149,10 @@ def decode_config(text: str, configs: Iterable[Config]) -> Config:
             return own
         if capped is None and own.maxnreg is None and encode_config(own) == bare:
             capped = own.with_cap(cap)
-    return Config.from_dict(values) if capped is None else capped
+    if capped is None:
+        shown = shortened(printable(text), 200)
+        raise GroupStoreError(f"it holds {shown}, which is not in the kernel's space")
+    return capped
 
 
 def _store_call(question: Callable[[], _T]) -> _T:

@@ -29,7 +29,7 @@ from asmtune.runtime.calls import as_triton
 from asmtune.runtime.events import Notices
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import Arguments
-from asmtune.store.codec import key_digest
+from asmtune.store.codec import config_text, key_digest
 
 PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any], ...]
@@ -47,6 +47,7 @@ class TracedLaunches:
             tensors in the place of tensors, None for what cannot be described), to its key and
             a config; looks up and never compiles or tunes. Called with the traced tensors'
             device as the current one.
+        searched: the configs of the space for a launch, of which a stored one must be.
         listed: the configs among which Inductor may choose where the key is not tuned, as it
             does under `triton.autotune`; None for the choice's config alone. Only for kernels
             that may run many times on their own arguments.
@@ -55,6 +56,7 @@ class TracedLaunches:
     """
 
     choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
+    searched: Callable[[Arguments, Arguments], Sequence[Config]]
     listed: Callable[[Arguments, Arguments], Sequence[Config]] | None = None
     rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
     notices: Notices = field(default_factory=Notices)
@@ -139,19 +141,23 @@ class ConfigBook:
             return self._names[config]
 
 
-def inductor_config(key: TuneKey, choice: Choice) -> Config:
+def inductor_config(
+    key: TuneKey, choice: Choice, searched: Callable[[], Sequence[Config]]
+) -> Config:
     """Return the best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
 
-    Where the choice has one of them, the fastest of those timed for the key that has none;
-    without such a one, the choice without them.
+    Where the choice has one of them, the fastest of those timed for the key that has none and is
+    one of the `searched`; without such a one, the choice without them.
     """
     config = choice.config
     if _is_plain(config):
         return config
     record = choice.record or _stored(key, config)
     timed = [] if record is None else [m for m in record.measurements if _is_plain(m.config)]
+    own = {config_text(one): one for one in searched()} if timed else {}
+    timed = [m for m in timed if config_text(m.config) in own]
     if timed and config.pre_hook is None:
-        return min(timed, key=lambda measured: measured.median_us).config
+        return own[config_text(min(timed, key=lambda measured: measured.median_us).config)]
     return Config(config.kwargs, config.num_warps, config.num_stages, pre_hook=config.pre_hook)
 
 
@@ -172,7 +178,7 @@ def _configs(launches: TracedLaunches, placed: Described, named: Described) -> S
         key, choice = launches.choose(*arguments)
         if not choice.final and launches.listed is not None:
             return launches.listed(*arguments)
-    config = inductor_config(key, choice)
+    config = inductor_config(key, choice, lambda: launches.searched(*arguments))
     if not choice.final:
         launches.notices.untuned(key, config, "compile")
     return [config]

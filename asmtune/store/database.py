@@ -174,7 +174,7 @@ class Store:
         for loaded in self._load(_of_key(tables.keys, key)):
             if loaded.value is not None:
                 return judge(loaded.value, expected, "store")
-            if self._sets_aside:
+            if self._database.sets_aside:
                 self._set_row_aside(loaded)
             return StoreLookup("corrupt", detail=loaded.problem)
         return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
@@ -315,10 +315,6 @@ class Store:
         """
         return self._predictions(rows.matching(tables.predictions, kernel, device))
 
-    @property
-    def _sets_aside(self) -> bool:
-        return self._database.access.on_corrupt == "set_aside"
-
     def _predictions(self, condition: ColumnElement[bool]) -> list[StoredPrediction]:
         loaded = self.transact(lambda connection: rows.load_predictions(connection, condition))
         return [row.value for row in loaded if row.value is not None]
@@ -331,7 +327,7 @@ class Store:
         for loaded in self._load(condition):
             if loaded.value is not None:
                 records.append(loaded.value)
-            elif self._sets_aside:
+            elif self._database.sets_aside:
                 self._set_row_aside(loaded)
             else:
                 raise StoreError(
@@ -352,7 +348,7 @@ class Store:
         )
 
     def _set_trials_aside(self, damaged: Sequence[LoadedRow[StoredTrial]]) -> None:
-        if not damaged or not self._sets_aside:
+        if not damaged or not self._database.sets_aside:
             return
         ids = [row.id for row in damaged]
         self.transact(lambda connection: rows.delete_trials(connection, ids), writes=True)
@@ -362,6 +358,22 @@ class Store:
             StoreWarning,
             stacklevel=3,
         )
+
+
+def write_for_readers(path: Path, records: Iterable[TuneRecord]) -> None:
+    """Write records as a store to ship: a new file for read-only places and for other users.
+
+    Raises:
+        InputError: as `Store.save`.
+        StoreError: the path is taken, or the file cannot be written.
+    """
+    checked = [_checked(record) for record in records]
+
+    def fill(connection: Connection) -> None:
+        for record in checked:
+            rows.put_record(connection, record)
+
+    transactions.make_for_readers(path, fill)
 
 
 def _of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:

@@ -8,19 +8,26 @@ row is unexpected, it answers "not sure", and the caller opens the `Store`.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import quote
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import differences
+from asmtune.store.sqlite_file import (
+    APPLICATION_ID,
+    SCHEMA_DIGEST,
+    SCHEMA_QUERY,
+    connect,
+    exclusive,
+    holds_content,
+    schema_digest,
+)
 
 SCHEMA_VERSION: Final = 1
 """Version of the store's tables (`tables`)."""
@@ -31,7 +38,7 @@ the log is being made or recovered."""
 
 _NAMES: Final = ("kernel", "shape", "dtypes", "device", "winner", *codec.PROVENANCE_FIELDS)
 _SELECTED: Final = ", ".join(_NAMES)
-_TUNED: Final = f"SELECT head, NULL, {_SELECTED} FROM keys WHERE digest = ?"
+_TUNED: Final = f"SELECT head, seal, {_SELECTED} FROM keys WHERE digest = ?"
 _PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WHERE digest = ?"
 
 
@@ -79,15 +86,14 @@ def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
     path = Path(where).expanduser()
     digest = codec.key_digest(key)
     try:
-        if not path.exists():
-            return FastAnswer(True)
-        with closing(connect(path, PATIENCE_S)) as connection:
-            version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
-            if version.fetchall() != [(str(SCHEMA_VERSION),)]:
+        if not holds_content(path):
+            return FastAnswer(not path.exists())
+        with exclusive(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:
+            if not _is_known(connection):
                 return FastAnswer(False)
             tuned = connection.execute(_TUNED, (digest,)).fetchone()
             predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
-    except (sqlite3.Error, UnicodeDecodeError, OSError):
+    except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
         # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
@@ -99,18 +105,14 @@ def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
     return FastAnswer(True, seen)
 
 
-def connect(path: Path, patience_s: float) -> sqlite3.Connection:
-    """Open an existing SQLite file in autocommit mode; a locked file is waited for `patience_s`."""
-    # mode=rw: SQLite itself would make a missing file readable by others.
-    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
-    connection = sqlite3.connect(
-        uri, timeout=patience_s, isolation_level=None, check_same_thread=False, uri=True
-    )
-    # Damaged text must reach the check of its row, not end the whole query.
-    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-    for pragma in ("foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
+def _is_known(connection: sqlite3.Connection) -> bool:
+    """Tell whether a file is a store of this version; its tables are read only then."""
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    schema = connection.execute(SCHEMA_QUERY).fetchall()
+    if mark != APPLICATION_ID or schema_digest(sql for _, _, sql in schema) != SCHEMA_DIGEST:
+        return False
+    version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
+    return version.fetchall() == [(str(SCHEMA_VERSION),)]
 
 
 def _valid(
@@ -126,10 +128,10 @@ def _valid(
     """
     if row is None:
         return None
-    seal, predicted_us, *values = row
+    seal, sealed, *values = row
     head = codec.head_of(dict(zip(_NAMES, values, strict=True)), "row")
-    if codec.key_digest(head.key) != digest or codec.head_seal(head, predicted_us) != seal:
+    if codec.key_digest(head.key) != digest or codec.head_seal(head, sealed) != seal:
         raise InputError("row: its values do not match its seal")
     if differences(head.provenance, expected):
         return None
-    return StoredConfig(head.winner, how, predicted_us)
+    return StoredConfig(head.winner, how, sealed if how == "predicted" else None)

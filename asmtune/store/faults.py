@@ -12,18 +12,18 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from asmtune.base.errors import StoreError
 from asmtune.base.json_codec import printable
-
-ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
-"""Advice that fits every error of a store."""
+from asmtune.store.sqlite_file import ELSEWHERE
 
 _ADVICE: Final = {
     sqlite3.SQLITE_FULL: f"free some space, {ELSEWHERE}",
     sqlite3.SQLITE_IOERR: f"check the disk's space and health, {ELSEWHERE}",
-    sqlite3.SQLITE_READONLY: f"make the file and its folder writable, {ELSEWHERE}",
+    sqlite3.SQLITE_READONLY: f"it is read-only here: make the file and its folder writable, "
+    f"{ELSEWHERE}",
     sqlite3.SQLITE_PERM: f"make the file and its folder writable, {ELSEWHERE}",
     sqlite3.SQLITE_CANTOPEN: f"make the file and its folder readable and writable, {ELSEWHERE}",
     sqlite3.SQLITE_BUSY: "another process has held it for too long: try again when that has ended",
     sqlite3.SQLITE_LOCKED: "another thread has held it for too long: try again",
+    sqlite3.SQLITE_INTERRUPT: f"reading took too long: move the file away, {ELSEWHERE}",
     sqlite3.SQLITE_TOOBIG: "the record is larger than SQLite's limit: keep fewer samples",
 }
 
@@ -71,7 +71,7 @@ class DamagedStoreError(StoreError):
 
 def damaged(place: str, detail: str) -> DamagedStoreError:
     """Make the error of a file or a database that is not a store."""
-    advice = "move the file away to start afresh (tuning does so by itself)"
+    advice = f"move the file away to start afresh, {ELSEWHERE}"
     if "://" in place:
         advice = "name a database of its own for the store"
     return DamagedStoreError(

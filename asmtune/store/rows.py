@@ -93,13 +93,14 @@ def delete_trials(connection: Connection, ids: Sequence[int]) -> None:
 def put_record(connection: Connection, record: TuneRecord) -> None:
     """Write a record's rows, in place of those of the same key."""
     value = codec.record_to_json(record)
+    seal = _seal(value)
     delete_key(connection, keys, record.key)
     row = {
         **_key_columns(record.key),
         "winner": canonical(value["winner"]),
         **value["provenance"],
-        "seal": _seal(value),
-        "head": codec.head_seal(codec.Head(record.key, record.winner, record.provenance), None),
+        "seal": seal,
+        "head": codec.head_seal(codec.Head(record.key, record.winner, record.provenance), seal),
     }
     inserted = connection.execute(insert(keys).values(row)).inserted_primary_key
     key_id = inserted[0] if inserted else None

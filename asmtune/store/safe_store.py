@@ -14,17 +14,25 @@ Use:
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable
-from functools import cache, wraps
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from functools import cache, partial, wraps
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store.database import Store
-from asmtune.store.lease import LeaseIntervals, LeaseRequest, TuningLease, Watch, acquire_lease
+from asmtune.store.lease import (
+    GuardedCall,
+    LeaseIntervals,
+    LeaseRequest,
+    TuningLease,
+    Watch,
+    acquire_lease,
+)
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 
 _T = TypeVar("_T")
@@ -34,15 +42,23 @@ PATIENCE_S: Final = 10.0
 """Seconds that one call waits for a lock. Writers hold SQLite's for some 10 ms each, on a slow
 disk, and are not served in turn; a process that holds it for longer must not delay a launch."""
 
+RETRY_S: Final = 60.0
+"""Seconds after which a store that has failed is tried again. A disk is freed and a lock let go
+within minutes, and a store that never comes back costs a try of at most `PATIENCE_S` in each."""
+
+_Access = Literal["reads", "writes"]
+
 
 def _guarded(
-    operation: Callable[Concatenate[Store, _P], _T], default: Callable[[], _T]
+    operation: Callable[Concatenate[Store, _P], _T],
+    default: Callable[[], _T],
+    access: _Access = "reads",
 ) -> Callable[Concatenate[SafeStore, _P], _T]:
     """Make a method of `SafeStore` of one of `Store`; `default` makes its result on failure."""
 
     @wraps(operation)
     def method(self: SafeStore, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return self._call(lambda store: operation(store, *args, **kwargs), default())
+        return self._call(lambda store: operation(store, *args, **kwargs), default(), access)
 
     return method
 
@@ -50,10 +66,11 @@ def _guarded(
 class SafeStore:
     """A store that never raises; opened when first used.
 
-    The first error gives one `StoreWarning`. From then on nothing is found and nothing is saved
-    for the rest of this object's life: each further try could wait as long as the first. No call
-    waits for a lock for longer than `patience_s`, or for a server that is down for longer than
-    5 s, and thrice that where the store has to be opened and made.
+    Each error gives one `StoreWarning`. Then nothing is saved for `RETRY_S`, and nothing is found
+    either if the store could not be read: each try could wait as long as the first. A full disk,
+    or a store that may only be read, is still read. No call waits for a lock for longer than
+    `patience_s`, or for a server that is down for longer than 5 s, and thrice that where the
+    store has to be opened and made.
 
     Methods that `Store` has too do the same here; where the store cannot be used, they find
     nothing and save nothing.
@@ -78,23 +95,23 @@ class SafeStore:
         self._patience_s = patience_s
         self._pace = pace or LeaseIntervals()
         self._store: Store | None = None
-        self._working = True
+        self._off_until: dict[_Access, float] = {}
         self._warned: set[str] = set()
         self._watches: dict[str, Watch] = {}
         self._lock = threading.Lock()
 
     @property
     def working(self) -> bool:
-        """Tell whether the store has not failed so far."""
-        return self._working
+        """Tell whether the store is read and written: it has not failed in the last `RETRY_S`."""
+        return not self._is_off("writes")
 
     lookup = _guarded(Store.lookup, lambda: StoreLookup("miss", detail="the store cannot be used"))
     records = _guarded(Store.records, list)
-    save = _guarded(Store.save, lambda: None)
+    save = _guarded(Store.save, lambda: None, "writes")
     earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
-    save_outcomes = _guarded(Store.save_outcomes, lambda: None)
+    save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
     find_prediction = _guarded(Store.find_prediction, lambda: None)
-    save_prediction = _guarded(Store.save_prediction, lambda: None)
+    save_prediction = _guarded(Store.save_prediction, lambda: None, "writes")
 
     def lease(
         self,
@@ -120,7 +137,8 @@ class SafeStore:
         request = LeaseRequest(key, expected, force, on_wait)
         # Kept from call to call: a process that never waits still notices that an owner has ended.
         watch = self._watches.setdefault(request.name, Watch(self._pace.stale_s))
-        return acquire_lease(self._call, request, wait_s=wait_s, pace=self._pace, watch=watch)
+        guarded: GuardedCall = partial(self._call, access="writes")
+        return acquire_lease(guarded, request, wait_s=wait_s, pace=self._pace, watch=watch)
 
     def close(self) -> None:
         """Disconnect from the database; the next call opens it again."""
@@ -129,33 +147,46 @@ class SafeStore:
         if store is not None:
             store.close()
 
-    def _call(self, work: Callable[[Store], _T], default: _T) -> _T:
+    def _call(self, work: Callable[[Store], _T], default: _T, access: _Access = "reads") -> _T:
         """Run work on the store; turn its errors into warnings and return `default` instead."""
+        if self._is_off(access):
+            return default
+        failed: _Access = "reads"
         try:
             store = self._open()
-            return default if store is None else work(store)
+            failed = access
+            return work(store)
         except StoreError as error:
-            self._give_up(f"{error}; going on without the store")
+            self._give_up(error, failed)
         except InputError as error:
             if self._store is None:
-                self._give_up(f"{error}; going on without the store")
+                self._give_up(error, failed)
             else:
                 self._warn(f"{error}; it is not kept")
         return default
 
-    def _open(self) -> Store | None:
+    def _open(self) -> Store:
         with self._lock:
-            if self._working and self._store is None:
+            if self._store is None:
                 self._store = Store.open(
                     self._where, on_corrupt="set_aside", patience_s=self._patience_s
                 )
-            return self._store if self._working else None
+            return self._store
 
-    def _give_up(self, message: str) -> None:
+    def _is_off(self, access: _Access) -> bool:
+        """Tell whether a failure is recent; one that cannot be read is not written either."""
+        kinds: tuple[_Access, ...] = ("reads",) if access == "reads" else ("reads", "writes")
+        now = time.monotonic()
+        return any(now < self._off_until.get(kind, now) for kind in kinds)
+
+    def _give_up(self, error: Exception, access: _Access) -> None:
+        """Warn, unless another thread has just given up, and let no call through for a while."""
         with self._lock:
-            first, self._working = self._working, False
-        if first:
-            self._warn(message)
+            again = self._is_off(access)
+            self._off_until[access] = time.monotonic() + RETRY_S
+        if not again:
+            what = "the store" if access == "reads" else "saving"
+            self._warn(f"{error}; going on without {what}")
 
     def _warn(self, message: str) -> None:
         if message not in self._warned:

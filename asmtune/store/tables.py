@@ -11,6 +11,7 @@ Tables:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import (
@@ -28,11 +29,14 @@ from sqlalchemy import (
     inspect,
     select,
 )
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from asmtune.base.errors import StoreError
 from asmtune.store.codec import PROVENANCE_FIELDS
 from asmtune.store.fast_lookup import SCHEMA_VERSION
-from asmtune.store.faults import ELSEWHERE, damaged
+from asmtune.store.faults import damaged
+from asmtune.store.sqlite_file import APPLICATION_ID, ELSEWHERE, SCHEMA_QUERY, schema_problem
 
 metadata = MetaData()
 
@@ -60,7 +64,7 @@ keys = Table(
     *_texts(*PROVENANCE_FIELDS),
     # Digest of the whole record: a changed digit may parse and still be another config.
     Column("seal", String(64), nullable=False),
-    # Digest of key, winner and provenance alone: `fast_lookup` checks it without the timings.
+    # Digest of key, winner, provenance and seal: `fast_lookup` checks it without the timings.
     Column("head", String(64), nullable=False),
     Index("keys_by_kernel", "kernel", "device"),
     # An id is never used twice: deleting a damaged row by its id cannot delete the good
@@ -126,6 +130,8 @@ leases = Table(
 
 def create(connection: Connection) -> None:
     """Make the tables and note their version; for one transaction."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     metadata.create_all(connection)
     row = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
     connection.execute(insert(meta).values(row))
@@ -137,14 +143,16 @@ def are_present(connection: Connection, place: str, *, is_file: bool) -> bool:
     Args:
         connection: connection to the database.
         place: name of the store in messages.
-        is_file: whether it is an SQLite file: files are made with their tables, so that one
-            without them is not a store.
+        is_file: whether it is an SQLite file: files are made with their tables and our
+            application id, so that one without them is not a store.
 
     Raises:
         DamagedStoreError: the database does not hold the store's tables.
         StoreError: a newer asmtune has written it.
     """
-    if not is_file and not inspect(connection).has_table(meta.name):
+    if is_file:
+        _check_file(connection, place, (meta,))
+    elif not inspect(connection).has_table(meta.name):
         return False
     query = select(meta.c.value).where(meta.c.name == "schema_version")
     text = connection.execute(query).scalar_one_or_none()
@@ -155,6 +163,32 @@ def are_present(connection: Connection, place: str, *, is_file: bool) -> bool:
             f"store {place}: written by a newer asmtune (schema {int(text)}, this one "
             f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
         )
-    if not set(metadata.tables) <= set(inspect(connection).get_table_names()):
+    if is_file:
+        _check_file(connection, place, metadata.sorted_tables)
+    elif not set(metadata.tables) <= set(inspect(connection).get_table_names()):
         raise damaged(place, "a table is missing")
     return True
+
+
+def statements(*of: Table) -> list[str]:
+    """Return the statements that make tables, and their indexes, in an SQLite file."""
+    dialect = sqlite.dialect()
+    made = [str(CreateTable(table).compile(dialect=dialect)) for table in of]
+    indexes = (index for table in of for index in table.indexes)
+    return [*made, *(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)]
+
+
+def _check_file(connection: Connection, place: str, of: Sequence[Table]) -> None:
+    """Check the mark and the tables of a file, before any of them is read.
+
+    Raises:
+        DamagedStoreError: the file is another program's, or a table is none that we make.
+    """
+    if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
+        raise damaged(place, "a database of another program")
+    rows = [tuple(row) for row in connection.exec_driver_sql(SCHEMA_QUERY)]
+    if len(of) == 1:
+        rows = [row for row in rows if row[1] == of[0].name]
+    problem = schema_problem(rows, statements(*of))
+    if problem is not None:
+        raise damaged(place, problem)

@@ -15,7 +15,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,9 +28,16 @@ from sqlalchemy.pool import NullPool
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.store import faults, tables
-from asmtune.store.fast_lookup import connect
 from asmtune.store.faults import DamagedStoreError, translated
 from asmtune.store.lookup import StoreWarning
+from asmtune.store.sqlite_file import (
+    connect,
+    exclusive,
+    holds_content,
+    is_ours,
+    is_read_only,
+    keep_for_ever,
+)
 
 _T = TypeVar("_T")
 
@@ -157,6 +164,19 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
     return engine
 
 
+@contextmanager
+def _transaction(engine: Engine, patience_s: float) -> Iterator[Connection]:
+    """Begin a transaction, and end it unless a child that was forked in it gets there."""
+    with exclusive(patience_s), ExitStack() as open_here:
+        process = os.getpid()
+        connection = open_here.enter_context(engine.begin())
+        try:
+            yield connection
+        finally:
+            if os.getpid() != process:
+                keep_for_ever(open_here.pop_all())  # the parent's: it will commit and close
+
+
 def writing(engine: Engine) -> Engine:
     """Return the engine with transactions that may write."""
     return engine.execution_options(**{_WRITES: True})
@@ -179,25 +199,31 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
-    """Make folder (0700) and file (0600) where missing; return the file's identity."""
-    present = identity(path)
-    if present is not None:
-        return present
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(path, patience_s):
-        if identity(path) is None:
-            _create(path)
+    """Make folder (0700) and file (0600) where missing; return the file's identity.
+
+    An empty file is taken for a missing one.
+
+    Raises:
+        StoreError: something that is no file is in the file's place.
+    """
+    if not holds_content(path):
+        real = Path(os.path.realpath(path))
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(real, patience_s):
+            if not holds_content(real):
+                _create(real)
     return identity(path)
 
 
 def set_aside(
     path: Path, seen: tuple[int, int] | None, reason: str, patience_s: float = BUSY_SECONDS
 ) -> None:
-    """Rename a damaged file and SQLite's files beside it; warn once.
+    """Rename a damaged file of ours and SQLite's files beside it; warn once.
 
     Nothing is done where another process has put a fresh file in its place, so that
     the file is no longer the one `seen`.
     """
+    path = Path(os.path.realpath(path))
     with _locked(path, patience_s):
         if identity(path) != seen:
             return
@@ -217,20 +243,40 @@ def set_aside(
     )
 
 
-def _create(path: Path) -> None:
+def make_for_readers(path: Path, fill: Callable[[Connection], object]) -> None:
+    """Make a file that works where nothing can be written: without a log, readable by all.
+
+    Raises:
+        StoreError: the path is taken, or the file cannot be written.
+    """
+    with translated(str(path)), exclusive(BUSY_SECONDS):
+        if holds_content(path):
+            raise StoreError(f"store {path}: exists already; delete it or name another file")
+        _create(Path(os.path.realpath(path)), fill, journal="DELETE", mode=0o644)
+
+
+def _create(
+    path: Path,
+    fill: Callable[[Connection], object] = lambda _: None,
+    *,
+    journal: str = "WAL",
+    mode: int = 0o600,
+) -> None:
     """Build the file under another name, so that other processes only ever see it whole.
 
     Never close a file here that SQLite may have open in this process: that
     would drop SQLite's POSIX locks on it.
     """
-    fresh = path.with_name(f"{path.name}.new")
+    fresh = path.with_name(f".{path.name}.asmtune-new")
     _unlink_all(fresh)  # left by a process that was killed here; the lock excludes others
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with closing(connect(fresh, BUSY_SECONDS)) as raw:
-            raw.execute("PRAGMA journal_mode=WAL")  # persistent: stored in the file
+            raw.execute(f"PRAGMA journal_mode={journal}")  # persistent: stored in the file
         with writing(engine_of(fresh)).begin() as connection:
             tables.create(connection)
+            fill(connection)
+        fresh.chmod(mode)
         fresh.rename(path)
     finally:
         _unlink_all(fresh)
@@ -254,6 +300,7 @@ def _locked(path: Path, patience_s: float) -> Iterator[None]:
         _lock(descriptor, time.monotonic() + patience_s)
         yield
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # for a forked child as well, which has it open
         os.close(descriptor)
 
 
@@ -321,20 +368,26 @@ class Database:
         if path is None:
             return self.once(work, writes=writes)
         for _ in range(_MOST_REPLACEMENTS):
-            with translated(self.place):
+            with translated(self.place), exclusive(self.access.patience_s):
                 seen = ensure(path, self.access.patience_s)
             try:
                 return self.once(work, writes=writes)
             except StoreError as error:
-                with translated(self.place):
+                with translated(self.place), exclusive(self.access.patience_s):
                     self._set_aside(error, path, seen)
         return self.once(work, writes=writes)
 
+    @property
+    def sets_aside(self) -> bool:
+        """Tell whether damage is set aside: where the user wants it and the file can be written."""
+        writable = self.path is None or not is_read_only(self.path)
+        return writable and self.access.on_corrupt == "set_aside"
+
     def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
-        """Set the file aside where the error means that it is damaged; raise other errors again."""
+        """Set a file of ours aside where the error means damage; raise other errors again."""
         if identity(path) != seen:
             return  # another process has set it aside, or deleted it, meanwhile
-        if self.access.on_corrupt == "error" or not isinstance(error, DamagedStoreError):
+        if not (isinstance(error, DamagedStoreError) and self.sets_aside and is_ours(path)):
             raise error
         set_aside(path, seen, error.detail, self.access.patience_s)
 
@@ -351,8 +404,8 @@ class Database:
         start, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             try:
-                with translated(self.place), engine.begin() as connection:
-                    return work(connection)
+                with translated(self.place), _transaction(engine, self.access.patience_s) as begun:
+                    return work(begun)
             except StoreError as error:
                 if not self._may_retry(error, time.monotonic() - start):
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.base.json_codec import printable
+from asmtune.base.text import shortened, user_stacklevel
 from asmtune.compile.source import source_digest
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import described
@@ -17,6 +20,7 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import driver_version
+from asmtune.store.lookup import StoreWarning
 from asmtune.tuning.objective import Costs, Objective
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 
 TuningOutcome = Literal["tuned", "known", "busy", "failed"]
+
+_warned: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,25 @@ class TuningRequest:
     def configs(self) -> Iterator[Config]:
         """Iterate over the configs that the constraints allow for this problem."""
         return self.space.configs(**self.problem.shape)
+
+    def own(self, stored: Config) -> Config | None:
+        """Return the space's own config that equals a stored one; warn once where there is none.
+
+        A store holds what others have written. Only a config of the space is launched, with the
+        space's own hook and the user's own file of hand-edited IR, which its name holds a digest
+        of. A register cap derived from an artifact may come on top.
+        """
+        shape = self.problem.shape
+        own = self.space.matching(stored, **shape)
+        if own is None:
+            reason = self.space.lacks(stored.with_cap(None), **shape) or "no config equals it"
+            config = shortened(printable(str(stored)), 200)
+            _warn_once(
+                f"kernel {self.key.kernel}: the stored config {config} is not in the kernel's "
+                f"space ({printable(reason)}): it counts as stale; tune the key again, or clear "
+                "the kernel's records with `asmtune cache clear`"
+            )
+        return own
 
     def with_arguments_of(self, problem: Problem) -> TuningRequest:
         """Make the same request for other tensors of the same shape; provenance is handed on."""
@@ -87,6 +112,12 @@ class TuningResult:
     timed: int = 0
     costs: tuple[Costs, ...] = ()
     error: str = ""
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, StoreWarning, stacklevel=user_stacklevel())
 
 
 def key_of(problem: Problem, device: str) -> TuneKey:

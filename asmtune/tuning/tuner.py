@@ -84,13 +84,14 @@ class Tuner:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
-        lookup = None
+        known = None
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
-        if lookup is not None and lookup.outcome == "hit":
-            result = TuningResult(request, "known", lookup.record)
+            known = lookup.record if lookup.outcome == "hit" else None
+        if known is not None and request.own(known.winner) is not None:
+            result = TuningResult(request, "known", known)
         else:
-            result = self._leased(request)
+            result = self._leased(request, force=self.options.force)
         if result.record is not None:
             record = with_files(result.record, request.space)
             self.done.append(record)
@@ -142,25 +143,34 @@ class Tuner:
         self.store.save_prediction(prediction)
         return prediction
 
-    def _leased(self, request: TuningRequest) -> TuningResult:
-        """Tune under a lease of the key, or take the record of the process that holds it."""
+    def _leased(self, request: TuningRequest, *, force: bool) -> TuningResult:
+        """Tune under a lease of the key, or take the record of the process that holds it.
+
+        A record whose config is not in the space is replaced, as `force` replaces any.
+        """
         options = self.options
         lease = self.store.lease(
             request.key,
             request.expected,
             wait=options.on_busy == "wait",
-            force=options.force,
+            force=force,
             on_wait=self.listener.waiting,
         )
         with lease:
-            if lease.record is not None:
-                return TuningResult(request, "known", lease.record)
-            if not lease.mine:
+            known = lease.record
+            if known is not None and request.own(known.winner) is not None:
+                return TuningResult(request, "known", known)
+            if known is None and not lease.mine:
                 return TuningResult(request, "busy", error=f"{lease.holder} tunes it")
-            result = self._session(request).run(request)
-            # Two processes that tuned one key use the same record: the one that was stored first.
-            record = None if result.record is None else lease.finish(result.record)
-            return replace(result, record=record)
+            if known is None or force:
+                result = self._session(request).run(request)
+                if result.record is None:
+                    return result
+                # Processes that tuned one key use the same record: the one that was stored first.
+                first = lease.finish(result.record)
+                fits = first is result.record or request.own(first.winner) is not None
+                return replace(result, record=first if fits else result.record)
+        return self._leased(request, force=True)
 
     def _session(self, request: TuningRequest) -> Session:
         known = [*self.done, *self.store.records(request.key.kernel, request.key.device)]

@@ -14,9 +14,12 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.runtime.misses import resolver as misses
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
+from asmtune.store.lookup import StoredPrediction, StoreWarning
+from asmtune.tuning import request
 from asmtune.tuning.request import TuningRequest, provenance
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
@@ -384,3 +387,125 @@ def test_a_look_makes_no_store(host: Host) -> None:
         warnings.simplefilter("error")
         assert host.resolver().resolve(miss(), capturing=True).how == "heuristic"
     assert not (host.folder / "store.sqlite").exists()
+
+
+HOSTILE = [
+    Config({"BLOCK": 1024, "FLAW": 0, "EVIL": 1}, num_warps=8),
+    Config({"BLOCK": 1024, "FLAW": 1}, num_warps=8),
+    Config({"BLOCK": 4096, "FLAW": 0}, num_warps=8),
+    Config({"BLOCK": 1024}, num_warps=8),
+    Config({"BLOCK": 1024, "FLAW": 0}, num_warps=32),
+    Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8, num_stages=1),
+    Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8, num_ctas=2),
+    Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8, ir_override="evil.ptx"),
+]
+
+
+def hostile(at: TuningRequest, winner: Config) -> TuneRecord:
+    """A record whose seals hold, and whose winner no space of the kernel has."""
+    return record(at, winner, us=0.001)
+
+
+def is_stale(host: Host, at: TuningRequest, winner: Config, **options: Any) -> Choice:
+    """Resolve a key whose stored winner is told once to be stale, and is not launched."""
+    request._warned.clear()
+    with pytest.warns(StoreWarning, match="not in the kernel's space .*counts as stale") as caught:
+        found = host.resolver(**options).resolve(at)
+    assert len([w for w in caught if "stale" in str(w.message)]) == 1
+    assert "\n" not in str(caught[0].message)
+    assert found.config.to_dict() != winner.to_dict()
+    assert at.space.matching(found.config) is not None
+    return found
+
+
+@pytest.mark.parametrize("winner", HOSTILE)
+@pytest.mark.parametrize("head", ["", "UPDATE keys SET head = ''"])
+def test_a_stored_winner_outside_the_space_is_stale(host: Host, winner: Config, head: str) -> None:
+    """A valid row with a foreign winner is not launched, whichever way it is read."""
+    with store(host) as opened:
+        opened.save(hostile(miss(), winner))
+        if head:
+            opened.transact(lambda c: c.exec_driver_sql(head), writes=True)
+    assert is_stale(host, miss(), winner, on_miss="predict").how == "predicted"
+    with pytest.raises(MissError):
+        host.resolver(on_miss="raise").resolve(miss())
+
+
+def test_a_shipped_winner_outside_the_space_is_stale(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shipped foreign winner is none either; a good shipped one goes before a foreign row."""
+    with pytest.MonkeyPatch.context() as shipping:
+        ship(shipping, hostile(miss(), HOSTILE[0]))
+        assert is_stale(host, miss(), HOSTILE[0], on_miss="predict").how == "predicted"
+    ship(monkeypatch, record(miss(), support.BEST))
+    with store(host) as opened:
+        opened.save(hostile(miss(), HOSTILE[0]))
+    assert described(is_stale(host, miss(), HOSTILE[0])) == ("known", True, support.BEST)
+
+
+def test_a_prediction_outside_the_space_is_stale(host: Host) -> None:
+    """A stored prediction of a foreign config is predicted again."""
+    at = miss()
+    guess = StoredPrediction(at.key, HOSTILE[0], 1.0, provenance(at.problem, at.space))
+    with store(host) as opened:
+        opened.save_prediction(guess)
+    captured = host.resolver().resolve(at, capturing=True)
+    assert at.space.matching(captured.config) is not None
+    assert is_stale(host, at, HOSTILE[0], on_miss="predict").how == "predicted"
+
+
+@pytest.mark.slow
+def test_a_winner_outside_the_space_is_tuned_anew(host: Host) -> None:
+    """With "tune" the foreign record is replaced, by a launch and by `tune()` alike."""
+    for _ in range(2):
+        with store(host) as opened:
+            opened.save(hostile(miss(), HOSTILE[0]))
+        found = is_stale(host, miss(), HOSTILE[0])
+        assert described(found) == ("tuned", True, support.BEST)
+        with store(host) as opened:
+            assert [kept.winner for kept in opened.records()] == [support.BEST]
+    with store(host) as opened:
+        opened.save(hostile(miss(), HOSTILE[-1]))
+    request._warned.clear()
+    tuner = host.prepared
+    with pytest.warns(StoreWarning, match="counts as stale"):
+        result = tuner.resolve(tuner.request(miss().problem, miss().key, miss().space))
+    assert result.outcome == "tuned"
+    assert result.record is not None
+    assert result.record.winner == support.BEST
+
+
+def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
+    """A foreign record that is stored during a tuning does not take the place of its result."""
+    tuner = host.prepared
+    at = tuner.request(miss().problem, miss().key, miss().space)
+
+    class Raced(type(tuner.store)):  # type: ignore[misc]
+        """A store into which another process puts a record when the lease is taken."""
+
+        def earlier_outcomes(self, *args: Any) -> Any:
+            """Save a foreign record before the session reads."""
+            with store(host) as opened:
+                opened.save(hostile(miss(), HOSTILE[0]))
+            return super().earlier_outcomes(*args)
+
+    raced = replace(tuner, store=Raced(str(host.folder / "store.sqlite")), done=[])
+    request._warned.clear()
+    with pytest.warns(StoreWarning, match="counts as stale"):
+        result = raced.resolve(at)
+    assert result.record is not None
+    assert result.record.winner == support.BEST
+
+
+def test_values_of_a_stale_winner_cannot_reach_the_terminal(host: Host) -> None:
+    """Control codes in a stored value are escaped, and the line is not a long one."""
+    evil = Config({"BLOCK": 1024, "FLAW": 0, "E\x1b[2J\n": "\x1b]0;x\x07" * 500}, num_warps=8)
+    with store(host) as opened:
+        opened.save(hostile(miss(), evil))
+    request._warned.clear()
+    with pytest.warns(StoreWarning) as caught:
+        host.resolver(on_miss="predict").resolve(miss())
+    text = str(caught[0].message)
+    assert text.isprintable()
+    assert len(text) < 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,10 +200,14 @@ def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:
     """Where no timings are known, the choice itself is taken without what Inductor drops."""
     key = TuneKey("m.add", {"n": 8}, {}, DEVICE)
     capped = Config({"BLOCK": 128}, 8, 2, 1, 64)
-    assert inductor_config(key, Choice(capped, True, "known")) == Config({"BLOCK": 128}, 8, 2)
+    plain = Config({"BLOCK": 128}, 8, 2)
+    assert inductor_config(key, Choice(capped, True, "known"), lambda: [plain]) == plain
     only = TuneRecord(key, capped, (Measurement(capped, 1, 1, 1, (1,)),), Provenance(*["x"] * 7))
     choice = Choice(capped, True, "tuned", only)
-    assert inductor_config(key, choice) == Config({"BLOCK": 128}, 8, 2)
+    assert inductor_config(key, choice, lambda: [plain]) == plain
+    foreign = Measurement(Config({"BLOCK": 128, "EVIL": 1}), 0.5, 0.5, 0.5, (0.5,))
+    edited = replace(choice, record=replace(only, measurements=(foreign,)))
+    assert inductor_config(key, edited, lambda: [plain]) == plain
 
 
 doubling: Any = None

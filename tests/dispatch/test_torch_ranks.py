@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from asmtune.base.errors import GroupStoreError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.misses.resolver import current_job
@@ -215,6 +216,8 @@ def test_configs_survive_being_told() -> None:
     plain = Config({"BLOCK": 64}, 2, 1, 2, 168)
     replaced = Config({"BLOCK": 64}, ir_override="mine.ptx")
     assert decode_config(encode_config(odd), [plain, odd]) is odd
-    assert decode_config(encode_config(plain), []) == plain
+    assert decode_config(encode_config(plain), [plain]) == plain
     assert decode_config(encode_config(replaced), [Config({"BLOCK": 64}), replaced]) is replaced
-    assert decode_config(encode_config(replaced), []) == replaced
+    for foreign in (encode_config(replaced), encode_config(plain), "{", "[1]", "[" * 100_000):
+        with pytest.raises(GroupStoreError, match=r"not in the kernel's space|and no config"):
+            decode_config(foreign, [odd])

@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store.sqlite_file import APPLICATION_ID
+
+DAMAGED = b"not a database".ljust(68) + APPLICATION_ID.to_bytes(4, "big") + b"junk" * 500
+"""The bytes of a store's file of which but our application id is left."""
 
 PROVENANCE = Provenance(
     source="5" * 64,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from children import finish, start
 from sqlalchemy.exc import OperationalError
-from store_records import record
+from store_records import DAMAGED, record
 
 from asmtune.store import transactions
 from asmtune.store.database import Store
@@ -63,7 +63,7 @@ def test_processes_replacing_one_key(where: str) -> None:
 def test_damaged_file_met_by_several_processes(tmp_path: Path) -> None:
     """Processes that meet a damaged file together set it aside once and lose no save."""
     path = tmp_path / "store.sqlite"
-    path.write_bytes(b"not a database" * 500)
+    path.write_bytes(DAMAGED)
 
     def write(n: int) -> None:
         with warnings.catch_warnings():

@@ -15,6 +15,7 @@ from asmtune.base.errors import StoreError
 from asmtune.store import tables
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
+from asmtune.store.sqlite_file import APPLICATION_ID
 
 # The keys of an early development version, which called its schema 1 too.
 OLD_TABLES = """
@@ -87,6 +88,7 @@ def test_tables_of_a_development_version(tmp_path: Path) -> None:
     path.touch(mode=0o600)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.executescript(OLD_TABLES)
     assert not fast_lookup(str(path), record().key, PROVENANCE).sure
     with pytest.raises(StoreError, match="a table is missing"):

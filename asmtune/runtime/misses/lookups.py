@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,9 +16,10 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import StoredPrediction, reusable
-from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
+from asmtune.store.shipped import find_tuned, shipped_of
 
 if TYPE_CHECKING:
+    from asmtune.store.safe_store import SafeStore
     from asmtune.tuning.request import TuningRequest
 
 
@@ -114,18 +115,21 @@ class MissLookup:
 
     def tuned(self) -> Choice | None:
         """Return the tuned config of the user's store, or else of the shipped configs."""
-        key, stored = self.request.key, self._fast_answer.seen
-        if stored is not None and stored.how == "tuned":
-            return Choice(self.own(stored.config), True, "known")
-        if self._fast_answer.sure:
-            lookup = shipped_lookup(key, self.request.expected)
-        else:
-            from asmtune.store.safe_store import open_user_store
+        for config, record in self._tuned_configs():
+            own = self.request.own(config)
+            if own is not None:
+                return Choice(own, True, "known", record)
+        return None
 
-            lookup = find_tuned(key, self.request.expected, open_user_store(self.settings))
-        if lookup.outcome != "hit" or lookup.record is None:
-            return None
-        return Choice(self.own(lookup.record.winner), True, "known", lookup.record)
+    def _tuned_configs(self) -> Iterator[tuple[Config, TuneRecord | None]]:
+        """Yield the valid configs of the user's store and of the shipped files, with records."""
+        key, expected, stored = self.request.key, self.request.expected, self._fast_answer.seen
+        if stored is not None and stored.how == "tuned":
+            yield stored.config, None
+        for layer in (None,) if self._fast_answer.sure else (self._store, None):
+            answer = find_tuned(key, expected, layer)
+            if answer.outcome == "hit" and answer.record is not None:
+                yield answer.record.winner, answer.record
 
     @functools.cached_property
     def predicted(self) -> StoredConfig | None:
@@ -133,28 +137,25 @@ class MissLookup:
         seen, request = self._fast_answer.seen, self.request
         stored: StoredConfig | StoredPrediction | None = None
         if not self._fast_answer.sure:
-            from asmtune.store.safe_store import open_user_store
-
-            store = open_user_store(self.settings)
-            stored = store.find_prediction(request.key, request.expected)
+            stored = self._store.find_prediction(request.key, request.expected)
         elif seen is not None and seen.how == "predicted":
             stored = seen
-        if stored is None:
+        own = None if stored is None else request.own(stored.config)
+        if stored is None or own is None:
             return None
-        return StoredConfig(self.own(stored.config), "predicted", stored.predicted_us)
+        return StoredConfig(own, "predicted", stored.predicted_us)
 
     def nearest(self) -> Config | None:
         """Return the config of the nearest neighbour, stored or shipped."""
-        from asmtune.store.safe_store import open_user_store
-
         key = self.request.key
-        own = open_user_store(self.settings).records(key.kernel, key.device)
+        own = self._store.records(key.kernel, key.device)
         return nearest([*own, *shipped_of(key.kernel)], self.request)
 
-    def own(self, config: Config) -> Config:
-        """Return the space's config that equals a stored one, else the stored one."""
-        request = self.request
-        return request.space.matching(config, **request.problem.shape) or config
+    @property
+    def _store(self) -> SafeStore:
+        from asmtune.store.safe_store import open_user_store
+
+        return open_user_store(self.settings)
 
     @functools.cached_property
     def _fast_answer(self) -> FastAnswer:

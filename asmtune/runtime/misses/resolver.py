@@ -12,7 +12,7 @@ import inspect
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -221,8 +221,9 @@ class Resolver:
         if result.record is None:  # another process tunes it
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
-        own, spent = lookup.own(result.record.winner), (result.compiled, result.timed)
-        return Choice(own, True, how, result.record, *spent)
+        winner, spent = result.record.winner, (result.compiled, result.timed)
+        # The tuner gives no other record than one of the space.
+        return Choice(request.own(winner) or winner, True, how, result.record, *spent)
 
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
@@ -319,7 +320,13 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
     def pick() -> Config:
         return chosen(resolver.resolve(request, capturing=True))
 
-    agreement = AgreementKey(request.key, request.expected, request.configs)
+    def configs() -> Iterator[Config]:
+        """Yield the configs that a rank may announce: the user's own."""
+        yield from request.configs()
+        if resolver.options.heuristic is not None:
+            yield resolver.options.heuristic_config(request.space, request.problem.arguments)
+
+    agreement = AgreementKey(request.key, request.expected, configs)
     if capturing:
         config = job.publish(agreement, pick())
     else:

@@ -182,7 +182,9 @@ class _Stored:
         if lookup.outcome != "hit" or lookup.record is None:
             return lookup
         record = lookup.record
-        own = queue.space.matching(record.winner, **problem.shape) or record.winner
+        own = queue.space.matching(record.winner, **problem.shape)
+        if own is None:
+            return replace(lookup, outcome="stale", detail="its config is not in the space")
         return replace(lookup, record=replace(record, winner=own))
 
     def is_sized(self, lookup: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:

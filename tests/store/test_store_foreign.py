@@ -1,0 +1,229 @@
+"""Store paths at which no store of ours is, and hostile files: one line, in time, untouched."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import stat
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from store_records import PROVENANCE, record
+
+from asmtune.base.errors import StoreError
+from asmtune.store import sqlite_file, tables
+from asmtune.store.database import Store
+from asmtune.store.fast_lookup import fast_lookup
+from asmtune.store.lookup import StoreWarning
+from asmtune.store.safe_store import SafeStore
+from asmtune.store.sqlite_file import APPLICATION_ID, SCHEMA_QUERY, schema_digest
+
+KEY = record().key
+
+ENDLESS = (
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i > 0) "
+    "SELECT 'schema_version' AS name, '1' AS value FROM n WHERE i < 0"
+)
+
+
+def database(path: Path, *statements: str) -> None:
+    """Make another program's SQLite file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements or ("CREATE TABLE notes (text)",):
+            connection.execute(statement)
+
+
+def like_ours(path: Path) -> None:
+    """Make another program's SQLite file that happens to have tables of our names."""
+    database(path, *tables.statements(*tables.metadata.sorted_tables))
+
+
+def text(path: Path) -> None:
+    """Write a text that is longer than a header, and mentions asmtune where SQLite's mark is."""
+    path.write_text("x" * 68 + "asmtune" * 100)
+
+
+def dangling(path: Path) -> None:
+    """Make a link that leads nowhere."""
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def linked(path: Path) -> None:
+    """Make a link to another program's SQLite file."""
+    database(path.with_name("foreign"))
+    path.symlink_to(path.with_name("foreign"))
+
+
+def listening(path: Path) -> None:
+    """Make a socket."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def null(path: Path) -> None:
+    """Make a device as /dev/null is."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("no device may be made here")
+
+
+FOREIGN: list[Callable[[Path], object]] = [
+    database, like_ours, text, dangling, linked, listening, null, os.mkfifo, os.mkdir,
+    lambda path: path.symlink_to("/dev/null"),
+    lambda path: path.write_bytes(b"SQLite format 3\0"),
+    lambda path: path.write_bytes(b"\0"),
+]  # fmt: skip
+
+
+def look(folder: Path) -> list[tuple[object, ...]]:
+    """All that there is to see of a folder's files."""
+    seen = []
+    for path in sorted(folder.iterdir()):
+        status = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+        link = path.readlink() if path.is_symlink() else None
+        seen.append((path.name, status.st_mode, status.st_ino, status.st_rdev, link, content))
+    return [entry for entry in seen if not str(entry[0]).endswith(".lock")]
+
+
+@pytest.mark.parametrize("make", FOREIGN)
+def test_what_is_no_store_is_left_alone(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """Whatever else is at the path is one line for each way of using it, and stays as it is."""
+    path = tmp_path / "store.sqlite"
+    make(path)
+    before = look(tmp_path)
+    for mode in ("error", "set_aside"):
+        with pytest.raises(StoreError) as caught:
+            Store.open(path, on_corrupt=mode, patience_s=1).save(record())  # type: ignore[arg-type]
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(f"store {path}: ")
+        assert "ASMTUNE_STORE_URL" in str(caught.value)
+    assert fast_lookup(str(path), KEY, PROVENANCE).seen is None
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        safe = SafeStore(str(path), patience_s=1)
+        safe.save(record())
+        assert safe.lookup(KEY, PROVENANCE).outcome == "miss"
+    assert len(shown) == 1
+    assert look(tmp_path) == before
+
+
+def test_the_null_device() -> None:
+    """As root too, /dev/null is the device that it was."""
+    before = Path("/dev/null").stat()
+    with pytest.raises(
+        StoreError, match="/dev/null: is a device, and no file; name a file, or set"
+    ):
+        Store.open("/dev/null", on_corrupt="set_aside")
+    after = Path("/dev/null").stat()
+    assert (after.st_ino, after.st_rdev) == (before.st_ino, before.st_rdev)
+
+
+def test_files_beside_the_store_stay(tmp_path: Path) -> None:
+    """A user's file with a name like that of a store in the making is not touched."""
+    for suffix in (".new", ".new-wal", ".tmp", ".lock"):
+        (tmp_path / f"store.sqlite{suffix}").write_text("mine")
+    Store.open(tmp_path / "store.sqlite").save(record())
+    for suffix in (".new", ".new-wal", ".tmp", ".lock"):
+        assert (tmp_path / f"store.sqlite{suffix}").read_text() == "mine"
+
+
+def test_an_empty_file_is_taken_for_a_new_store(tmp_path: Path) -> None:
+    """An empty file, also behind a link, becomes a store; the link stays."""
+    (tmp_path / "empty").touch()
+    path = tmp_path / "store.sqlite"
+    path.symlink_to("empty")
+    with Store.open(path) as store:
+        store.save(record())
+        assert store.records() == [record()]
+    assert path.is_symlink()
+    assert fast_lookup(str(path), KEY, PROVENANCE).seen is not None
+
+
+def test_a_damaged_store_behind_a_link(tmp_path: Path) -> None:
+    """The file that a link names is set aside, with its log, and the link stays."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    path = tmp_path / "store.sqlite"
+    path.symlink_to(folder / "real.sqlite")
+    with pytest.raises(StoreError, match=r"is a link to .*, which is missing"):
+        Store.open(path)
+    Store.open(folder / "real.sqlite").save(record())
+    with (folder / "real.sqlite").open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 40_000)
+    with pytest.warns(StoreWarning, match=r"set aside as real\.sqlite\.corrupt-"):
+        Store.open(path, on_corrupt="set_aside").save(record(1))
+    with Store.open(path) as store:
+        assert store.records() == [record(1)]
+    assert path.is_symlink()
+    assert len(list(folder.glob("*corrupt*"))) == 1
+
+
+def test_the_schema_is_that_of_a_new_store(tmp_path: Path) -> None:
+    """The digest by which a lookup without SQLAlchemy knows the tables is that of a new store."""
+    Store.open(tmp_path / "store.sqlite").close()
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        schema = connection.execute(SCHEMA_QUERY).fetchall()
+    assert schema_digest(sql for _, _, sql in schema) == sqlite_file.SCHEMA_DIGEST
+
+
+HOSTILE = [
+    ("DROP TABLE meta", f"CREATE VIEW meta AS {ENDLESS}"),
+    ("DROP TABLE keys", f"CREATE VIEW keys AS {ENDLESS}"),
+    ("DROP TABLE predictions", "CREATE VIEW predictions AS SELECT * FROM keys"),
+    ("DROP TABLE keys", "CREATE VIRTUAL TABLE keys USING fts4(digest, kernel)"),
+    ("DROP TABLE leases", "CREATE TABLE leases (digest, owner AS ('a' || digest), beats)"),
+    ("CREATE TRIGGER t AFTER INSERT ON keys BEGIN UPDATE keys SET winner = '{}'; END",),
+    ("ALTER TABLE keys ADD COLUMN more AS (kernel || kernel)",),
+    ("CREATE INDEX i ON keys (length(kernel))",),
+    ("CREATE TABLE more (a)",),
+]
+
+
+@pytest.mark.parametrize("statements", HOSTILE)
+def test_tables_that_are_not_plain(tmp_path: Path, statements: tuple[str, ...]) -> None:
+    """A view, a virtual table, a trigger or a column in the place of ours is told before a read."""
+    path = tmp_path / "store.sqlite"
+    Store.open(path).save(record())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for statement in statements:
+            try:
+                connection.execute(statement)
+            except sqlite3.OperationalError as error:
+                pytest.skip(str(error))
+    began = time.monotonic()
+    assert not fast_lookup(str(path), KEY, PROVENANCE).sure
+    with pytest.raises(StoreError, match="not a readable asmtune store") as caught:
+        Store.open(path)
+    assert "\n" not in str(caught.value)
+    with pytest.warns(StoreWarning, match="set aside as"):
+        assert SafeStore(str(path)).lookup(KEY, PROVENANCE).outcome == "miss"
+    assert time.monotonic() - began < 30
+
+
+def test_a_read_that_has_no_end(tmp_path: Path) -> None:
+    """A query that a hostile file keeps busy ends with a line."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path, patience_s=0.2) as store:
+        with pytest.raises(StoreError, match=r"interrupted; reading took too long") as caught:
+            store.transact(lambda connection: connection.exec_driver_sql(ENDLESS).all())
+        assert "\n" not in str(caught.value)
+        store.save(record())
+
+
+def test_statistics_of_sqlite_are_no_damage(tmp_path: Path) -> None:
+    """A store that its user has analysed is used as before."""
+    path = tmp_path / "store.sqlite"
+    Store.open(path).save(record())
+    database(path, "ANALYZE")
+    with Store.open(path) as store:
+        assert store.records() == [record()]

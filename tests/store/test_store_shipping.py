@@ -1,0 +1,155 @@
+"""Stores where nothing can be written: a read-only mount, another user's folder, an export."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from children import as_nobody
+from store_records import PROVENANCE, record
+from typer.testing import CliRunner
+
+from asmtune.base.errors import StoreError
+from asmtune.cli.app import app
+from asmtune.store.database import Store, write_for_readers
+from asmtune.store.fast_lookup import fast_lookup
+from asmtune.store.lookup import StoreWarning
+from asmtune.store.safe_store import SafeStore
+
+KEY = record().key
+RECORDS = [record(), record(1)]
+
+
+@pytest.fixture
+def folder(open_folder: Path) -> Iterator[Path]:
+    """A folder that the test may make read-only by a mount, which is undone at its end."""
+    made = open_folder / "shipped"
+    made.mkdir(mode=0o755)
+    yield made
+    subprocess.run(["umount", str(made)], capture_output=True, check=False)
+
+
+def mounted(folder: Path) -> None:
+    """Make a folder a read-only mount of itself."""
+    for options in ("bind", "remount,bind,ro"):
+        done = subprocess.run(
+            ["mount", "-o", options, str(folder), str(folder)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+
+
+def owned(folder: Path) -> None:
+    """Take the rights to write a folder and its file away from all but root."""
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+
+def exported(path: Path) -> None:
+    """Make a store as `asmtune cache export` does."""
+    write_for_readers(path, RECORDS)
+
+
+def used(path: Path) -> None:
+    """Make a store as tuning does, readable by all."""
+    with Store.open(path) as store:
+        store.save_all(RECORDS)
+    path.chmod(0o644)
+
+
+def serves(path: Path) -> None:
+    """The store is read in each way without a word, and refuses to be written in one line."""
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fast_lookup(str(path), KEY, PROVENANCE).seen is not None
+        assert fast_lookup(str(path), record(9).key, PROVENANCE).sure
+        safe = SafeStore(str(path))
+        assert safe.lookup(KEY, PROVENANCE).outcome == "hit"
+        assert len(safe.records()) == 2
+        assert safe.earlier_outcomes(KEY, PROVENANCE).measurements == ()
+        assert safe.find_prediction(KEY, PROVENANCE) is None
+        with Store.open(path) as store:
+            assert store.verify() == []
+    with pytest.raises(StoreError, match="read-only here: make the file and its folder writable"):
+        Store.open(path).save(record(2))
+    with pytest.warns(StoreWarning, match="read-only .*; going on without saving") as caught:
+        safe.save(record(2))
+    with safe.lease(record(2).key, PROVENANCE) as lease:
+        assert lease.mine
+    assert len(caught) == 1
+    assert safe.lookup(KEY, PROVENANCE).outcome == "hit"
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("make", [exported, used])
+@pytest.mark.parametrize("close", [mounted, owned])
+@pytest.mark.parametrize("run", [as_nobody, lambda work: work() or ""])
+def test_read_where_nothing_can_be_written(
+    folder: Path,
+    make: Callable[[Path], None],
+    close: Callable[[Path], None],
+    run: Callable[[Callable[[], None]], str],
+) -> None:
+    """On a read-only mount, and as another user, a store serves by both lookups."""
+    if close is owned and run is not as_nobody and os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    path = folder / "server.sqlite"
+    make(path)
+    for lock in folder.glob("*.lock"):
+        lock.unlink()
+    close(folder)
+    assert run(lambda: serves(path)) == ""
+
+
+def test_damage_is_told_where_nothing_can_be_written(folder: Path) -> None:
+    """A damaged shipped store is a line each time, and a damaged row a miss that is not deleted."""
+    path = folder / "server.sqlite"
+    exported(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * 4096 + content[8192:])
+    owned(folder)
+
+    def damaged() -> None:
+        safe = SafeStore(str(path))
+        with pytest.warns(StoreWarning, match="not a readable asmtune store") as caught:
+            assert safe.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert len(caught) == 1
+
+    assert as_nobody(damaged) == ""
+    folder.chmod(0o755)
+    path.write_bytes(content.replace(b'"BLOCK_M":128', b'"BLOCK_M":256'))
+    owned(folder)
+
+    def edited() -> None:
+        assert not fast_lookup(str(path), KEY, PROVENANCE).sure
+        assert SafeStore(str(path)).lookup(KEY, PROVENANCE).outcome == "corrupt"
+
+    assert as_nobody(edited) == ""
+
+
+def test_export_as_a_store(tmp_path: Path) -> None:
+    """`asmtune cache export x.sqlite` makes one file, readable by all, and replaces none."""
+    source, target = tmp_path / "mine.sqlite", tmp_path / "out" / "server.sqlite"
+    target.parent.mkdir()
+    used(source)
+    command = ["cache", "export", str(target), "--store", str(source)]
+    before = os.umask(0o077)
+    try:
+        done = CliRunner().invoke(app, command)
+    finally:
+        os.umask(before)
+    assert (done.exit_code, done.output) == (0, f"exported 2 records to {target}\n")
+    assert [file.name for file in target.parent.iterdir()] == ["server.sqlite"]
+    assert target.stat().st_mode & 0o777 == 0o644
+    with Store.open(target) as store:
+        assert [r.winner for r in store.records()] == [r.winner for r in RECORDS]
+        assert all(m.samples_us == () for r in store.records() for m in r.measurements)
+    again = CliRunner().invoke(app, command)
+    assert isinstance(again.exception, StoreError)
+    assert "exists already; delete it or name another file" in str(again.exception)
