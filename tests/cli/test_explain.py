@@ -186,9 +186,14 @@ def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
     assert sum(gaps) == pytest.approx(predicted - other, abs=0.02)
     assert document["code"]["language"] == document["other_code"]["language"] == "SASS"
     assert document["code"]["hot"]["times"] == 40
-    assert len(document["suggestions"]) == 2
+    (suggestion,) = document["suggestions"]
+    assert suggestion["words"].startswith("num_warps 2 -> 4: ")
+    assert suggestion["config"]["predicted_us"] < predicted
+    largest = max(document["terms_us"], key=lambda name: document["terms_us"][name])
+    assert document["verdict"]["bottleneck"] == largest
     bare = json.loads(commands.run(*sums, "--json", "--alone").out)
     assert bare["comparison"] is None
+    assert bare["suggestions"] == []
     assert "code" not in bare
 
 

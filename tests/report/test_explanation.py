@@ -22,11 +22,11 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.roofline import predict, terms_us
+from asmtune.predict.score.roofline import predict, suggestions
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.views import CodeReader
 from asmtune.report.explain.quantities import QUANTITIES, amount
-from asmtune.report.explain.record import Code, Explained, compared, try_out
+from asmtune.report.explain.record import Code, Explained, compared
 from asmtune.report.explain.text import explanation
 from tests.sample_kernels import product_problem, scale_problem
 
@@ -62,7 +62,7 @@ def gathered(
     if isinstance(found, Artifact):
         reading = ProfileReader(target).reading(found)
         code: Code | None = CodeReader(problem, target).ptx(config, found)
-    tried = try_out(report, verdict)
+    tried = suggestions(verdict, report.verdicts)
     return Explained(report, verdict, target, tried, reading=reading, code=code)
 
 
@@ -106,6 +106,40 @@ def test_without_a_loop(target: Target, settings: Settings) -> None:
     report = judged(scale_problem(), [config], target, settings)
     text = printed(gathered(scale_problem(), report, config, target, settings))
     assert "It has no loop." in text
+
+
+def test_printed_terms_sum_to_the_printed_prediction(target: Target, settings: Settings) -> None:
+    """The table's microseconds are the headline's in all, and the largest is the limit it names."""
+    problem = product_problem()
+    report = judged(problem, [DEEP, FLAT, SPILLS, ROOMY], target, settings)
+    for config in (DEEP, FLAT, SPILLS, ROOMY):
+        text = printed(gathered(problem, report, config, target, settings))
+        head = re.search(
+            r"predicted ([\d.]+) us, limited by (\S+), which takes ([\d.]+) us of them", text
+        )
+        assert head is not None
+        table = text[text.index("Predicted time") :]
+        rows = [_cells(line) for line in table.splitlines() if len(_cells(line)) == 4]
+        rows = rows[1 : next(i for i, row in enumerate(rows) if row[0] == "all") + 1]
+        *terms, total = [(row[0], float(row[2])) for row in rows]
+        assert total == ("all", float(head[1]))
+        assert sum(us for _, us in terms) == pytest.approx(total[1], abs=1e-6)
+        assert (head[2], float(head[3])) == terms[0] == max(terms, key=lambda term: term[1])
+
+
+def test_the_score_of_learned_is_told_by_terms_that_sum(against: Explained) -> None:
+    """The predicted time's part and the correction are the score, and roofline has no such line."""
+    assert "score by" not in printed(against)
+    verdict = replace(against.verdict, score=-0.3127)
+    times = [verdict.predicted_us or 0.0, *(10.0,) * 4]
+    terms = make_scorer("learned").score_terms(-0.3127, times[0], times)
+    report = replace(against.report, scorer="learned")
+    told = replace(against, report=report, verdict=verdict, score_terms=terms, comparison=None)
+    line = next(each for each in printed(told).splitlines() if "score by learned" in each)
+    score, *parts = [float(number) for number in re.findall(r"[+-]\d+\.\d+", line)]
+    assert len(parts) == 2
+    assert sum(parts) == pytest.approx(score, abs=1e-9)
+    assert score == -0.313
 
 
 def test_a_config_that_does_not_compile(target: Target, settings: Settings) -> None:
@@ -161,7 +195,7 @@ def test_terms_are_the_difference_of_the_times(against: Explained) -> None:
     assert other.features is not None
     whole = predict(own.features, against.target).us - predict(other.features, against.target).us
     assert sum(term.difference for term in comparison.terms) == pytest.approx(whole)
-    mine = terms_us(own.features, against.target)
+    mine = predict(own.features, against.target).terms_us
     assert {term.name: term.own for term in comparison.terms} == mine
     largest = [abs(term.difference) for term in comparison.terms]
     assert largest == sorted(largest, reverse=True)
@@ -199,7 +233,7 @@ def test_two_busiest_units_are_told_together(target: Target) -> None:
     comparison = compared(own, other, "the other", target)
     told = {decision.term.meaning: decision for decision in comparison.decisions}
     units = told["the busiest unit, the tensor cores against issuing instructions"]
-    mine, its = terms_us(tensor, target), terms_us(issue, target)
+    mine, its = (predict(features, target).terms_us for features in (tensor, issue))
     assert units.term.own == pytest.approx(mine["tensor"] + mine["issue"])
     assert units.term.other == pytest.approx(its["tensor"] + its["issue"])
     assert set(told) == {units.term.meaning, "DRAM"}
@@ -236,22 +270,22 @@ def test_what_spills_is_told_to_spill_less(target: Target, settings: Settings) -
     text = printed(gathered(problem, report, SPILLS, target, settings))
     assert f"spilled words a thread {verdict.features['spill_words']:.0f}" in text
     gain = roomy.predicted_us / verdict.predicted_us - 1
-    named = f"maxnreg 96 -> none ({roomy.predicted_us:.1f} us, {gain:+.0%}; rank {roomy.rank})"
-    assert (
-        f"try: fewer spilled registers: a looser maxnreg, a smaller tile or more warps: {named}"
-        in text
-    )
+    named = f"({roomy.predicted_us:.1f} us, {gain:+.0%}; rank {roomy.rank})"
+    assert verdict.terms_us is not None
+    assert roomy.terms_us is not None
+    l1 = f"{verdict.terms_us['L1']:.1f} -> {roomy.terms_us['L1']:.1f}"
+    assert f"maxnreg 96 -> none: L1 and the load-store units {l1} us {named}" in text
 
 
 def test_what_the_space_lacks_is_told_of_a_whole_space_alone(
     target: Target, settings: Settings
 ) -> None:
-    """That no config does what is advised is said where all were judged, not of one by itself."""
+    """That no config is predicted faster is said where all were judged, not of one by itself."""
     problem = product_problem()
     report = judged(problem, [FLAT], target, settings)
     explained = gathered(problem, report, FLAT, target, settings)
-    none = "no config here that does so is predicted faster"
-    assert any(suggestion.possible for suggestion in explained.suggestions)
+    none = "nothing to try: no config here is predicted to be faster"
+    assert not explained.suggestions
     assert none in printed(explained)
     assert none not in printed(replace(explained, searched=False))
 

@@ -66,6 +66,19 @@ def test_columns() -> None:
     assert model["worth"][0] == f"H200: {came}"
 
 
+def test_terms_are_columns_and_sum_to_the_prediction() -> None:
+    """Each term of the predicted time is a column; what is not known is null."""
+    made = report()
+    terms = {"shared": 2.25, "L2": 0.5, "launch": 0.25}
+    first = replace(made.verdicts[0], predicted_us=3.0, bottleneck="shared", terms_us=terms)
+    (model,) = held(report_html([replace(made, verdicts=(first, *made.verdicts[1:]))]))["reports"]
+    columns = model["columns"]
+    assert [columns[f"{name}_us"] for name in terms] == [
+        [us, *[None] * 3] for us in (2.25, 0.5, 0.25)
+    ]
+    assert "DRAM_us" not in columns
+
+
 def test_an_axis_with_the_name_of_a_verdict() -> None:
     """An axis that is called as a column is stands beside it, not in its place."""
     from asmtune.core.config import Config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.verdicts import PruneReport, Verdict
+from asmtune.report.explain.quantities import TERMS
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import KernelTimings, Timings
 
@@ -31,8 +33,8 @@ def test_the_funnel(gemm: Made, gemm_page: Path, opened: Opener) -> None:
         (row.locator("th").inner_text(), row.locator("td").last.inner_text()) for row in rows.all()
     ]
     counts = {name: count.replace("\N{MINUS SIGN}", "-") for name, count in cells}
-    assert counts["space candidates"] == str(len(report.verdicts)) == "8"
-    assert counts["score rank"] == f"-{report.dropped()['score', 'rank']}"
+    assert counts["space all configs"] == str(len(report.verdicts)) == "8"
+    assert counts["left out ranked too low"] == f"-{report.dropped()['score', 'rank']}"
     assert counts["kept by roofline"] == str(len(report.kept))
     assert page.title() == "tiled_matmul on H200: asmtune prune report"
 
@@ -43,10 +45,10 @@ def test_a_step_of_the_funnel_narrows_the_table(
     """A click on a loss shows the configs that fell there, another click shows all again."""
     here = opened(gemm_page)
     lost = gemm.reports[0].dropped()["score", "rank"]
-    here.page.click("#funnel-body button:has-text('score')")
+    here.page.click("#funnel-body button:has-text('too low')")
     assert here.shown() == f"{lost} of 8 configs"
-    assert set(here.column("verdict")) == {"score: rank"}
-    here.page.click("#funnel-body button:has-text('score')")
+    assert set(here.column("verdict")) == {"left out: ranked too low"}
+    here.page.click("#funnel-body button:has-text('too low')")
     assert here.shown() == "8 of 8 configs"
 
 
@@ -127,6 +129,53 @@ def test_columns(gemm: Made, gemm_page: Path, opened: Opener) -> None:
     assert here.column("code_bytes") == wanted
     here.page.uncheck("[data-column=bottleneck]")
     assert "limit" not in here.page.locator("#grid-head").inner_text()
+
+
+def test_the_menu_lists_each_column_once(gemm_page: Path, opened: Opener) -> None:
+    """An option that is an axis and a feature, as num_warps, has one box, among the axes."""
+    here = opened(gemm_page)
+    here.page.click("summary:has-text('Columns')")
+    boxes = here.page.locator("[data-column]").all()
+    names = [box.get_attribute("data-column") for box in boxes]
+    assert len(names) == len(set(names)) > 40
+    groups = here.page.locator("#columns-list legend").all_inner_texts()
+    assert len(groups) == len(set(groups))
+    axes = here.page.locator("#columns-list fieldset", has=here.page.get_by_text("axes")).first
+    assert "num_warps" in axes.inner_text()
+
+
+def test_a_page_of_one_target_names_it(opened: Opener, gemm: Made, tmp_path: Path) -> None:
+    """The target stands in the head, with how many of its configs are kept."""
+    report = gemm.reports[0]
+    path = tmp_path / "one.html"
+    path.write_text(report_html([report]), encoding="utf-8")
+    told = f"on H200 {len(report.kept)} of {len(report.verdicts)} kept"
+    assert opened(path).page.inner_text("#targets") == told
+    assert opened(path, "#view=code&id=0.0").page.inner_text("#targets") == told
+
+
+def test_the_prediction_is_a_table_that_sums(gemm: Made, gemm_page: Path, opened: Opener) -> None:
+    """A config's code stands under the parts of its predicted time, largest first."""
+    verdict = by_rank(gemm.reports[0])[0]
+    here = opened(gemm_page, "#view=code&id=0.0")
+    rows = here.page.locator("#code-parts tr").all()
+    names, words, figures = [row.locator("th, td").all_inner_texts()[1:] for row in rows[:3]]
+    total, *parts = map(float, figures)
+    assert names[:2] == ["all", verdict.bottleneck]
+    assert words[:2] == ["the sum", TERMS[verdict.bottleneck or ""]]
+    assert total == verdict.predicted_us
+    assert sum(parts) == pytest.approx(total, abs=1e-6)
+    assert parts == sorted(parts, reverse=True)
+
+
+def test_a_prediction_without_terms_says_so(gemm: Made, tmp_path: Path, opened: Opener) -> None:
+    """A report of an older version has the time alone, and no part of it."""
+    report = gemm.reports[0]
+    old = replace(report, verdicts=tuple(replace(v, terms_us=None) for v in report.verdicts))
+    path = tmp_path / "old.html"
+    path.write_text(report_html([old]), encoding="utf-8")
+    here = opened(path, "#view=code&id=0.0")
+    assert "not known: an older version saved" in here.page.inner_text("#code-parts")
 
 
 def test_export(gemm: Made, gemm_page: Path, opened: Opener) -> None:
@@ -256,7 +305,7 @@ def test_failures_only(settings: Settings, tmp_path: Path, opened: Opener) -> No
     path.write_text(report_html([failures_only(settings)]), encoding="utf-8")
     here = opened(path)
     assert here.shown() == "4 of 4 configs"
-    assert set(here.column("verdict")) == {"rules: threads"}
+    assert set(here.column("verdict")) == {"cannot run: threads"}
     assert here.page.is_visible("#chart-empty")
     here.page.click("#row-0 .fate")
     here.page.wait_for_selector("#code-view:not([hidden])")

@@ -1,96 +1,102 @@
-"""What to try: which config is named, and that it does what is said and is predicted faster."""
+"""Suggestions: each is a change of axes that the model predicts to be faster, or there is none."""
 
 from __future__ import annotations
+
+import importlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.records.verdicts import Features, Verdict
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.score.roofline import (
-    ADVICE,
-    FASTER,
-    HELPS,
-    SPILLS,
-    SPILLS_FEED,
-    changed,
-    nearest,
-    suggestions,
-)
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import from_python_module
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.roofline import FASTER, changed_axes, nearest, predict, suggestions
+from asmtune.predict.score.scorers import make_scorer
 
 
-def verdict(
-    us: float, rank: int | None = 1, bottleneck: str = "latency", **values: float
-) -> Verdict:
-    """A config with some stages and warps, which are features too."""
-    stages, warps = int(values.get("num_stages", 3)), int(values.get("num_warps", 4))
-    features = Features({**dict.fromkeys(FEATURES, 0.0), "num_stages": stages, **values})
-    return Verdict(
-        Config({"BLOCK": int(values.get("programs", 1))}, num_warps=warps, num_stages=stages),
-        kept=True,
-        rank=rank,
-        features=features,
-        predicted_us=us,
-        bottleneck=bottleneck,
-    )
-
-
-def test_every_bottleneck_is_known() -> None:
-    """Each piece of advice has what tells a config that follows it, or None."""
-    assert HELPS.keys() == ADVICE.keys()
-    assert ADVICE.keys() >= SPILLS_FEED
+def verdict(us: float, rank: int | None = 1, **axes: int) -> Verdict:
+    """A config of some axes with a predicted time, most of it waiting."""
+    options = {name: axes.pop(name) for name in ("num_warps", "num_stages") if name in axes}
+    terms = {"latency": us - 1.0, "DRAM": 1.0}
+    config = Config({"BLOCK": 64, **axes}, **options)
+    return Verdict(config, True, rank=rank, predicted_us=us, bottleneck="latency", terms_us=terms)
 
 
 def test_the_fewest_changes_come_first() -> None:
-    """One axis that is changed goes before a faster config with two; then the fastest."""
+    """One axis that is changed goes before a faster config with two; of one axis the fastest."""
     own = verdict(100.0, num_stages=2)
-    one = verdict(90.0, num_stages=3)
-    faster = verdict(80.0, num_stages=4)
+    slower = verdict(90.0, num_stages=3)
+    one = verdict(80.0, num_stages=4)
     two = verdict(10.0, num_stages=4, num_warps=8)
-    first, second = suggestions(own, [own, one, two, faster])
-    assert first.verdict is faster
-    assert second.verdict is None
-    assert second.possible
-    assert (first.text, second.text) == ADVICE["latency"]
+    first, second = suggestions(own, [own, slower, two, one])
+    assert (first.verdict, second.verdict) == (one, two)
+    assert (first.term, first.term_us) == ("latency", (99.0, 79.0))
 
 
-def test_two_suggestions_name_two_configs() -> None:
-    """What follows both pieces of advice stands for one of them."""
-    own = verdict(100.0, num_stages=2, programs=8)
-    both = verdict(50.0, num_stages=3, programs=16)
-    other = verdict(60.0, num_stages=2, programs=32, num_warps=8)
-    first, second = suggestions(own, [both, other])
-    assert (first.verdict, second.verdict) == (both, other)
+def test_a_further_axis_must_gain() -> None:
+    """A change that only adds an axis to another, and is no faster, is not suggested."""
+    own, one = verdict(100.0, num_stages=2), verdict(80.0, num_stages=4)
+    more = verdict(80.0, num_stages=4, num_warps=8)
+    assert [each.verdict for each in suggestions(own, [more, one])] == [one]
 
 
 @given(st.floats(1, 1e6), st.floats(0.5, 1.5), st.booleans())
-def test_named_configs_are_ranked_and_faster(us: float, factor: float, ranked: bool) -> None:
-    """What cannot run, or is predicted to gain less than a hundredth, is never named."""
+def test_suggested_configs_are_ranked_and_faster(us: float, factor: float, ranked: bool) -> None:
+    """A config that cannot run, or is predicted to gain less than a hundredth, is never named."""
     own = verdict(us, num_stages=2)
     other = verdict(us * factor, 1 if ranked else None, num_stages=3)
-    first, _ = suggestions(own, [own, other])
-    assert (first.verdict is other) == (ranked and us * factor < us * (1 - FASTER))
-
-
-@pytest.mark.parametrize("bottleneck", sorted(SPILLS_FEED))
-def test_spills_come_first(bottleneck: str) -> None:
-    """Where registers spill, a config that spills less is looked for first."""
-    own = verdict(100.0, bottleneck=bottleneck, spill_words=40)
-    less = verdict(50.0, spill_words=4, num_warps=8)
-    first, second = suggestions(own, [less])
-    assert (first.text, first.verdict) == (SPILLS[0], less)
-    assert second.text == ADVICE[bottleneck][0]
+    named = [each.verdict for each in suggestions(own, [own, other])]
+    assert named == [other] * (ranked and us * factor < us * (1 - FASTER))
 
 
 def test_nothing_to_try_without_a_prediction() -> None:
-    """A config that did not compile has no bottleneck."""
+    """A config that did not compile, or has no term told, is not compared by terms."""
     assert suggestions(Verdict(Config({}), False, "compile"), [verdict(1.0)]) == ()
+    own = Verdict(Config({}), True, rank=2, predicted_us=9.0)
+    (only,) = suggestions(own, [verdict(1.0)])
+    assert (only.term, only.term_us) == (None, None)
 
 
 def test_nearest_is_never_the_config_itself() -> None:
     """Nor anything where there is no other."""
     own = verdict(5.0)
     assert nearest(own.config, [own]) is None
-    assert changed(own.config, own.config) == 0
+    assert changed_axes(own.config, own.config) == frozenset()
+
+
+KERNELS = (
+    *("asmtune.kernels.softmax", "asmtune.kernels.vector_add", "asmtune.kernels.tiled_matmul"),
+    *("benchmarks.families.transpose", "benchmarks.families.softmax_columns"),
+    *("benchmarks.families.matvec", "benchmarks.families.matmul_splitk"),
+)
+
+
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("name", KERNELS)
+def test_advice_for_kernels(name: str, target: Target, settings: Settings) -> None:
+    """Limits are the model's largest terms, and advice names axes of the space that gain by it."""
+    module = from_python_module(importlib.import_module(name))
+    shape = module.shapes[0]
+    problem, space = module.problem(shape, module.dtypes[0], "meta"), module.space()
+    configs = list(space.configs(**shape))
+    few = configs[:: max(1, len(configs) // 6)] + configs[:4]
+    funnel = Funnel(target, make_scorer("roofline"), settings, caps=False)
+    report = funnel.prune(problem, Space.from_configs(dict.fromkeys(few)))
+    axes, ranked = set(configs[0].to_dict()), [v for v in report.verdicts if v.rank]
+    assert ranked
+    for own in ranked:
+        assert own.features is not None
+        assert own.terms_us is not None
+        prediction = predict(own.features, target)
+        assert sum(own.terms_us.values()) == pytest.approx(own.predicted_us, abs=1e-6)
+        assert own.bottleneck == prediction.bottleneck == max(own.terms_us, key=own.terms_us.get)  # type: ignore[arg-type]
+        for suggestion in suggestions(own, report.verdicts):
+            other = suggestion.verdict
+            assert changed_axes(own.config, other.config) <= axes
+            assert other.features is not None
+            assert predict(other.features, target).us < prediction.us

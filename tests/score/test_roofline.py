@@ -19,7 +19,6 @@ from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.score.roofline import (
-    ADVICE,
     DRAM_SHARE,
     LAUNCH_US,
     OVERLAP_SHARE,
@@ -28,10 +27,11 @@ from asmtune.predict.score.roofline import (
     PredictedTime,
     dram_rate,
     predict,
-    terms_us,
+    rounded_terms,
 )
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.report.explain.quantities import TERMS
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 
@@ -104,35 +104,26 @@ def test_demands_are_never_faster(values: dict[str, float], name: str, factor: f
 
 
 @given(SOME, st.sampled_from(target_names()))
-def test_parts(values: dict[str, float], machine: str) -> None:
-    """On every target the parts are those that have advice, none below 0, none above the whole."""
-    prediction = predict(features(values), load_target(machine))
-    assert set(prediction.parts_us) == set(ADVICE)
-    assert all(0 <= part < float("inf") for part in prediction.parts_us.values())
-    assert prediction.us >= LAUNCH_US
-    assert not_below(prediction.us, prediction.parts_us["DRAM"] + LAUNCH_US)
-    assert prediction.bottleneck in ADVICE
-
-
-@given(SOME, st.sampled_from(target_names()))
 def test_terms(values: dict[str, float], machine: str) -> None:
-    """What the limits add, none below 0, is the predicted time on every target."""
-    target = load_target(machine)
-    terms = terms_us(features(values), target)
-    prediction = predict(features(values), target)
-    assert terms.keys() == prediction.parts_us.keys()
+    """The terms, none below 0, sum to the prediction on every target; the largest is the limit."""
+    prediction = predict(features(values), load_target(machine))
+    terms = prediction.terms_us
+    assert set(terms) == set(TERMS)
     assert all(term >= 0 for term in terms.values())
     assert math.isclose(sum(terms.values()), prediction.us, rel_tol=1e-9)
+    assert terms[prediction.bottleneck] == max(terms.values())
+    assert prediction.us >= LAUNCH_US == terms["launch"]
 
 
-@pytest.mark.parametrize("part", ADVICE)
-def test_advice(part: str) -> None:
-    """Each part, where it takes most, is named and has two different things to try."""
-    prediction = PredictedTime(9.0, {**dict.fromkeys(ADVICE, 1.0), part: 2.0})
-    assert prediction.bottleneck == part
-    first, second = ADVICE[prediction.bottleneck]
-    assert first != second
-    assert min(len(first), len(second)) > 5
+@given(SOME, st.integers(0, 3))
+def test_rounded_terms_sum_to_the_rounded_prediction(values: dict[str, float], digits: int) -> None:
+    """No term is off by more than its last digit, and the largest stays the largest."""
+    prediction = predict(features(values), H200)
+    rounded = rounded_terms(prediction.terms_us, prediction.us, digits)
+    assert math.isclose(sum(rounded.values()), round(prediction.us, digits), rel_tol=1e-9)
+    for name, term in prediction.terms_us.items():
+        assert abs(rounded[name] - term) <= 1.001 * 10**-digits
+    assert rounded[prediction.bottleneck] == max(rounded.values())
 
 
 def test_by_hand() -> None:

@@ -77,7 +77,9 @@ class Verdict:
         artifact: digest of the compiled artifact.
         predicted_us: microseconds of a launch by the roofline model, with any scorer; from
             the sketch if it was dropped there.
-        bottleneck: the resource that limits this time.
+        bottleneck: the largest term of this time.
+        terms_us: part of this time that each limit takes, by name, largest first; they sum to
+            it. None if nothing was predicted, or an older version saved the report.
     """
 
     config: Config
@@ -91,6 +93,7 @@ class Verdict:
     artifact: str | None = None
     predicted_us: float | None = None
     bottleneck: str | None = None
+    terms_us: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader, launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
-from asmtune.predict.score.roofline import predict
+from asmtune.predict.score.roofline import predict, rounded_terms
 from asmtune.predict.score.rules import RULES, broken_rules
 from asmtune.predict.score.scorer import Candidate
 
@@ -88,6 +88,7 @@ class Judge:
             artifact=compiled.digest,
             predicted_us=round(prediction.us, 2),
             bottleneck=prediction.bottleneck,
+            terms_us=rounded_terms(prediction.terms_us, prediction.us, 2),
         )
 
     def work(self, config: Config, ttir: str) -> Work:

@@ -9,7 +9,7 @@ note says why.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
-from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
+from asmtune.predict.score.vectors import LEAST_US, NAMES, Scale, base_columns, schema, vectors
 
 DATA: Final = Path(__file__).with_name("data")
 """The training rows that ship with the package."""
@@ -79,6 +79,19 @@ class Learned(Scorer):
         base = base_columns(compiled, candidates[0].target)
         scores = iter(rank(self._model, base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
+
+    def score_terms(
+        self, score: float, predicted_us: float, ranked_us: Sequence[float]
+    ) -> Mapping[str, float]:
+        """Return the part of the predicted time in a score, and the forest's correction."""
+        if len(ranked_us) < FEWEST:
+            return {}
+        gap = np.log((predicted_us + LEAST_US) / (min(ranked_us) + LEAST_US))
+        time = -ROOFLINE_SHARE * float(gap)
+        return {
+            "for its predicted time": time,
+            "by recorded timings of other kernels": score - time,
+        }
 
     @property
     def effective_name(self) -> str:

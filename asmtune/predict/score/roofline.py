@@ -9,15 +9,14 @@ The form is a roofline with occupancy (Williams et al., 2009; Hong and Kim, 2009
 for the interplay of throughput and latency). The shares below were measured on
 an H200; nothing is fitted to a kernel.
 
-Each bottleneck has two pieces of advice. A config follows one if its features say so, not by the
-names of its axes: "fewer warps" is a smaller feature `num_warps`, whatever else changes. It must
-be predicted faster as well.
+The terms of a prediction sum to it: limits beside the longest count with the share that it does
+not hide. The largest term is the bottleneck, wherever one is shown.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,20 +43,6 @@ DRAM_SHARE: Final = 0.88
 SMOOTH_SHARE: Final = 0.15
 """Overlap of waves: 0 for lock-step, 1 for no tail at all (measured)."""
 
-ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    "tensor": ("use a narrower dtype", "fill the last wave: another tile size, or split K"),
-    "issue": ("a larger tile, so that fewer instructions serve more data", "fewer warps"),
-    "shared": ("a wider tile along N, so that operands are read less often", "fewer warps along N"),
-    "L1": ("a last axis that is contiguous and a multiple of 16 bytes", "a larger BLOCK on it"),
-    "special": ("exp2 in place of exp, and scales folded into it", "approximate functions"),
-    "L2": ("a larger tile, which reads each operand less often", "GROUP_M, so that tiles share"),
-    "DRAM": ("a narrower dtype, or fusing what reads the same data", "nothing: it is at the limit"),
-    "start": ("larger tiles, so that there are fewer programs", "a loop over tiles in a program"),
-    "latency": ("more num_stages or more programs an SM (fewer registers)", "more, smaller tiles"),
-    "launch": ("a CUDA graph", "fusing it with its neighbour"),
-}
-"""Two things to try for each bottleneck."""
-
 
 @dataclass(frozen=True)
 class PredictedTime:
@@ -65,16 +50,16 @@ class PredictedTime:
 
     Attributes:
         us: microseconds of the launch.
-        parts_us: time that each limit alone would take, by name; the largest is the bottleneck.
+        terms_us: part of them that each limit takes, by name, largest first; the sum is `us`.
     """
 
     us: float
-    parts_us: Mapping[str, float]
+    terms_us: Mapping[str, float]
 
     @property
     def bottleneck(self) -> str:
-        """Name of the limit that takes most."""
-        return max(self.parts_us, key=lambda name: self.parts_us[name])
+        """Name of the largest term."""
+        return next(iter(self.terms_us))
 
 
 class Roofline(Scorer):
@@ -92,19 +77,7 @@ class Roofline(Scorer):
 
 
 def predict(features: Features, target: Target) -> PredictedTime:
-    """Predict the time of one compiled config in one launch."""
-    spent = _spent(features, target)
-    inside, outside = spent.inside_us, spent.dram_us
-    us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
-    return PredictedTime(us, _parts(features, target, spent))
-
-
-def terms_us(features: Features, target: Target) -> dict[str, float]:
-    """Return each limit's part of the predicted time, by name; the sum is the prediction.
-
-    `PredictedTime.parts_us` is the time that each limit alone would take. Here, limits beside the
-    longest count only with the share that it does not hide.
-    """
+    """Predict the time of one compiled config in one launch, and the terms that sum to it."""
     spent, units = _spent(features, target), _units(features)
     busiest = busiest_unit(features)
     to_us = 1e6 / target.clock_hz
@@ -114,10 +87,23 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
     }
     terms["latency"] = max(0.0, spent.sm_us - sum(terms.values()))
     terms["L2"] += spent.inside_us - spent.sm_us
-    sm_leads = spent.inside_us >= spent.dram_us
-    inside, outside = (1.0, OVERLAP_SHARE) if sm_leads else (OVERLAP_SHARE, 1.0)
-    terms = {name: us * inside for name, us in terms.items()}
-    return {**terms, "DRAM": spent.dram_us * outside, "launch": LAUNCH_US}
+    inside, outside = spent.inside_us, spent.dram_us
+    shares = (1.0, OVERLAP_SHARE) if inside >= outside else (OVERLAP_SHARE, 1.0)
+    terms = {name: us * shares[0] for name, us in terms.items()}
+    terms |= {"DRAM": outside * shares[1], "launch": LAUNCH_US}
+    us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
+    return PredictedTime(us, dict(sorted(terms.items(), key=lambda term: -term[1])))
+
+
+def rounded_terms(terms: Mapping[str, float], total: float, digits: int) -> dict[str, float]:
+    """Round terms so that they sum to their rounded total; a larger term stays no smaller."""
+    scale = 10**digits
+    parts = {name: math.floor(value * scale) for name, value in terms.items()}
+    missing = round(round(total, digits) * scale) - sum(parts.values())
+    rests = sorted(terms, key=lambda name: parts[name] - terms[name] * scale)
+    for name in rests[: max(0, missing)]:
+        parts[name] += 1
+    return {name: part / scale for name, part in parts.items()}
 
 
 def busiest_unit(features: Features) -> str:
@@ -182,133 +168,80 @@ def _busy(features: Features) -> float:
     return most + SERIAL_SHARE * (sum(units) - most)
 
 
-def _parts(features: Features, target: Target, spent: _Spent) -> dict[str, float]:
-    """Return each limit's own time: units by their share of the SM's time, latency by the rest."""
-    resident = max(1.0, features["programs_per_sm"])
-    share = min(1.0, features["programs"] / (resident * target.sms))
-    together = max(1.0, resident * share)
-    hidden = together * _busy(features)
-    wave = max(hidden, features["latency_cycles"], 1.0)
-    sm_us = spent.sm_us
-    parts = {name: sm_us * together * cycles / wave for name, cycles in _units(features).items()}
-    parts["L2"] = max(parts["L2"], spent.l2_us)
-    parts["latency"] = sm_us * max(0.0, features["latency_cycles"] - hidden) / wave
-    return {**parts, "DRAM": spent.dram_us, "launch": LAUNCH_US}
-
-
 def dram_rate(target: Target) -> float:
     """Return the bytes a second that DRAM gives in practice."""
     return target.measured_dram_bytes_per_s or DRAM_SHARE * target.dram_bytes_per_s
 
 
 FASTER: Final = 0.01
-"""Least gain, as a share of the predicted time, for which a config is named."""
-
-Helps = Callable[[Features, Features], bool]
-"""Takes features of another config and of one's own; True if the other follows the advice."""
+"""Least gain, as a share of the predicted time, for which a change is suggested."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A piece of advice, and a config that follows it.
+    """A change of axes that is predicted to be faster.
 
     Attributes:
-        text: in general.
-        verdict: of the config that follows it with fewest changes, the fastest among equals; None
-            if no ranked config follows it and is predicted faster.
-        possible: False if no config can follow it: a narrower dtype, say, is not a choice of
-            configs.
+        verdict: of the config with the change.
+        term: the term of the predicted time that falls most.
+        term_us: its microseconds before and after; None for both if the terms are not known.
     """
 
-    text: str
-    verdict: Verdict | None
-    possible: bool
+    verdict: Verdict
+    term: str | None = None
+    term_us: tuple[float, float] | None = None
 
 
 def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, ...]:
-    """Return two things to try against a config's bottleneck; none if it was not predicted.
+    """Return up to two changes that are predicted to be faster, the fewest axes first.
 
-    Ranked configs among `verdicts` may be named.
+    Each is a ranked config among `verdicts`, the fastest of those that change the same axes. One
+    that changes further axes than another must be faster than that one as well. There is none for
+    a config that cannot run.
     """
-    if own.bottleneck is None or own.features is None or own.predicted_us is None:
+    if own.dropped_at in ("rules", "compile"):
         return ()
-    limit = own.predicted_us * (1 - FASTER)
-    faster = [
-        v for v in verdicts if v.rank is not None and v.predicted_us and v.predicted_us < limit
-    ]
-    suggested: list[Suggestion] = []
-    for text, helps in _advice(own.bottleneck, own.features):
-        named = [s.verdict for s in suggested]
-        free = [
-            v
-            for v in faster
-            if helps
-            and v.features is not None
-            and helps(v.features, own.features)
-            and v not in named
-        ]
-        suggested.append(Suggestion(text, nearest(own.config, free), helps is not None))
-    return tuple(suggested)
+    fastest: dict[frozenset[str], Verdict] = {}
+    for verdict in verdicts:
+        axes = changed_axes(own.config, verdict.config)
+        if verdict.rank is None or not axes or not _faster(verdict, own):
+            continue
+        if axes not in fastest or _faster(verdict, fastest[axes], 0.0):
+            fastest[axes] = verdict
+    chosen: dict[frozenset[str], Verdict] = {}
+    for axes in sorted(fastest, key=lambda axes: (len(axes), fastest[axes].predicted_us)):
+        within = (fewer for names, fewer in chosen.items() if names < axes)
+        if len(chosen) < MOST_SUGGESTED and all(_faster(fastest[axes], one) for one in within):
+            chosen[axes] = fastest[axes]
+    return tuple(_suggestion(own, verdict) for verdict in chosen.values())
 
 
-def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], ...]:
-    """Return what to try, with a test for configs that do so."""
-    usual = tuple(zip(ADVICE[bottleneck], HELPS[bottleneck], strict=True))
-    if own["spill_words"] and bottleneck in SPILLS_FEED:
-        return (SPILLS, usual[0])
-    return usual
+MOST_SUGGESTED: Final = 2
+
+
+def _faster(one: Verdict, other: Verdict, least: float = FASTER) -> bool:
+    times = one.predicted_us, other.predicted_us
+    return None not in times and (times[0] or 0.0) < (times[1] or 0.0) * (1 - least)
+
+
+def _suggestion(own: Verdict, other: Verdict) -> Suggestion:
+    before, after = own.terms_us, other.terms_us
+    if not before or not after:
+        return Suggestion(other)
+    term = max(before, key=lambda name: before[name] - after.get(name, 0.0))
+    return Suggestion(other, term, (before[term], after.get(term, 0.0)))
 
 
 def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
     """Return the other config with fewest changes; among equals, the one predicted fastest."""
 
     def place(verdict: Verdict) -> tuple[int, float]:
-        return changed(config, verdict.config), verdict.predicted_us or 0.0
+        return len(changed_axes(config, verdict.config)), verdict.predicted_us or 0.0
 
     return min((v for v in verdicts if v.config != config), key=place, default=None)
 
 
-def changed(one: Config, other: Config) -> int:
-    """Return how many axes two configs differ in."""
+def changed_axes(one: Config, other: Config) -> frozenset[str]:
+    """Return the names of the axes in which two configs differ."""
     first, second = one.to_dict(), other.to_dict()
-    return sum(first.get(name) != second.get(name) for name in {**first, **second})
-
-
-def _less(name: str) -> Helps:
-    return lambda other, own: other[name] < own[name]
-
-
-def _less_in_all(name: str) -> Helps:
-    return lambda other, own: other[name] * other["programs"] < own[name] * own["programs"]
-
-
-def _hides_more(other: Features, own: Features) -> bool:
-    deeper = other["num_stages"] > own["num_stages"]
-    return deeper or other["programs_per_sm"] > own["programs_per_sm"]
-
-
-_FEWER_WARPS: Final = _less("num_warps")
-
-HELPS: Final[Mapping[str, tuple[Helps | None, Helps | None]]] = {
-    "tensor": (None, _less("tail")),
-    "issue": (_less_in_all("program_instructions"), _FEWER_WARPS),
-    "shared": (_less_in_all("shared_cycles"), _FEWER_WARPS),
-    "L1": (None, _less_in_all("l1_cycles")),
-    "special": (None, None),
-    "L2": (_less_in_all("program_l2_bytes"), None),
-    "DRAM": (None, None),
-    "start": (_less("programs"), None),
-    "latency": (_hides_more, lambda other, own: other["programs"] > own["programs"]),
-    "launch": (None, None),
-}
-"""For each piece of `ADVICE`, in its order, a test for configs that follow it; None if no
-config can, since it asks for another kernel, dtype or layout."""
-
-SPILLS: Final = (
-    "fewer spilled registers: a looser maxnreg, a smaller tile or more warps",
-    _less("spill_words"),
-)
-"""Advice that goes first if registers spill and spilling takes part in the bottleneck."""
-
-SPILLS_FEED: Final = frozenset({"issue", "L1", "latency"})
-"""Bottlenecks that loads and stores of spilled words add to."""
+    return frozenset(n for n in {**first, **second} if first.get(n) != second.get(n))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asmtune.base.json_codec import to_json
@@ -16,9 +16,8 @@ from asmtune.predict.score.roofline import (
     busiest_unit,
     nearest,
     predict,
-    suggestions,
-    terms_us,
 )
+from asmtune.report.cells import changes
 from asmtune.report.code.model import CodeView
 from asmtune.report.documents import verdict_json
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
@@ -109,7 +108,7 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
 
 
 def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
-    own_terms, other_terms = terms_us(own, target), terms_us(other, target)
+    own_terms, other_terms = (predict(features, target).terms_us for features in (own, other))
     pairs = [
         Pair(name, "us", TERMS[name], own_terms[name], other_terms[name]) for name in own_terms
     ]
@@ -153,11 +152,12 @@ class Explained:
 
     Attributes:
         report: of all configs that were judged.
-        suggestions: two things to try against its bottleneck; none where it has none.
+        suggestions: up to two changes that are predicted to be faster.
         reading: its parsed assembly; None where it did not compile.
         code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
-        searched: whether the whole space was judged, so that what it does not hold can be told.
+        score_terms: terms that sum to its score, by name; empty for a scorer without terms.
+        searched: True if the whole space was judged, not this config alone.
     """
 
     report: PruneReport
@@ -169,6 +169,7 @@ class Explained:
     code: Code | None = None
     other_code: Code | None = None
     guesses: tuple[str, ...] = ()
+    score_terms: Mapping[str, float] = field(default_factory=dict)
     searched: bool = True
 
     @property
@@ -191,28 +192,26 @@ class Explained:
         ranks = self.report.selection.ranks
         return next((v for v in self.report.verdicts if v.rank == ranks), None)
 
-    @property
-    def bottleneck_us(self) -> float | None:
-        """Returns the microseconds of the bottleneck alone; None if nothing was predicted."""
-        if self.verdict.features is None or self.verdict.bottleneck is None:
-            return None
-        return predict(self.verdict.features, self.target).parts_us[self.verdict.bottleneck]
 
-
-def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
-    """Suggests two changes of a config that runs, from the configs of the report."""
-    runs = verdict.dropped_at not in ("rules", "compile")
-    return suggestions(verdict, report.verdicts) if runs else ()
+def suggestion_words(own: Verdict, suggestion: Suggestion) -> str:
+    """Formats as `num_stages 3 -> 4: waiting that nothing hides 12.3 -> 3.2 us`."""
+    text = changes(own.config, suggestion.verdict.config)
+    if suggestion.term is None or suggestion.term_us is None:
+        return text
+    before, after = suggestion.term_us
+    return f"{text}: {TERMS[suggestion.term]} {before:.1f} -> {after:.1f} us"
 
 
 def explained_json(explained: Explained, *, code: bool) -> str:
     """Writes a config as JSON: the verdict's document with its explanation, and `code` if asked."""
-    features = explained.verdict.features
+    own = explained.verdict
     more: dict[str, Any] = {
-        "terms_us": None if features is None else terms_us(features, explained.target),
+        "terms_us": own.terms_us,
+        "score_terms": dict(explained.score_terms),
         "guesses": list(explained.guesses),
         "suggestions": [
-            {"words": each.text, "config": _config(each.verdict)} for each in explained.suggestions
+            {"words": suggestion_words(own, each), "config": _config(each.verdict)}
+            for each in explained.suggestions
         ],
         "instead": _config(explained.instead),
         "comparison": _comparison(explained.comparison),

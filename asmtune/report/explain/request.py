@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,10 +20,11 @@ from asmtune.core.space.space import Space
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.roofline import suggestions
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
 from asmtune.report.code.views import CodeReader
-from asmtune.report.explain.record import Code, Explained, compared, try_out
+from asmtune.report.explain.record import Code, Explained, compared
 from asmtune.report.progress import ProgressBar
 from asmtune.store.lookup import StoreLookup
 from asmtune.studies.stored import LoadedKernel, tuned_of
@@ -158,13 +159,17 @@ class ExplainRequest:
 
     def notes(self, result: Explained) -> Iterable[str]:
         """Says which of the two configs is not in the space, and why."""
-        space, shape = self.loaded.space, self.loaded.problem.shape
         other = () if result.comparison is None else (result.comparison.other,)
         for verdict in (result.verdict, *other):
-            derived = any(reason.rule == "derived_cap" for reason in verdict.reasons)
-            why = None if derived else space.lacks(verdict.config, **shape)
+            why = self.outside(verdict)
             if why is not None:
                 yield f"{verdict.config} is not in the space: {why}"
+
+    def outside(self, verdict: Verdict) -> str | None:
+        """Says why the space lacks a config; a cap that was derived belongs to it."""
+        if any(reason.rule == "derived_cap" for reason in verdict.reasons):
+            return None
+        return self.loaded.space.lacks(verdict.config, **self.loaded.problem.shape)
 
 
 def explained(
@@ -194,18 +199,26 @@ def explained(
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))
+    score_terms: Mapping[str, float] = {}
+    if report.scorer == scorer and verdict.score is not None:
+        ranked_us = [v.predicted_us or 0.0 for v in report.verdicts if v.rank is not None]
+        own_us = verdict.predicted_us or 0.0
+        score_terms = make_scorer(scorer).score_terms(verdict.score, own_us, ranked_us)
     reader = _Reader(request, language)
     artifact = reader.artifact(verdict)
     return Explained(
         report=report,
         verdict=verdict,
         target=request.target,
-        suggestions=try_out(report, verdict),
+        suggestions=suggestions(
+            verdict, (v for v in report.verdicts if request.outside(v) is None)
+        ),
         comparison=comparison,
         reading=None if artifact is None else ProfileReader(request.target).reading(artifact),
         code=reader.code(verdict),
         other_code=reader.code(comparison.other) if comparison else None,
         guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
+        score_terms=score_terms,
         searched=not request.alone,
     )
 

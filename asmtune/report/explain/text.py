@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Final
 
@@ -16,11 +16,11 @@ from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
-from asmtune.predict.score.roofline import Suggestion
+from asmtune.predict.score.roofline import rounded_terms
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
-from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount
-from asmtune.report.explain.record import Comparison, Explained, TermChange
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS, amount
+from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
 
 STYLES: Final = {
     OpGroup.TENSOR: "green",
@@ -140,18 +140,22 @@ def _fate(explained: Explained) -> Iterator[Text]:
 
 
 def _named(own: Verdict, other: Verdict) -> str:
-    """Formats a suggestion as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    """Formats another config as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    return f"{changes(own.config, other.config)} ({_gain(own, other)})"
+
+
+def _gain(own: Verdict, other: Verdict) -> str:
     text = f"{number(other.predicted_us)} us"
     if own.predicted_us and other.predicted_us and own.dropped_at not in ("rules", "compile"):
         text += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
-    return f"{changes(own.config, other.config)} ({text}; rank {other.rank})"
+    return f"{text}; rank {other.rank}"
 
 
-def _prediction(explained: Explained) -> Iterator[Text]:
-    verdict, alone = explained.verdict, explained.bottleneck_us
-    bottleneck = verdict.bottleneck or ""
-    text = f", which alone takes {number(alone)} us" if alone is not None else ""
+def _prediction(explained: Explained) -> Iterator[RenderableType]:
+    verdict, bottleneck = explained.verdict, explained.verdict.bottleneck or ""
     begins = "predicted" if explained.runs else "could it run, predicted"
+    terms = rounded_terms(verdict.terms_us or {}, verdict.predicted_us or 0.0, 1)
+    text = f", which takes {number(terms[bottleneck])} us of them" if terms else ""
     yield Text.assemble(
         f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), text
     )
@@ -162,17 +166,35 @@ def _prediction(explained: Explained) -> Iterator[Text]:
         )
         if shown := ", ".join(numbers):
             yield Text(f"  {shown}")
+    if terms:
+        yield _terms_table(terms, verdict.predicted_us or 0.0)
+    if explained.score_terms:
+        yield Text(_score(explained))
     yield from (Text(f"  a guess: {guess}", "yellow") for guess in explained.guesses)
+    if explained.runs and explained.searched and not explained.suggestions:
+        yield Text("  nothing to try: no config here is predicted to be faster")
     for word, suggestion in zip(("try: ", "or:  "), explained.suggestions, strict=False):
-        yield Text(f"  {word}{_advice(explained, suggestion)}")
+        named = suggestion_words(verdict, suggestion)
+        yield Text(f"  {word}{named} ({_gain(verdict, suggestion.verdict)})")
 
 
-def _advice(explained: Explained, suggestion: Suggestion) -> str:
-    if suggestion.verdict is not None:
-        return f"{suggestion.text}: {_named(explained.verdict, suggestion.verdict)}"
-    if suggestion.possible and explained.searched:
-        return f"{suggestion.text}: no config here that does so is predicted faster"
-    return suggestion.text
+def _terms_table(terms: Mapping[str, float], total_us: float) -> Table:
+    """Tabulates the terms of a predicted time, largest first, and their sum."""
+    table = plain_table("Predicted time", ("limit", "", "us", "share"), left=2)
+    for name, us in terms.items():
+        if us:
+            table.add_row(name, TERMS.get(name, ""), number(us), f"{us / total_us:.0%}")
+    table.add_section()
+    table.add_row("all", "their sum is the prediction", number(total_us), "")
+    return table
+
+
+def _score(explained: Explained) -> str:
+    """Formats as `score by learned -0.312: -0.102 of ..., -0.210 of ...`, which sum to it."""
+    score = explained.verdict.score or 0.0
+    terms = rounded_terms(explained.score_terms, score, 3)
+    parts = ", ".join(f"{value:+.3f} {name}" for name, value in terms.items())
+    return f"  score by {explained.report.scorer} {score:+.3f}: {parts}"
 
 
 def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]:

@@ -21,6 +21,7 @@ from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import dropped_rows
+from asmtune.report.explain.quantities import TERMS
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.explorer.timings import LaunchKey, Timings
 from asmtune.report.progress import ProgressBar
@@ -29,7 +30,7 @@ from asmtune.report.tables import worth
 OWN: Final = frozenset(
     {
         "kept", "dropped_at", "reason", "reasons", "rank", "score", "predicted_us", "bottleneck",
-        "measured_us", "ratio", "fate",
+        "measured_us", "ratio", "fate", *(f"{name}_us" for name in TERMS),
     }
 )  # fmt: skip
 """Columns that are no axes and no features; an axis of such a name is shown as `axis NAME`."""
@@ -42,8 +43,11 @@ def page_model(
     keys = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in reports]
     measured = [{} if timings is None else timings.of(key) for key in keys]
     labels = _labels(reports)
+    features = {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()}
+    features |= {f"{name}_us": ["us", "predicted time", _part(name)] for name in TERMS}
     return {
-        "features": {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()},
+        "features": features,
+        "terms": TERMS,
         "sources": list(code.sources),
         "reports": [
             _report(report, label, times, timings) | {"code": index, "code_note": code.note}
@@ -52,6 +56,10 @@ def page_model(
             )
         ],
     }
+
+
+def _part(term: str) -> str:
+    return f"Part of the predicted time that goes to {TERMS[term]}; the parts sum to it."
 
 
 def _labels(reports: Sequence[PruneReport]) -> list[str]:
@@ -67,10 +75,13 @@ def _report(
 ) -> dict[str, Any]:
     axes, columns = _axes(report.verdicts)
     columns |= _verdicts(report.verdicts)
+    for name in TERMS:
+        if any(v.terms_us and name in v.terms_us for v in report.verdicts):
+            columns[f"{name}_us"] = [_value((v.terms_us or {}).get(name)) for v in report.verdicts]
     if times:
         columns["measured_us"] = [times.get(str(v.config)) for v in report.verdicts]
     for name in FEATURES:
-        values = [_value(v.features[name]) if v.features else None for v in report.verdicts]
+        values = [_value((v.features or {}).get(name)) for v in report.verdicts]
         # A config's own num_warps is not overwritten by the feature of that name.
         if name not in columns and any(value is not None for value in values):
             columns[name] = values

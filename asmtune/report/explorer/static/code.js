@@ -1,6 +1,6 @@
 // The code of one config: source, PTX and SASS side by side, matched by their source places.
 
-import { byId, make, number, show } from "./dom.js";
+import { byId, make, number, percent, show } from "./dom.js";
 import { Listing, SourceListing } from "./listing.js";
 import { Pane } from "./pane.js";
 
@@ -34,6 +34,7 @@ export class CodeView {
       this.key = key;
       byId("code-title").textContent = report.names[row];
       byId("code-facts").replaceChildren(...facts(report, row));
+      byId("code-parts").replaceChildren(...partsTable(report, row));
       byId("code-reasons").textContent = report.columns.reasons[row];
       byId("code-failure").textContent = report.failures[row] ?? "";
       show(byId("code-failure"), row in report.failures);
@@ -114,6 +115,26 @@ export class CodeView {
   #hover(place) {
     for (const pane of this.panes.values()) if (pane.listing) pane.hover(place);
   }
+}
+
+/** The predicted time as a table of its parts, which sum to it; a note where they are not known. */
+function partsTable(report, row) {
+  const total = report.value("predicted_us", row);
+  if (total === null) return [];
+  const known = report.parts(row);
+  if (known === null) return ["Which limits the predicted time is made of is not known: an older version saved this report."];
+  const all = [["all", "the sum", total], ...known];
+  const cells = (tag, text) => all.map(([name, meaning, us]) => make(tag, tag === "th" ? { scope: "col" } : {}, text(name, meaning, us)));
+  const line = (heading, ...children) => make("tr", {}, make("th", { scope: "row" }, heading), ...children);
+  return [
+    make("table", { class: "parts" },
+      make("caption", { class: "sr" }, "Predicted time by limit"),
+      line("limit", ...cells("th", (name) => name)),
+      line("is", ...cells("td", (_, meaning) => meaning)),
+      line("µs", ...cells("td", (_, meaning, us) => us.toFixed(2))),
+      line("share", ...cells("td", (_, meaning, us) => percent(us / total))),
+    ),
+  ];
 }
 
 /** What is known of a config, as pairs of a term and its value. */

@@ -25,21 +25,37 @@ const TITLES = {
 
 const MEANINGS = {
   rank: "Place in the scorer's ranking; 1 is its favourite.",
-  fate: "Kept, or the stage and the reason at which it fell.",
+  fate: "Kept to be timed, or why not: it cannot run, does not compile, or was ranked too low before or after compiling.",
   predicted_us: "Microseconds of the launch by the roofline.",
   measured_us: "Median microseconds of the launch, as they were timed.",
   ratio: "Predicted time over measured time.",
-  bottleneck: "What takes most of the predicted time.",
+  bottleneck: "The largest part of the predicted time.",
   score: "The scorer's own scale; higher is better.",
   reasons: "Why it was dropped, and remarks.",
 };
 
+const STAGES = {
+  rules: "cannot run",
+  compile: "does not compile",
+  sketch: "not compiled",
+  score: "left out",
+};
+
+const REASONS = { rank: "ranked too low", sketched_only: "ranked too low" };
+
+/** The stage at which a config was dropped, and the reason, in words; the reason may be "". */
+export function inWords(stage, reason) {
+  const words = reason === stage ? "" : (REASONS[reason] ?? reason.replaceAll("_", " "));
+  return [STAGES[stage] ?? stage, words];
+}
+
 /** One target's report. */
 export class Report {
-  constructor(values, features, index) {
+  constructor(values, { features, terms }, index) {
     Object.assign(this, values);
     this.index = index;
     this.features = features;
+    this.terms = terms;
     // A name of a link or a search that every object knows, such as "constructor", is no column.
     this.columns = Object.assign(Object.create(null), this.columns);
     this.size = this.columns.kept.length;
@@ -56,7 +72,7 @@ export class Report {
   #fate(kept, row) {
     const { dropped_at: stage, reason } = this.columns;
     if (kept) return "kept";
-    return reason[row] === stage[row] ? stage[row] : `${stage[row]}: ${reason[row]}`;
+    return inWords(stage[row], reason[row]).filter(Boolean).join(": ");
   }
 
   /** Every config in words. */
@@ -87,7 +103,15 @@ export class Report {
   every() {
     const first = ["rank", "fate", ...this.axes, "predicted_us", "measured_us", "ratio"];
     const names = [...first, "bottleneck", "score", ...Object.keys(this.features), "reasons"];
-    return names.filter((name) => this.columns[name]);
+    // An option such as num_warps is an axis and a feature, and one column.
+    return [...new Set(names)].filter((name) => this.columns[name]);
+  }
+
+  /** Parts of the predicted time as `[name, meaning, microseconds]`, largest first; null if not known. */
+  parts(row) {
+    const known = Object.entries(this.terms).map(([name, meaning]) => [name, meaning, this.value(`${name}_us`, row)]);
+    const parts = known.filter(([, , us]) => us > 0).sort((a, b) => b[2] - a[2]);
+    return parts.length ? parts : null;
   }
 
   /** Why the page has no code of a config. */
@@ -102,7 +126,8 @@ export class Report {
   }
 
   title(name) {
-    return TITLES[name] ?? name;
+    const isPart = this.features[name]?.[1] === "predicted time";
+    return TITLES[name] ?? (isPart ? name.replace(/_us$/, " µs") : name);
   }
 
   meaning(name) {
@@ -112,8 +137,8 @@ export class Report {
 
   /** The heading that a column is listed under. */
   group(name) {
-    if (this.features[name]) return this.features[name][1];
-    return this.axes.includes(name) ? "axes" : "verdict";
+    if (this.axes.includes(name)) return "axes";
+    return this.features[name] ? this.features[name][1] : "verdict";
   }
 
   /** Whether a column is of numbers. */

@@ -1,5 +1,6 @@
 // The funnel: what came in, what fell where and why, what is kept.
 
+import { inWords } from "./data.js";
 import { byId, make, number } from "./dom.js";
 
 /** Draws the funnel of a report; `choose(verdict)` narrows the table, null widens it. */
@@ -7,12 +8,12 @@ export function drawFunnel(reports, current, chosen, choose) {
   let left = current.size;
   const steps = current.funnel.map(({ stage, reason, configs }) => {
     left -= configs;
-    const fate = reason === stage ? stage : `${stage}: ${reason}`;
-    return { stage, reason, fate, configs, left };
+    const [where, why] = inWords(stage, reason);
+    return { stage: where, reason: why, fate: [where, why].filter(Boolean).join(": "), configs, left };
   });
   const kept = { stage: "kept", reason: `by ${current.scorer}`, fate: "kept", configs: left, left };
   const rows = [
-    line(current, { stage: "space", reason: "candidates", fate: null, configs: current.size, left: current.size }),
+    line(current, { stage: "space", reason: "all configs", fate: null, configs: current.size, left: current.size }),
     ...steps.map((step) => line(current, step)),
     line(current, kept),
   ];
@@ -52,20 +53,14 @@ export function drawFunnel(reports, current, chosen, choose) {
   }
 }
 
-/** Tabs of the targets, with what each keeps; none where there is one. */
+/** The target with what it keeps, as tabs where there are several. */
 export function drawTargets(reports, current, choose) {
-  const tabs = reports.map((report) =>
-    make(
-      "button",
-      {
-        type: "button",
-        "aria-pressed": String(report === current),
-        on: { click: () => choose(report.index) },
-      },
-      make("span", {}, report.label),
-      " ",
-      make("span", { class: "count" }, `${number(report.kept)} of ${number(report.size)} kept`),
-    ),
-  );
-  byId("targets").replaceChildren(...(reports.length > 1 ? tabs : []));
+  const tabs = reports.map((report) => {
+    const kept = `${number(report.kept)} of ${number(report.size)} kept`;
+    const text = [make("span", {}, report.label), " ", make("span", { class: "count" }, kept)];
+    if (reports.length === 1) return make("p", {}, "on ", ...text);
+    const pressed = String(report === current);
+    return make("button", { type: "button", "aria-pressed": pressed, on: { click: () => choose(report.index) } }, ...text);
+  });
+  byId("targets").replaceChildren(...tabs);
 }

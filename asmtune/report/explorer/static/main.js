@@ -18,7 +18,7 @@ const QUIET = 150; // ms without a key after which a search is made
 class Page {
   constructor(document_) {
     this.reports = document_.reports.map(
-      (values, index) => new Report(values, document_.features, index),
+      (values, index) => new Report(values, document_, index),
     );
     this.codes = new Codes(document_.sources);
     this.table = new Table({
@@ -86,6 +86,9 @@ class Page {
     this.shownView = view;
     byId("compare").disabled = pair.length !== 2;
     byId("compare-count").textContent = `${pair.length}/2`;
+    drawTargets(this.reports, this.report, (target) =>
+      this.change({ view: "table", id: null, at: null, target, facets: {} }),
+    );
     if (view === "table") this.#renderTable(changed, switched);
     if (view === "code") this.code.open(opened.report, opened.row, this.codes, state);
     if (view === "code") this.#picks(opened);
@@ -124,7 +127,6 @@ class Page {
 
   #renderAround() {
     const { report, reports, state } = this;
-    drawTargets(reports, report, (target) => this.change({ target, facets: {} }));
     drawFunnel(reports, report, state.facets.fate ?? null, (fate) => this.#facet("fate", fate));
     drawFacets(report, state.facets, (name, value) => this.#facet(name, value));
     drawColumns(report, state.columns ?? report.usual(), (columns) => this.change({ columns }));

@@ -103,7 +103,8 @@ export class Pane {
   #chips() {
     const { counts } = this.listing;
     const all = [...counts.values()].reduce((sum, { run }) => sum + run, 0) || 1;
-    return [...counts].map(([group, { text, run }]) =>
+    const legend = make("span", { class: "facts" }, "Instructions in the text, and share of all that a thread runs:");
+    const chips = [...counts].map(([group, { text, run }]) =>
       make(
         "button",
         {
@@ -113,11 +114,12 @@ export class Pane {
           on: { click: () => this.#next(group) },
         },
         make("i", { "aria-hidden": "true" }),
-        `${group} `,
+        `${group}: `,
         make("b", {}, number(text)),
-        make("span", { class: "share" }, ` ${percent(run / all)}`),
+        make("span", { class: "share" }, `, ${percent(run / all)} run`),
       ),
     );
+    return chips.length ? [legend, ...chips] : [];
   }
 
   #next(group) {

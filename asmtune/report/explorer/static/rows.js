@@ -55,8 +55,10 @@ function parseTerm(report, term) {
  * Throws an Error with a message where a term means nothing.
  */
 export function parseQuery(report, query) {
+  // The codes of JSON and CSV, such as "score: rank", are found as well as the words for them.
+  const { fate, dropped_at: stage, reason, bottleneck, reasons } = report.columns;
   report.searched ??= report.names.map((name, row) =>
-    [name, report.columns.fate[row], report.columns.bottleneck[row], report.columns.reasons[row]]
+    [name, fate[row], `${stage[row]}: ${reason[row]}`, bottleneck[row], reasons[row]]
       .join(" ")
       .toLowerCase(),
   );
