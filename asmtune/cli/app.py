@@ -23,6 +23,8 @@ from asmtune.cli import (
     tune,
 )
 from asmtune.cli import run as programs
+from asmtune.cli.output import print_line
+from asmtune.cli.streams import INTERRUPTED
 
 app: Final = typer.Typer(
     name="asmtune",
@@ -54,7 +56,6 @@ app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned confi
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 BAD_INPUT: Final = 2
-INTERRUPTED: Final = 130
 
 
 def run(arguments: Sequence[str]) -> int | programs.UserProgram:
@@ -79,5 +80,5 @@ def run(arguments: Sequence[str]) -> int | programs.UserProgram:
 
 def _fail(message: str) -> int:
     line = " ".join(message.split())
-    print(f"asmtune: {line}", file=sys.stderr)  # noqa: T201
+    print_line(f"asmtune: {line}", err=True)
     return BAD_INPUT
