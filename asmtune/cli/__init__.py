@@ -12,9 +12,13 @@ def main() -> None:
     Exits 130 after Ctrl-C, 141 where the reader of stdout has gone, 1 where stdout cannot be
     written. `asmtune run` ends as the program does that it was given.
     """
-    from asmtune.cli.streams import guarded
+    try:
+        from asmtune.cli.streams import guarded
 
-    outcome = guarded(_run)
+        outcome = guarded(_run)
+    except KeyboardInterrupt:  # before there are signals to hold
+        print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
     if isinstance(outcome, int):
         sys.exit(outcome)
     outcome.execute()  # type: ignore[attr-defined]

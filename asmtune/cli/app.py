@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.cli import (
@@ -26,8 +27,20 @@ from asmtune.cli import run as programs
 from asmtune.cli.output import print_line
 from asmtune.cli.streams import INTERRUPTED
 
+
+class _Commands(TyperGroup):
+    """Ends in `typer.Abort` at Ctrl-C, which typer would turn into an exit code of a command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Abort from interrupt
+
+
 app: Final = typer.Typer(
     name="asmtune",
+    cls=_Commands,
     help="An assembly-aware autotuner for Triton kernels.",
     no_args_is_help=True,
     add_completion=False,

@@ -8,9 +8,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 
 from asmtune.base.atomic_write import write_whole
@@ -28,7 +28,7 @@ _TERMINAL: Final = 80
 class _Escaped:
     """Shows control codes of a renderable's text in place of sending them to the terminal."""
 
-    def __init__(self, renderable: RenderableType) -> None:
+    def __init__(self, renderable: Any) -> None:
         self._renderable = renderable
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
@@ -50,7 +50,7 @@ def print_line(text: str, *, err: bool = False) -> None:
     print(_escaped(text), file=sys.stderr if err else sys.stdout)
 
 
-def write_note(renderable: RenderableType) -> None:
+def write_note(renderable: object) -> None:
     """Prints a rich renderable to stderr, beside what a program prints to stdout."""
     if sys.stderr.isatty():
         _console(sys.stderr).print(_Escaped(renderable))
@@ -60,7 +60,7 @@ def write_note(renderable: RenderableType) -> None:
     sys.stderr.write(_plain(renderable).encode(encoding, FALLBACK).decode(encoding) + "\n")
 
 
-def write_result(result: RenderableType | bytes, output: Path | None = None) -> None:
+def write_result(result: object, output: Path | None = None) -> None:
     """Prints a document (text or bytes) or a rich renderable, or writes it to a file.
 
     A table is as wide as the terminal or as COLUMNS says, or else as it needs to be. A document
@@ -101,7 +101,7 @@ def _width(stream: TextIO | None) -> int:
         return _TERMINAL
 
 
-def _plain(renderable: RenderableType) -> str:
+def _plain(renderable: object) -> str:
     text = io.StringIO()
     Console(file=text, width=_width(None), force_terminal=False, color_system=None).print(
         _Escaped(renderable)
