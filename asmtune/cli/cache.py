@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.text import Text
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError
@@ -172,8 +173,12 @@ def show(
         print_json(key | record_to_json(record))
         return
     facts = record_row(layer, record) | vars(record.provenance)
-    for name, value in facts.items():
-        print_line(f"{name:10} {cell(value)}")
+    if is_terminal():
+        rows = [{"": name, " ": cell(value)} for name, value in facts.items()]
+        write_result(mapping_table("", rows))
+    else:
+        for name, value in facts.items():
+            print_line(f"{name:10} {cell(value)}")
     print_line("")
     times = ("median_us", "p20_us", "p80_us")
     print_table(
@@ -185,7 +190,7 @@ def show(
         ]
     )
     for config, failure in record.failures:
-        print_line(f"failed     {cell(str(config))}: {cell(str(failure))}")
+        write_result(Text(f"failed     {cell(str(config))}: {cell(str(failure))}"))
 
 
 @app.command("export")

@@ -125,7 +125,7 @@ class ReportTable:
         return widths
 
     def _table(self, widths: Mapping[int, int], headings: Sequence[str]) -> Table:
-        table = Table(show_edge=False, show_header=any(headings))
+        table = Table(show_edge=False, show_header=any(map(str.strip, headings)))
         for place, width in widths.items():
             justify = self._columns[place].justify
             heading = "\n".join(_lines(headings[place], width))
@@ -141,7 +141,7 @@ class ReportTable:
         names = [column.heading for column in self._columns]
         changed = [f"{headings[p]}: {names[p]}" for p in widths if headings[p] != names[p]]
         if changed:
-            yield Text(", ".join(changed), "dim")
+            yield Text("\n".join(_packed(changed, width)), "dim")
         if hidden:
             needed = _span(self._widths(10**9, names) or {})
             left_out = ", ".join(hidden)
@@ -151,16 +151,23 @@ class ReportTable:
         for number, (cells, style) in enumerate(self._rows):
             if number:
                 yield Text()
-            line = ""
-            for column, cell in zip(self._columns, cells, strict=True):
-                pair = f"{column.heading}: {cell}" if column.heading else cell
-                # Only the space between two pairs is broken, unless one alone is too long.
-                if line and cell and cell_len(line) + 2 + cell_len(pair) > width:
-                    yield Text("\n".join(_lines(line, width)), style)
-                    line = ""
-                if cell:
-                    line += f"  {pair}" if line else pair
-            yield Text("\n".join(_lines(line, width)), style)
+            pairs = [
+                f"{column.heading}: {cell}" if column.heading.strip() else cell
+                for column, cell in zip(self._columns, cells, strict=True)
+                if cell
+            ]
+            yield Text("\n".join(_packed(pairs, width)), style)
+
+
+@dataclass(frozen=True)
+class CodeText:
+    """A line of code, broken between words and after the commas of a list."""
+
+    text: str
+    style: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text("\n".join(_lines(self.text, options.max_width)), self.style)
 
 
 def _span(widths: Mapping[int, int]) -> int:
@@ -172,13 +179,23 @@ def _lines(text: str, width: int) -> list[str]:
     """Breaks a text between words; within a word only if it is wider than a line."""
     lines = [""]
     for piece in _PIECE.split(text):
-        if cell_len(lines[-1] + piece.rstrip()) > width and lines[-1]:
+        word = piece.rstrip()
+        if lines[-1] and cell_len(lines[-1] + word) > width:
             lines.append("")
-        *whole, rest = chop_cells(piece.rstrip(), width) or [""]
-        lines[-1] += (whole or [rest])[0]
-        lines += [*whole[1:], rest] if whole else []
-        lines[-1] += piece[len(piece.rstrip()) :]
+        *full, rest = chop_cells(word, width) or [""]
+        lines[-1:] = [*full, lines[-1] + rest + piece[len(word) :]]
     return [line.rstrip() for line in lines]
+
+
+def _packed(parts: Sequence[str], width: int) -> list[str]:
+    """Puts parts into lines; breaks a part only if it is wider than a line."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and cell_len(lines[-1]) + 2 + cell_len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines += _lines(part, width)
+    return lines
 
 
 def _short_name(name: str, known: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import Suggestion
-from asmtune.report.cells import ReportTable, changes, number, plain_table
+from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount
 from asmtune.report.explain.record import Comparison, Explained, TermChange
@@ -77,7 +77,8 @@ def hot_loop(view: CodeView) -> RenderableType:
     if files:
         title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
     width = max(len(_source(line, lines)) for line in lines)
-    shown = [Text(f"{_source(line, lines):>{width}}  {line.text}", _style(line)) for line in lines]
+    texts = (f"{_source(line, lines):>{width}}  {line.text}" for line in lines)
+    shown = [CodeText(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
     return Group(Text(title, "italic"), *notes, *shown)
 
 
