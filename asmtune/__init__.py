@@ -7,9 +7,11 @@ milliseconds and pulls in neither torch, triton, scikit-learn nor rich.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # that of `typing`, whose import takes longer than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from asmtune.core.config import Config as Config
     from asmtune.core.hardware.shipped import load_target as load_target
     from asmtune.core.keys.buckets import between as between

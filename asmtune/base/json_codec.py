@@ -57,8 +57,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Escapes newlines and control codes of text that may come from a damaged file."""
-    return text if text.isprintable() else ascii(text)
+    """Escapes newlines, control codes and marks of direction: what a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: Any) -> str:

@@ -9,19 +9,35 @@ import warnings
 def main() -> None:
     """Runs `asmtune`; exits 0, 1 for findings, 2 for bad input, with one line on stderr.
 
-    `asmtune run` ends as the program does that it was given.
+    Exits 130 after Ctrl-C, 141 where the reader of stdout has gone, 1 where stdout cannot be
+    written. `asmtune run` ends as the program does that it was given.
     """
-    from asmtune.cli.app import run
+    try:
+        from asmtune.cli.streams import guarded
+
+        outcome = guarded(_run)
+    except KeyboardInterrupt:  # before there are signals to hold
+        print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
+    if isinstance(outcome, int):
+        sys.exit(outcome)
+    outcome.execute()  # type: ignore[attr-defined]
+
+
+def _run() -> object:
+    from asmtune.cli.streams import allow_interrupts
 
     with warnings.catch_warnings():
         # Triton's advice on its own defaults is not for who runs a command of asmtune's.
         warnings.filterwarnings("ignore", module=r"triton\.")
         warnings.showwarning = _show
-        outcome = run(sys.argv[1:])
-    if isinstance(outcome, int):
-        sys.exit(outcome)
-    outcome.execute()
+        from asmtune.cli.app import run
+
+        allow_interrupts()
+        return run(sys.argv[1:])
 
 
 def _show(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"asmtune: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
+    from asmtune.cli.output import print_line
+
+    print_line(f"asmtune: {' '.join(str(message).split())}", err=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.cli import (
@@ -23,9 +24,23 @@ from asmtune.cli import (
     tune,
 )
 from asmtune.cli import run as programs
+from asmtune.cli.output import print_line
+from asmtune.cli.streams import INTERRUPTED
+
+
+class _Commands(TyperGroup):
+    """Ends in `typer.Abort` at Ctrl-C, which typer would turn into an exit code of a command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Abort from interrupt
+
 
 app: Final = typer.Typer(
     name="asmtune",
+    cls=_Commands,
     help="An assembly-aware autotuner for Triton kernels.",
     no_args_is_help=True,
     add_completion=False,
@@ -54,7 +69,6 @@ app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned confi
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 BAD_INPUT: Final = 2
-INTERRUPTED: Final = 130
 
 
 def run(arguments: Sequence[str]) -> int | programs.UserProgram:
@@ -79,5 +93,5 @@ def run(arguments: Sequence[str]) -> int | programs.UserProgram:
 
 def _fail(message: str) -> int:
     line = " ".join(message.split())
-    print(f"asmtune: {line}", file=sys.stderr)  # noqa: T201
+    print_line(f"asmtune: {line}", err=True)
     return BAD_INPUT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.output import check_destinations
+from asmtune.cli.output import check_destinations, print_line
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.report.cells import words
@@ -65,10 +65,10 @@ def bench(
             progress=_progress(processes),
         )
     except NoGpuError as error:
-        typer.echo(f"asmtune: {error}", err=True)
+        print_line(f"asmtune: {error}", err=True)
         raise typer.Exit(NO_GPU) from error
     write_run(output, run)
-    typer.echo(f"{output}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)
+    print_line(f"{output}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)
     if run.missed:
         raise typer.Exit(FAILED)
 
@@ -79,15 +79,15 @@ def _progress(processes: int) -> BenchProgress:
     class Printed(BenchProgress):
         def planned(self, plan: BenchPlan) -> None:
             for line in _plan_lines(plan):
-                typer.echo(f"asmtune: {line}", err=True)
+                print_line(f"asmtune: {line}", err=True)
 
         def process_ended(self, number: int, collected: Collected) -> None:
-            typer.echo(f"process {number} of {processes}: {len(collected.left)} rows", err=True)
+            print_line(f"process {number} of {processes}: {len(collected.left)} rows", err=True)
 
         def finished(self, collected: Collected) -> None:
             for number, reason in collected.failures.items():
                 subject = collected.rows[number].subject
-                typer.echo(f"asmtune: {subject.kernel} {words(subject.shape)}: {reason}", err=True)
+                print_line(f"asmtune: {subject.kernel} {words(subject.shape)}: {reason}", err=True)
 
     return Printed()
 

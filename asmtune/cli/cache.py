@@ -7,18 +7,18 @@ import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
+from asmtune.cli.output import is_terminal, print_line, write_result
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.report.tables import mapping_table
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged, without_samples
@@ -77,28 +77,28 @@ def covered(key: TuneKey) -> list[str]:
 
 def print_json(value: Any) -> None:
     """Prints JSON, for programs."""
-    typer.echo(json.dumps(value, indent=1))
+    print_line(json.dumps(value, indent=1))
 
 
 def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
     """Prints how many records a command has moved."""
-    typer.echo(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}")
+    print_line(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}")
+
+
+_SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "layer")
+"""Columns that a narrow terminal may lack, the least important first."""
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     """Prints a table on a terminal; lines with tabs, header first, in a pipe."""
     if not rows:
         return
-    cells = [[cell(value) for value in row.values()] for row in rows]
-    console = Console()
-    if console.is_terminal:
-        table = Table(*rows[0])
-        for line in cells:
-            table.add_row(*map(Text, line))
-        console.print(table)
+    shown = [{name: cell(value) for name, value in row.items()} for row in rows]
+    if is_terminal():
+        write_result(mapping_table("", shown, _SPARE))
         return
-    for line in [list(rows[0]), *cells]:
-        typer.echo("\t".join(line))
+    for line in [list(rows[0]), *(row.values() for row in shown)]:
+        print_line("\t".join(line))
 
 
 def cell(value: Any) -> str:
@@ -157,7 +157,7 @@ def list_records(
         return
     print_table(rows)
     if not rows:
-        typer.echo(f"no tuned config in {_place(where)} or shipped", err=True)
+        print_line(f"no tuned config in {_place(where)} or shipped", err=True)
 
 
 @app.command()
@@ -173,9 +173,13 @@ def show(
         print_json(key | record_to_json(record))
         return
     facts = record_row(layer, record) | vars(record.provenance)
-    for name, value in facts.items():
-        typer.echo(f"{name:10} {cell(value)}")
-    typer.echo("")
+    if is_terminal():
+        rows = [{"": name, " ": cell(value)} for name, value in facts.items()]
+        write_result(mapping_table("", rows))
+    else:
+        for name, value in facts.items():
+            print_line(f"{name:10} {cell(value)}")
+    print_line("")
     times = ("median_us", "p20_us", "p80_us")
     print_table(
         [
@@ -186,7 +190,7 @@ def show(
         ]
     )
     for config, failure in record.failures:
-        typer.echo(f"failed     {cell(str(config))}: {cell(str(failure))}")
+        write_result(Text(f"failed     {cell(str(config))}: {cell(str(failure))}"))
 
 
 @app.command("export")
@@ -257,8 +261,8 @@ def verify(where: Where = None, as_json: AsJson = False) -> None:
         print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
     else:
         for finding in findings:
-            typer.echo(cell(str(finding)))
-        typer.echo(f"{len(findings)} problems in {_place(where)} and the shipped files", err=True)
+            print_line(cell(str(finding)))
+        print_line(f"{len(findings)} problems in {_place(where)} and the shipped files", err=True)
     if findings:
         raise typer.Exit(1)
 
@@ -283,7 +287,7 @@ def clear(
     if as_json:
         print_json({"cleared": count, "unfinished": runs})
     else:
-        typer.echo(f"cleared {count} records and {runs} unfinished runs from {_place(where)}")
+        print_line(f"cleared {count} records and {runs} unfinished runs from {_place(where)}")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
+from asmtune.cli.output import print_line
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.predict.prune.flow import Funnel
@@ -44,7 +45,7 @@ def collect(
         if any("ms" in row for row in task["rows"]):
             tasks.append(task)
             _write(output, {"meta": meta, "tasks": tasks})
-        typer.echo(_summary(task), err=True)
+        print_line(_summary(task), err=True)
 
 
 def _summary(task: dict[str, Any]) -> str:

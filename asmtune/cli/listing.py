@@ -11,7 +11,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import write_result
+from asmtune.cli.output import print_line, write_result
 from asmtune.report.runs import runs_json, runs_table
 from asmtune.report.tables import mapping_table
 from asmtune.store.trace.reader import read_summary
@@ -46,7 +46,7 @@ def features(json_: Json = False) -> None:
         {"feature": f.name, "unit": f.unit, "group": f.group, "meaning": f.meaning}
         for f in FEATURES.values()
     ]
-    _show("Features", rows, json_)
+    _show("Features", rows, json_, spare=("group", "unit"))
 
 
 def rules(json_: Json = False) -> None:
@@ -86,7 +86,7 @@ def runs(
     summaries = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
     write_result(runs_json(summaries) if json_ else runs_table(summaries))
     if not summaries:
-        typer.echo(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
+        print_line(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
 
 
 def _readable(files: Sequence[Path]) -> Iterator[Summary]:
@@ -95,8 +95,10 @@ def _readable(files: Sequence[Path]) -> Iterator[Summary]:
         try:
             yield read_summary(path)
         except InputError as error:
-            typer.echo(f"asmtune: {error}", err=True)
+            print_line(f"asmtune: {error}", err=True)
 
 
-def _show(title: str, rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    write_result(json.dumps(rows, indent=1) if as_json else mapping_table(title, rows))
+def _show(
+    title: str, rows: Sequence[Mapping[str, Any]], as_json: bool, spare: Sequence[str] = ()
+) -> None:
+    write_result(json.dumps(rows, indent=1) if as_json else mapping_table(title, rows, spare))

@@ -4,63 +4,123 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
+from asmtune.base.json_codec import printable
+from asmtune.cli.streams import FALLBACK
 
-_UNLIMITED = 2000  # columns; wider than any table, so that none is folded
+_UNLIMITED: Final = 100_000
+"""Columns where no terminal sets a limit: no table is wider."""
+
+_TERMINAL: Final = 80
+"""Columns of a terminal that does not tell its width."""
+
+
+class _Escaped:
+    """Shows control codes of a renderable's text in place of sending them to the terminal."""
+
+    def __init__(self, renderable: Any) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            yield segment._replace(text=_escaped(segment.text))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[^\n\t]+", lambda run: printable(run[0]), text)
+
+
+def is_terminal() -> bool:
+    """Tells if stdout is a terminal, or FORCE_COLOR says so."""
+    return Console(file=sys.stdout).is_terminal
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """Prints a line to stdout or stderr, with its control codes escaped."""
+    print(_escaped(text), file=sys.stderr if err else sys.stdout)
 
 
 def write_note(renderable: object) -> None:
     """Prints a rich renderable to stderr, beside what a program prints to stdout."""
     if sys.stderr.isatty():
-        Console(stderr=True).print(renderable)
-    else:
-        sys.stderr.write(_plain(renderable) + "\n")
+        _console(sys.stderr).print(_Escaped(renderable))
+        return
+    # The stream is the program's own: it may not know how to write the lines of a table.
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    sys.stderr.write(_plain(renderable).encode(encoding, FALLBACK).decode(encoding) + "\n")
 
 
 def write_result(result: object, output: Path | None = None) -> None:
-    """Prints text or a rich renderable, or writes it, or bytes, to a file.
+    """Prints a document (text or bytes) or a rich renderable, or writes it to a file.
 
-    A table is as wide as the terminal, or as it needs to be where stdout is none.
+    A table is as wide as the terminal or as COLUMNS says, or else as it needs to be. A document
+    is UTF-8 wherever it goes, but on a terminal.
 
     Raises:
         InputError: the file cannot be written.
     """
+    if not isinstance(result, str | bytes):
+        if output is None and is_terminal():
+            _console(sys.stdout).print(_Escaped(result))
+            return
+        result = _plain(result)
+        if output is None:
+            print_line(result)
+            return
     if output is not None:
-        _write(output, result if isinstance(result, str | bytes) else _plain(result))
-    elif isinstance(result, bytes):
-        _print(result.decode())
-    elif sys.stdout.isatty() and not isinstance(result, str):
-        Console().print(result)
+        _write(output, result)
+    elif sys.stdout.isatty():
+        print_line(result if isinstance(result, str) else result.decode())
     else:
-        _print(result if isinstance(result, str) else _plain(result))
+        _print_document(result)
+
+
+def _console(stream: TextIO) -> Console:
+    return Console(file=stream, width=_width(stream))
+
+
+def _width(stream: TextIO | None) -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    if stream is None or not stream.isatty():
+        return _UNLIMITED
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _TERMINAL
+    except OSError:
+        return _TERMINAL
 
 
 def _plain(renderable: object) -> str:
     text = io.StringIO()
-    Console(file=text, width=_UNLIMITED).print(renderable)
+    Console(file=text, width=_width(None), force_terminal=False, color_system=None).print(
+        _Escaped(renderable)
+    )
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
-def _print(text: str) -> None:
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; nothing more must reach it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _print_document(document: str | bytes) -> None:
+    data = document if isinstance(document, bytes) else document.encode(errors="backslashreplace")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.flush()
 
 
 def _write(path: Path, content: str | bytes) -> None:
-    data = content if isinstance(content, bytes) else (content.rstrip("\n") + "\n").encode()
+    if isinstance(content, str):
+        content = (content.rstrip("\n") + "\n").encode(errors="backslashreplace")
     try:
-        write_whole(path, data)
+        write_whole(path, content)
     except OSError as error:
         raise InputError(f"--output {path}: {error.strerror}") from error
 

@@ -12,7 +12,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.arguments import KernelArguments, refuse_options
-from asmtune.cli.output import write_result
+from asmtune.cli.output import print_line, write_result
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
@@ -134,7 +134,7 @@ def prune_report(
     problems = [finding for report in reports for finding in findings(report)]
     if check and problems:
         for finding in problems:
-            typer.echo(f"asmtune: {finding}", err=True)
+            print_line(f"asmtune: {finding}", err=True)
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.output import check_destinations, write_result
+from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import Dtype, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.report.progress import ProgressBar
@@ -84,7 +84,7 @@ def roofline(
     for form, path in forms:
         write_result(_rendered(chart, form), path)
     for name, why in chart.failures:
-        typer.echo(f"asmtune: {name}: {' '.join(why.split())}", err=True)
+        print_line(f"asmtune: {name}: {' '.join(why.split())}", err=True)
     if chart.failures:
         raise typer.Exit(FAILED)
 

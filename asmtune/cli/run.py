@@ -20,11 +20,10 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.table import Table
 
 from asmtune.base.errors import InputError
 from asmtune.cli.output import write_note
-from asmtune.report.cells import one_line, plain_table
+from asmtune.report.cells import ReportTable, plain_table
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from store", "picked")
 
 
-def keys_met_table(met: Sequence[KeyResolved]) -> Table:
+def keys_met_table(met: Sequence[KeyResolved]) -> ReportTable:
     """Tabulates keys tuned, configs compiled and timed, and seconds, by kernel and in sum."""
     table = plain_table("asmtune: keys met", _HEADINGS)
     kernels: dict[str, list[KeyResolved]] = defaultdict(list)
     for one in met:
         kernels[one.kernel].append(one)
     for kernel, own in sorted(kernels.items()):
-        table.add_row(one_line(kernel), *_cells(own))
+        table.add_row(kernel, *_cells(own))
     if len(kernels) > 1:
         table.add_row(f"{len(kernels)} kernels", *_cells(met))
     return table

@@ -10,7 +10,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import write_result
+from asmtune.cli.output import print_line, write_result
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
@@ -63,7 +63,7 @@ def train(
     errors = scorer_errors(ranked, device, sources) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
-    typer.echo(f"{output}: {count} rows of {len(rows)} tasks", err=True)
+    print_line(f"{output}: {count} rows of {len(rows)} tasks", err=True)
     if errors and error:
         _save(errors, "--error", error)
     if table:

@@ -12,7 +12,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import write_result
+from asmtune.cli.output import print_line, write_result
 from asmtune.cli.prune_report import Dtype, Tiles
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
@@ -163,7 +163,7 @@ def tune(
     if interrupted:
         left = f"{len(results)} of {len(problems)} shapes are done"
         again = "what was timed is kept: the same command, given again, goes on from there"
-        typer.echo(f"asmtune: interrupted: {left}; {again}", err=True)
+        print_line(f"asmtune: interrupted: {left}; {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     if any(result.outcome == "failed" for result in results):
         raise typer.Exit(FAILED)

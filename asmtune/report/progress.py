@@ -26,10 +26,10 @@ class ProgressBar(ProgressListener):
         # Without a terminal rich would still end with an empty line.
         self._shown = console.is_interactive
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[rate]}", markup=False),
             TimeRemainingColumn(),
             console=console,
             transient=True,

@@ -31,7 +31,8 @@ _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not jud
 
 def check_table(check: Check) -> Group:
     """Tabulates every row, the gravest first, then the remarks."""
-    table = plain_table(f"{one_line(check.run)} against {one_line(check.base)}", _HEADINGS, left=4)
+    title = f"{check.run} against {check.base}"
+    table = plain_table(title, _HEADINGS, left=4, spare=("limit us",))
     for finding in ordered(check.findings):
         table.add_row(*_cells(finding), style=_COLOURS.get(finding.verdict))
     lines: list[RenderableType] = [Text(line) for line in _lines(check)]

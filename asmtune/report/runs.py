@@ -7,11 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from asmtune.core.config import Config, varying
-from asmtune.report.cells import changes, count, dtype_words, number, one_line, plain_table, words
+from asmtune.report.cells import (
+    ReportTable,
+    changes,
+    count,
+    dtype_words,
+    number,
+    one_line,
+    plain_table,
+    words,
+)
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import CostRow, Summary, Timing, TracedRun
@@ -142,7 +150,7 @@ def _title(run: TracedRun) -> Iterator[Text]:
     yield Text(words(shown), "dim")
 
 
-def _seconds(run: TracedRun) -> Table:
+def _seconds(run: TracedRun) -> ReportTable:
     table = plain_table("Seconds by stage", ("stage", "s"))
     for stage, seconds in seconds_by_stage(run).items():
         table.add_row(one_line(stage), f"{seconds:.2f}")
@@ -151,7 +159,7 @@ def _seconds(run: TracedRun) -> Table:
     return table
 
 
-def _funnel(run: TracedRun) -> Table:
+def _funnel(run: TracedRun) -> ReportTable:
     table = plain_table("What fell where", ("stage", "reason", "configs"), left=2)
     for step in funnel_steps(run):
         shown = f"+{step.configs}" if step.stage == "caps" else str(step.configs)
@@ -159,7 +167,7 @@ def _funnel(run: TracedRun) -> Table:
     return table
 
 
-def _progress(run: TracedRun) -> Table:
+def _progress(run: TracedRun) -> ReportTable:
     headings = ("at s", "compiled", "timed", "failed", "best us", "next batch saves")
     table = plain_table("How far it was after each trial", headings, left=0)
     for far in progress_of(run):
@@ -169,15 +177,18 @@ def _progress(run: TracedRun) -> Table:
     return table
 
 
-def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
+def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
     shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
     predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
-    measured = ("us", "spread", "samples")
     compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
-    headings = ("", *map(one_line, axes), *measured, *compiled_to)
-    table = plain_table("Timed, fastest first", headings, left=0)
+    spare = ("samples", *reversed(compiled_to), "spread")
+    table = plain_table("Timed, fastest first", ("",), left=0, spare=spare)
+    for axis in axes:
+        table.add_column(axis, axis=True)
+    for heading in ("us", "spread", "samples", *compiled_to):
+        table.add_column(heading)
     marks = {run.header.default: "default "}
     if run.ending is not None and run.ending.winner is not None:
         marks[run.ending.winner] = "winner "
@@ -188,7 +199,7 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
         kib = None if row is None or row.shared is None else row.shared / 1024
         table.add_row(
             f"{marks.get(config, '')}{places[config]}",
-            *(one_line(str(values.get(axis, "-"))) for axis in axes),
+            *(str(values.get(axis, "-")) for axis in axes),
             number(timing.median_us),
             f"{timing.spread:.1%}",
             str(timing.samples),
@@ -223,12 +234,13 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
     yield Text(f"{text}; {changes(default, best)}")
 
 
-def runs_table(runs: Sequence[Summary]) -> Table:
+def runs_table(runs: Sequence[Summary]) -> ReportTable:
     """Tabulates runs, a line each."""
     title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
     headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
-    table = plain_table(title, headings, left=4)
-    table.add_column("end")
+    spare = ("s", "timed", "compiled", "dtypes", "device")
+    table = plain_table(title, headings, left=4, spare=spare)
+    table.add_column("end", left=True)
     for one in runs:
         key, ending = one.header.key, one.ending
         table.add_row(
@@ -246,7 +258,7 @@ def runs_table(runs: Sequence[Summary]) -> Table:
     return table
 
 
-def costs_table(costs: Iterable[CostRow]) -> Table:
+def costs_table(costs: Iterable[CostRow]) -> ReportTable:
     """Tabulates time, energy and memory of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
     table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from asmtune.core.config import varying
+from asmtune.core.config import Config, varying
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
-from asmtune.report.cells import dtype_words, plain_table, words
+from asmtune.report.cells import ReportTable, dtype_words, one_line, plain_table, words
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
@@ -25,17 +24,19 @@ COLUMNS: Final = {
     "barrier_hot": "bar",
     "instructions_hot": "instr",
 }
-"""Features that the table of kept configs shows, with their headings."""
+"""Features that the table of kept configs shows, with their headings, the most important first."""
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
     """Tabulates what fell where and why, then the kept configs; targets side by side."""
     first = reports[0]
     title = Text.assemble(
-        (first.kernel, "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
+        (one_line(first.kernel), "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
     )
     notes = [
-        Text(f"{report.target}: {note}", "yellow") for report in reports for note in report.notes
+        Text(one_line(f"{report.target}: {note}"), "yellow")
+        for report in reports
+        for note in report.notes
     ]
     hot = (
         "pred us and limit: the roofline's time and what takes most of it. "
@@ -75,7 +76,7 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
     )
 
 
-def _funnel_table(reports: Sequence[PruneReport]) -> Table:
+def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
     headings = ("stage", "reason", *(report.target for report in reports))
     table = plain_table("What fell where", headings, left=2)
     table.add_row("space", "candidates", *(str(len(r.verdicts)) for r in reports))
@@ -87,24 +88,43 @@ def _funnel_table(reports: Sequence[PruneReport]) -> Table:
     return table
 
 
-def _kept_table(reports: Sequence[PruneReport]) -> Table:
+def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
+    """Tabulates the configs that any target keeps; a table a target where all do not fit."""
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
+    spare = [*reversed(COLUMNS.values())]
+    several = [_kept_on(report, configs, spare) for report in reports] if len(reports) > 1 else []
+    table = ReportTable("Kept, best first", spare=spare, instead=several)
+    _add_kept(table, reports, configs)
+    return table
+
+
+def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str]) -> ReportTable:
+    """Tabulates configs on a target: those that it keeps, then what others keep."""
+    ordered = dict.fromkeys([*(verdict.config for verdict in report.kept), *configs])
+    table = ReportTable(f"On {report.target}", spare=spare)
+    _add_kept(table, [report], list(ordered))
+    return table
+
+
+def _add_kept(
+    table: ReportTable, reports: Sequence[PruneReport], configs: Sequence[Config]
+) -> None:
     axes = varying(configs)
-    table = plain_table("Kept, best first", axes, left=0)
+    for axis in axes:
+        table.add_column(axis, axis=True)
     by_target = [{v.config: v for v in report.verdicts} for report in reports]
     for report in reports:
-        table.add_column("rank" if len(reports) == 1 else f"{report.target} rank", justify="right")
-        table.add_column("pred us", justify="right")
-        table.add_column("limit")
+        table.add_column("rank" if len(reports) == 1 else f"{report.target} rank")
+        table.add_column("pred us")
+        table.add_column("limit", left=True)
         for heading in COLUMNS.values():
-            table.add_column(heading, justify="right")
+            table.add_column(heading)
     for config in configs:
         values = config.to_dict()
         cells = [str(values.get(axis, "-")) for axis in axes]
         for verdicts in by_target:
             cells += _cells(verdicts.get(config))
         table.add_row(*cells)
-    return table
 
 
 def _cells(verdict: Verdict | None) -> list[str]:
@@ -134,11 +154,11 @@ def replay_table(report: ReplayReport) -> Group:
     return Group(table, Text("; ".join(lines)), Text("; ".join(resources)))
 
 
-def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
+def scorers_table(scorers: Sequence[ScorerResult], device: str) -> ReportTable:
     """Tabulates the share of the best speed kept, by scorer and by kernel."""
     title = f"Share of the best speed kept on {device}, geometric means"
     headings = ("scorer", "kernel", "tasks", "top 1", "5", "10", "5%", "10%", "worst, 10")
-    table = plain_table(title, headings, left=2)
+    table = plain_table(title, headings, left=2, spare=("10%", "5%", "5"))
     for result in scorers:
         # Without a task there is no mean.
         for kernel in (None, *result.kernels) if result.tasks else ():
@@ -151,10 +171,12 @@ def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
     return table
 
 
-def mapping_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Makes a plain table of mappings with equal keys."""
+def mapping_table(
+    title: str, rows: Sequence[Mapping[str, Any]], spare: Sequence[str] = ()
+) -> ReportTable:
+    """Makes a plain table of mappings with equal keys; those of `spare` may be left out."""
     headings = list(rows[0]) if rows else []
-    table = plain_table(title, headings, left=len(headings))
+    table = plain_table(title, headings, left=len(headings), spare=spare)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     return table

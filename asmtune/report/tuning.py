@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.report.cells import count, dtype_words, number, one_line, plain_table, words
+from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, words
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
 from asmtune.store.trace.reader import encoded
@@ -96,20 +95,23 @@ def results_json(
     return document_text(TUNING_FORMAT, {"results": rows})
 
 
-def _table(results: Sequence[TuningResult]) -> Table:
+def _table(results: Sequence[TuningResult]) -> ReportTable:
     winners = [result.record.winner for result in results if result.record is not None]
     axes = list(dict.fromkeys(name for winner in winners for name in winner.to_dict()))
-    table = plain_table("", ("shape", *map(one_line, axes)), left=1)
+    table = ReportTable("", spare=("s", "timed", "compiled"))
+    table.add_column("shape", left=True)
+    for axis in axes:
+        table.add_column(axis, axis=True)
     for heading in ("us", "default us", "speed-up", "compiled", "timed", "s"):
-        table.add_column(heading, justify="right")
-    table.add_column("run")
+        table.add_column(heading)
+    table.add_column("run", left=True)
     for result in results:
         record = result.record
         values = record.winner.to_dict() if record is not None else {}
         tuned = result.outcome == "tuned"
         table.add_row(
             words(result.request.problem.shape),
-            *(one_line(str(values.get(axis, "-"))) for axis in axes),
+            *(str(values.get(axis, "-")) for axis in axes),
             number(record.median_us if record is not None else None),
             number(result.default_us),
             number(speedup_of(result), 2),

@@ -7,7 +7,6 @@ from pathlib import PurePath
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from asmtune.core.records.artifacts import Failure
@@ -17,7 +16,7 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
-from asmtune.report.cells import changes, number, plain_table
+from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS, amount
 from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
@@ -35,7 +34,7 @@ STYLES: Final = {
 """Colours of a terminal, by group."""
 
 
-def classes_table(view: CodeView, other: CodeView | None = None) -> Table:
+def classes_table(view: CodeView, other: CodeView | None = None) -> ReportTable:
     """Tabulates instructions by class: in the text, in the hottest loop, executed by a thread.
 
     The executions of another config stand beside.
@@ -78,7 +77,8 @@ def hot_loop(view: CodeView) -> RenderableType:
     if files:
         title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
     width = max(len(_source(line, lines)) for line in lines)
-    shown = [Text(f"{_source(line, lines):>{width}}  {line.text}", _style(line)) for line in lines]
+    texts = (f"{_source(line, lines):>{width}}  {line.text}" for line in lines)
+    shown = [CodeText(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
     return Group(Text(title, "italic"), *notes, *shown)
 
 
@@ -248,10 +248,9 @@ def _decision(decision: TermChange) -> str:
     return ": ".join(filter(None, (text, ", ".join(causes))))
 
 
-def _resources(reading: ConfigReading) -> Table:
-    table = Table(title="Resources", title_justify="left", show_edge=False, show_header=False)
-    table.add_column(justify="right")
-    table.add_column()
+def _resources(reading: ConfigReading) -> ReportTable:
+    table = plain_table("Resources", ("",), left=0)
+    table.add_column("", left=True)
     for feature in FEATURES.values():
         if feature.group in ("resources", "occupancy"):
             table.add_row(f"{feature.read(reading):g}", feature.meaning)

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from asmtune.report.cells import dtype_words, number, one_line, plain_table, words
+from asmtune.report.cells import ReportTable, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
 from asmtune.studies.roofline.points import VECTOR, Chart, ChartEntry, Point, Roof
@@ -138,6 +137,7 @@ _HEADINGS: Final = (
     *("us", "GFLOP", "MB", "FLOP/B", "TFLOP/s", "TB/s", "of roof", "speed-up"),
 )
 _WORDS: Final = 6
+_SPARE: Final = ("MB", "GFLOP", "FLOP/B", "TB/s", "TFLOP/s", "dtypes", "roof")
 
 _HOW: Final = (
     "before: the space's default config; after: the tuned one, or the model's first pick. "
@@ -148,7 +148,7 @@ _HOW: Final = (
 
 def chart_table(chart: Chart) -> Group:
     """Tabulates launches before and after tuning, then the machine's roofs and notes."""
-    table = plain_table(f"Roofline of {chart.target}", _HEADINGS, left=_WORDS)
+    table = plain_table(f"Roofline of {chart.target}", _HEADINGS, left=_WORDS, spare=_SPARE)
     for entry in chart.entries:
         _add(table, chart, entry)
     roofs = [
@@ -163,7 +163,7 @@ def chart_table(chart: Chart) -> Group:
     return Group(table, Text(_HOW, "dim"), *roofs, *notes, *failed)
 
 
-def _add(table: Table, chart: Chart, entry: ChartEntry) -> None:
+def _add(table: ReportTable, chart: Chart, entry: ChartEntry) -> None:
     name = (one_line(entry.kernel), words(entry.shape), dtype_words(entry.dtypes))
     if entry.before is not None and entry.moved:
         table.add_row(*name, "before", *_cells(chart, entry.before), "")

@@ -1,0 +1,241 @@
+"""Every table at the widths of terminals: no name and no figure is cut, and no line is too wide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from charts import mixed
+from rich.console import Group
+from test_explanation import against  # noqa: F401 - a fixture
+from test_run_report import run  # noqa: F401 - a fixture
+from widths import (
+    GOLDEN,
+    SAVED,
+    WIDTHS,
+    assert_whole,
+    golden_path,
+    legend_of,
+    rendered,
+    saved_report,
+    words_of,
+)
+
+from asmtune.cli.run import keys_met_table
+from asmtune.core.config import Config, varying
+from asmtune.core.records.verdicts import PruneReport
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.score.rules import RULES
+from asmtune.report.cells import ReportTable, plain_table
+from asmtune.report.documents import read_reports
+from asmtune.report.explain.record import Explained
+from asmtune.report.explain.text import explanation
+from asmtune.report.regression import check_table
+from asmtune.report.roofline.document import chart_table
+from asmtune.report.runs import run_report, runs_table
+from asmtune.report.tables import mapping_table, prune_table, scorers_table
+from asmtune.runtime.events import KeyResolved
+from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import TracedRun
+from asmtune.studies.api import check
+from asmtune.studies.replay.results import CUTS, ScorerResult, TaskResult
+from tests.bench_runs import simulated
+from tests.trace_runs import write_run
+
+NARROW = (24, 40)
+"""Widths below those at which every name is whole."""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", SAVED)
+def test_the_committed_texts(name: str, width: int) -> None:
+    """A saved report is shown as committed; `python tests/report/widths.py` writes it anew."""
+    assert saved_report(name, width) == golden_path(name, width).read_text(encoding="utf-8")
+
+
+def figures(report: PruneReport) -> set[str]:
+    """Figures that no width may hide: axes, rank, predicted time and limit of what is kept."""
+    kept = report.kept
+    values = {str(v.config.to_dict()[a]) for v in kept for a in varying([v.config for v in kept])}
+    for verdict in kept:
+        values |= {str(verdict.rank), f"{verdict.predicted_us:.1f}", verdict.bottleneck or ""}
+    return values
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", SAVED)
+def test_a_saved_report_is_whole(name: str, width: int) -> None:
+    """What matters of each kept config is shown, under the whole name of its axis or its legend."""
+    reports = read_reports(GOLDEN / f"{name}.json")
+    needed = set[str]().union(*map(figures, reports)) | {report.target for report in reports}
+    text = assert_whole(prune_table(reports), width, needed)
+    axes = varying(list(dict.fromkeys(v.config for report in reports for v in report.kept)))
+    assert set(axes) <= words_of(text) | set(legend_of(text).values())
+
+
+def scorers() -> ReportTable:
+    """Two scorers on two kernels, one of a long name."""
+    tasks = read_tasks()
+    results = [TaskResult(task, dict.fromkeys(CUTS, 0.9876)) for task in tasks]
+    return scorers_table([ScorerResult(n, tuple(results)) for n in ("learned", "x")], "NVIDIA H200")
+
+
+def read_tasks() -> list[object]:
+    """Tasks without timings."""
+    from asmtune.core.oracle import Row, Task
+
+    row = Row(Config({}), 1.0, None, {})
+    return [Task(name, {"M": 1}, "fp16", (row,)) for name in ("gemm", "attention_backward_kv")]
+
+
+def keys_met() -> ReportTable:
+    """Keys of two kernels."""
+    return keys_met_table(
+        [KeyResolved(kernel=kernel, how="tuned") for kernel in ("k", "package.module.a_kernel")]
+    )
+
+
+def launches() -> Group:
+    """A roofline with a launch that failed."""
+    return chart_table(replace(mixed(), failures=[("gru seq=1", "no config can run")]))
+
+
+def compared() -> Group:
+    """A check of a run with a kernel of a long name."""
+    levels = {"one": 10.0, "a_kernel_with_a_name_as_long_as_some_are": 123456.75}
+    return check_table(check(simulated(1, **levels), simulated(0, **levels)))
+
+
+def features() -> ReportTable:
+    """The list of features."""
+    rows = [{"feature": f.name, "unit": f.unit, "meaning": f.meaning} for f in FEATURES.values()]
+    return mapping_table("Features", rows, ("unit",))
+
+
+def rules() -> ReportTable:
+    """The list of rules."""
+    return mapping_table("Rules", [{"rule": r.name, "meaning": r.meaning} for r in RULES])
+
+
+TABLES: Mapping[str, tuple[Callable[[], object], tuple[str, ...]]] = {
+    "roofline": (launches, ("matmul", "200.00", "71%", "1.75")),
+    "check": (compared, ("one", "a_kernel_with_a_name_as_long_as_some_are", "unchanged")),
+    "scorers": (scorers, ("gemm", "attention_backward_kv", "0.988", "learned")),
+    "keys met": (keys_met, ("k", "package.module.a_kernel", "tuned", "picked")),
+    "features": (features, tuple(FEATURES)),
+    "rules": (rules, tuple(rule.name for rule in RULES)),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_is_whole(name: str, width: int) -> None:
+    """The tables of the other commands keep their names and their most important figures."""
+    table, needed = TABLES[name]
+    assert_whole(table(), width, needed)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_run_is_whole(run: TracedRun, width: int) -> None:  # noqa: F811
+    """A tuning run shows every timed config with its time, whichever columns are left out."""
+    needed = {f"{timing.median_us:.1f}" for timing in run.timings().values()}
+    assert_whole(run_report(run), width, {*needed, "winner"})
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_list_of_runs_is_whole(tmp_path: Path, width: int) -> None:
+    """A run's id and its time are shown, since `asmtune explain` takes the id."""
+    writer = write_run(tmp_path)
+    assert writer.path is not None
+    assert_whole(runs_table([read_summary(writer.path)]), width, {writer.run})
+
+
+@pytest.mark.slow(seconds=5)
+def test_an_explanation_is_whole(against: Explained) -> None:  # noqa: F811
+    """The tables of `asmtune explain` fit, with the names of classes and the comparison."""
+    for width in WIDTHS:
+        assert_whole(explanation(against), width, {"executed", "tensor", "Resources"})
+
+
+@pytest.mark.parametrize("width", [*NARROW, *WIDTHS])
+def test_names_longer_than_a_line(width: int) -> None:
+    """A name or number that no line holds goes on in the next one: no character is lost."""
+    kernel, count = "kernel_" + "x" * 230, "12345678901234567890123"
+    table = plain_table("Kernels", ("kernel", "configs", "us"))
+    table.add_row(kernel, count, "1.5")
+    text = rendered(table, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert kernel in "".join(text.split())
+    assert (count in text) == (width > len(count))
+
+
+@pytest.mark.parametrize("width", NARROW)
+@pytest.mark.parametrize("name", SAVED)
+def test_below_sixty_columns(name: str, width: int) -> None:
+    """A report is readable however narrow the terminal is: blocks, each line within the width."""
+    text = saved_report(name, width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    first = read_reports(GOLDEN / f"{name}.json")[0].kept[0]
+    assert f"{first.predicted_us:.1f}" in text
+
+
+def test_shortened_names_differ() -> None:
+    """Axes of equal initials, and one that is called like another's initials, stay apart."""
+    axes = ("BLOCK_M", "BANK_M", "BM", "unrollSteps", "BLOCK2", "maxnreg", "us_per_step", "größe")
+    table = ReportTable("", spare=("spare",))
+    for axis in axes:
+        table.add_column(axis, axis=True)
+    for heading in ("us", "spare"):
+        table.add_column(heading)
+    table.add_row(*map(str, range(len(axes))), "3.25", "1")
+    text = rendered(table, 60)
+    legend = legend_of(text)
+    headings = text.splitlines()[0].replace("┃", " ").split()
+    assert len(set(headings)) == len(headings) == len(axes) + 2
+    assert {legend.get(name, name) for name in headings} == {*axes, "us", "spare"}
+    assert headings.count("us") == 1
+
+
+def test_columns_leave_by_importance() -> None:
+    """The first of the spare columns leaves first, and the table says which and what shows all."""
+    table = plain_table("", ("name", "least", "more", "us"), spare=("least", "more"))
+    table.add_row("a" * 30, "1" * 10, "2" * 10, "3" * 10)
+    assert "left out" not in rendered(table, 71)
+    text = rendered(table, 70)
+    assert "left out at 70 columns: least; 71 columns show all" in text
+    assert "2" * 10 in text
+    assert "1" * 10 not in text
+
+
+def test_thousands_stay_together() -> None:
+    """Assignments may part at a comma, `1,234,567` never does."""
+    table = plain_table("", ("shape", "executed"))
+    table.add_row("batch=32,height=56,width=56,channels=64,filters=64", "1,234,567")
+    text = rendered(table, 40)
+    assert "1,234,567" in text
+    assert {"batch=32", "channels=64", "filters=64"} <= words_of(text)
+
+
+def test_markup_in_cells() -> None:
+    """Brackets are text in titles, headings and cells, in a table as in blocks."""
+    table = plain_table("[bold]title[/]", ("[red]name[/red]", "[/]"))
+    table.add_row("[link=x]cell[/link]", "[/nothing]")
+    for width in (20, 200):
+        text = "".join(rendered(table, width).split())
+        for part in ("[bold]title[/]", "[red]name[/red]", "[link=x]cell[/link]", "[/nothing]"):
+            assert part in text
+
+
+def test_control_codes_in_cells() -> None:
+    """Escape codes, tabs, carriage returns and marks of direction are shown escaped."""
+    table = plain_table("t\x1b[2J", ("h\x1b[31m", "n"))
+    table.add_row("a\x1b]0;x\x07\x9b31m\u202eb\u2066\x7f", "1")
+    for width in (20, 200):
+        text = rendered(table, width).replace("\n", "")
+        assert text.isprintable(), ascii(text)
+    assert "\\x1b[31m" in text
+    assert "\\u202e" in text
