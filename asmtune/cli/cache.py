@@ -17,6 +17,7 @@ from rich.text import Text
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
+from asmtune.cli.output import check_destinations
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store import interchange
@@ -205,6 +206,7 @@ def export_records(
     as_json: AsJson = False,
 ) -> None:
     """Writes records of the user's store in the form of `cache/`."""
+    check_destinations([("FILE", file)])
     with _existing(where) as store:
         records = store.records(kernel, device) if store else []
     if not records:
