@@ -21,6 +21,7 @@ from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 NAMES = st.text("ABCDEFGH_", min_size=1, max_size=6)
 VALUES = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=5))
 COUNTS = st.integers(1, 64)
+WARPS, CTAS = st.sampled_from((1, 2, 4, 8, 16, 32)), st.sampled_from((1, 2, 4, 8, 16))
 
 
 @st.composite
@@ -28,7 +29,7 @@ def configs(draw: st.DrawFn) -> Config:
     """Any config without hooks."""
     kwargs = draw(st.dictionaries(NAMES, VALUES, max_size=5))
     maxnreg = draw(st.none() | COUNTS)
-    return Config(kwargs, draw(COUNTS), draw(COUNTS), draw(COUNTS), maxnreg)
+    return Config(kwargs, draw(WARPS), draw(COUNTS), draw(CTAS), maxnreg)
 
 
 def same_in_triton(config: Config) -> triton.Config:

@@ -224,11 +224,17 @@ def test_of_takes_spaces_lists_and_mappings() -> None:
         ({"A": 64}, r"axis 'A' has 64: expected a list of values"),
         ({"A": "64"}, r"axis 'A' has '64': expected a list of values"),
         ({"A": [[1]]}, r"axis 'A' has a value that cannot be one: unhashable type: 'list'"),
-        ({"num_warps": [4, 0]}, r"axis 'num_warps' has 0: expected whole numbers above 0"),
-        ({"num_warps": [None]}, r"axis 'num_warps' has None: expected whole numbers above 0"),
-        ({"num_stages": [2.5]}, r"axis 'num_stages' has 2.5: expected whole numbers above 0"),
-        ({"num_ctas": [True]}, r"axis 'num_ctas' has True: expected whole numbers above 0"),
-        ({"maxnreg": [-1]}, r"axis 'maxnreg' has -1: expected whole numbers above 0"),
+        ({"num_warps": [4, 0]}, r"axis 'num_warps' has 0: expected a power of two from 1 to 64"),
+        ({"num_warps": [None]}, r"axis 'num_warps' has None: expected a power of two from 1 to 64"),
+        (
+            {"num_stages": [2.5]},
+            r"axis 'num_stages' has 2.5: expected a whole number from 1 to 100",
+        ),
+        ({"num_ctas": [True]}, r"axis 'num_ctas' has True: expected a power of two from 1 to 16"),
+        (
+            {"maxnreg": [-1]},
+            r"axis 'maxnreg' has -1: expected None or a whole number from 1 to 65536",
+        ),
     ],
 )
 def test_malformed_axes_are_named(axes: dict[str, Any], message: str) -> None:
@@ -318,3 +324,49 @@ def test_constraint_needs_its_named_parameters_only() -> None:
         return True
 
     assert Constraint("any", predicate).needs == ("A", "B")
+
+
+_NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "allowed"),
+    [
+        *(("num_warps", [value], "a power of two") for value in (3, 6.5, 0, -4, True, "4", None)),
+        *(("num_warps", [value], "a power of two") for value in (_NAN, 10**23)),
+        *(("num_ctas", [value], "a power of two from 1 to 16") for value in (3, 32, 0, 2.0)),
+        *(("num_stages", [value], "a whole number from 1") for value in (0, -1, 1.5, 10**6, "x")),
+        *(("maxnreg", [value], "None or a whole number from 1") for value in (0, -8, 1.5, _NAN)),
+        *(("num_warps", values, "expected a list of values") for values in ({}, "48", b"4", 4)),
+        ("num_warps", {4: 8}, "expected a list of values"),
+        ("num_warps", [], "at least one value"),
+        ("num_warps", [4, 4], "repeats a value"),
+        ("BLOCK", [_NAN], "expected finite numbers"),
+        ("BLOCK", [64, 64.0], "repeats a value"),
+    ],
+)
+def test_values_that_no_axis_can_have(name: str, values: Any, allowed: str) -> None:
+    """Each is refused in one line that says what is allowed, by the space and by a config."""
+    with pytest.raises(SpaceError, match=allowed) as refused:
+        Space({name: values})
+    assert name in str(refused.value)
+    assert "\n" not in str(refused.value)
+    if isinstance(values, list) and len(values) == 1 and name != "BLOCK":
+        with pytest.raises(SpaceError, match=f"{name} is .*: expected {allowed}"):
+            Config({}, **{name: values[0]})
+        with pytest.raises(SpaceError, match=allowed):
+            Space.from_configs([{name: values[0]}])
+
+
+@pytest.mark.parametrize("axes", [None, [], "BLOCK", {1: [2]}, 7])
+def test_axes_that_are_no_mapping(axes: Any) -> None:
+    """Axes are a mapping of names; anything else is named."""
+    with pytest.raises(SpaceError, match="expected a list of values by axis name"):
+        Space(axes)
+
+
+@pytest.mark.parametrize("kwargs", [None, [("BLOCK", 64)], "BLOCK", {1: 2}, {"num_warps": 4}])
+def test_constexprs_that_are_no_mapping(kwargs: Any) -> None:
+    """A config's constexprs are a mapping of names, without the options beside them."""
+    with pytest.raises(SpaceError, match="config: "):
+        Config(kwargs)

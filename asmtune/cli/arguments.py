@@ -9,7 +9,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
-from asmtune.core.inputs.shapes import parse_assignments, parse_axis, unique
+from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
@@ -62,6 +62,7 @@ class KernelArguments:
             InputError: as `load`.
         """
         axes = unique("--axis", map(parse_axis, self.axes))
+        Space(axes)  # refuses malformed values before the kernel's file is imported
         if ":" in self.kernel:
             if self.shape is not None or self.dtype is not None:
                 raise InputError(
@@ -72,9 +73,9 @@ class KernelArguments:
             raise InputError("--arg is for a plain function, named as file.py:function")
         if self.grid is not None:
             raise InputError("--grid is for a plain function, named as file.py:function")
-        # An unknown kernel is reported before a malformed shape.
-        module = load_kernel_module(self.kernel)
+        check_inputs((), self.dtype)
         shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
+        module = load_kernel_module(self.kernel)
         return load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
 
     def assumptions(self) -> tuple[str, ...]:

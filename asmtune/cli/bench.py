@@ -12,6 +12,7 @@ from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations, print_line
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
+from asmtune.core.inputs.shapes import check_inputs
 from asmtune.report.cells import words
 from asmtune.studies.api import BENCH_PROCESSES, NoGpuError
 from asmtune.studies.api import bench as run_bench
@@ -52,6 +53,7 @@ def bench(
     if output is None:
         raise InputError("bench: name the file to write: --output run.json")
     check_destinations([("--output", output)])
+    check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     # Load Triton, which no other command needs before it has read its input.
     from asmtune.studies.regression.run import write_run
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import is_terminal, print_line, write_result
+from asmtune.cli.output import check_destinations, is_terminal, print_line, write_result
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.report.tables import mapping_table
@@ -215,6 +215,7 @@ def export_records(
     as_json: AsJson = False,
 ) -> None:
     """Writes records of the user's store in the form of `cache/`, or as a store to ship."""
+    check_destinations([("FILE", file)])
     with _existing(where) as store:
         records = store.records(kernel, device) if store else []
     if not records:

@@ -13,7 +13,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
-from asmtune.cli.output import print_line
+from asmtune.cli.output import check_destinations, print_line
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.predict.prune.flow import Funnel
@@ -26,6 +26,9 @@ def collect(
     seconds: Annotated[float, typer.Option(help="Start no task after this many.")] = 1e9,
 ) -> None:
     """Time every config of the kernels' spaces on this machine's GPU, on all their shapes."""
+    check_destinations([("--output", output)])
+    if not seconds > 0:
+        raise InputError(f"--seconds: {seconds:g} is no number above 0")
     import torch
 
     # Loads Triton, which no other command needs before it has read its input.

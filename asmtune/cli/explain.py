@@ -15,6 +15,7 @@ from asmtune.cli.arguments import KernelArguments, refuse_options
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
 from asmtune.report.explain.record import explained_json
 from asmtune.report.explain.request import ExplainRequest, explained, named_config
@@ -83,6 +84,7 @@ def explain(
         run = read_trace(find_run(settings.runs_dir, subject))
         write_result(run_json(run) if json_ else run_report(run))
         return
+    make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
     arguments = KernelArguments(subject, shape, dtype, tuple(axis), tuple(arg), grid)
     loaded = arguments.load_all()
     default = loaded.space.first(**loaded.problem.shape)

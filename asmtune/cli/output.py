@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, TextIO
 
 from rich.console import Console, ConsoleOptions
@@ -133,14 +134,22 @@ def check_destinations(
     Files of `read`, by what they are called, must stay.
 
     Raises:
-        InputError: a file's folder is missing, it is a folder, or it is named twice or read.
+        InputError: a file's folder is missing or cannot be written to, it is a folder, or it is
+            named twice or read.
     """
     taken = {path.resolve(): what for what, path in (read or {}).items()}
     for option, path in wanted:
-        if path.is_dir() or not path.absolute().parent.is_dir():
+        folder = path.absolute().parent
+        if path.is_dir() or not folder.is_dir():
             raise InputError(
                 f"{option} {path}: no such folder, or a folder itself; name a file to write"
             )
+        if path.is_file() or not path.exists():  # a device is written to, a file replaced
+            try:
+                with TemporaryFile(dir=path.resolve().parent):
+                    pass
+            except OSError as error:
+                raise InputError(f"{option} {path}: {error.strerror}; name another file") from error
         if path.resolve() in taken:
             raise InputError(
                 f"{option} {path}: {taken[path.resolve()]} is that file; name another one"

@@ -12,7 +12,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.arguments import KernelArguments, refuse_options
-from asmtune.cli.output import print_line, write_result
+from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
@@ -21,6 +21,7 @@ from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
+from asmtune.studies.api import PruneChoices
 from asmtune.studies.api import prune_report as run_prune_report
 
 Subject = Annotated[
@@ -113,6 +114,7 @@ def prune_report(
     compiler fail for a reason that no rule names; a kept config spills. What was only
     sketched never met LLVM or ptxas: --compile all looks for failures there as well.
     """
+    check_destinations([("--output", output)] if output else [])
     is_page = format is ReportFormat.HTML
     if timings is not None and not is_page:
         raise InputError("--timings is shown by --format html alone")
@@ -125,6 +127,7 @@ def prune_report(
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
         request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
+        request.check(target)
         measured = measured_times(timings, arguments.load_all(), target)
         reports, assumed = make_reports(arguments, target, request), arguments.assumptions()
         reports = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
@@ -148,19 +151,27 @@ class PruneReportRequest:
     caps: bool
     tiles: bool
 
+    def check(self, targets: Sequence[str]) -> None:
+        """Checks the targets and the options, before the kernel's file is imported.
+
+        Raises:
+            InputError: a target or an option is unknown, or a device is given twice.
+        """
+        devices = [load_target(name).name for name in targets]
+        if len(set(devices)) != len(devices):
+            raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
+        PruneChoices.of(self.scorer, self.keep, self.compile)
+
 
 def make_reports(
     arguments: KernelArguments, targets: Sequence[str], request: PruneReportRequest
 ) -> list[PruneReport]:
     """Makes a report for each target, with progress on stderr."""
-    machines = [load_target(name) for name in targets]
-    if len({machine.name for machine in machines}) != len(machines):
-        raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
     problem, space = arguments.load()
     with ProgressBar() as progress:
         return [
-            run_prune_report(problem, space, target=machine, progress=progress, **vars(request))
-            for machine in machines
+            run_prune_report(problem, space, target=name, progress=progress, **vars(request))
+            for name in targets
         ]
 
 

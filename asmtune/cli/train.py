@@ -10,7 +10,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import print_line, write_result
+from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
@@ -39,12 +39,14 @@ def train(
     With --error or --table each kernel is ranked by a model of the others alone, before
     compiling and after, which takes a fit of some seconds a kernel.
     """
-    # scikit-learn and numpy, which no other command needs before it has read its input.
-    from asmtune.studies.train import examples, moment_rows, scorer_errors, unseen_result
-
+    written = [("--output", output), *([("--error", error)] if error else [])]
+    check_destinations(written, {f"the file {path}": path for path in oracles})
     recorded = [load_oracle(path) for path in oracles]
     folders = _folders(kernels, len(recorded))
     device, target = _machine(recorded)
+    # scikit-learn and numpy, which no other command needs before it has read its input.
+    from asmtune.studies.train import examples, moment_rows, scorer_errors, unseen_result
+
     settings = Settings.from_environment()
     with ProgressBar() as progress:
         funnel = Funnel(target, make_scorer("chance"), settings, progress=progress)

@@ -12,10 +12,10 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import print_line, write_result
+from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import Dtype, Tiles
 from asmtune.core.failures import required
-from asmtune.core.inputs.shapes import shapes_of
+from asmtune.core.inputs.shapes import check_inputs, shapes_of
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
@@ -135,19 +135,22 @@ def tune(
     again, so that a command that was interrupted or killed goes on where it was when it is
     given again. Exits with 1 where a shape could not be tuned.
     """
+    check_destinations([("--output", output)] if output else [])
+    check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
+    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
     from asmtune.report.tuning import TuningProgress
     from asmtune.studies.stored import reference_of
     from asmtune.studies.tuning_queue import TuningQueue, open_machine
 
+    options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     module = _module(kernel)
     sizes = shapes_of(module, shape, shapes)
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
-    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
     queue = TuningQueue(module, name, space, reference_of(kernel))
-    tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
-    options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
+    if queue.tuner and queue.tuner.options.choices.get("tiles"):
+        options = request.options(isolate=isolate, seed=seed, force=force, tiles=True)
     problems = queue.check(sizes)
     results: list[TuningResult] = []
     interrupted = False

@@ -17,6 +17,28 @@ OPTION_DEFAULTS: Final[Mapping[str, int | None]] = {
 
 OPTION_AXES: Final = tuple(OPTION_DEFAULTS)
 
+_POWERS: Final = "a power of two from 1"
+_ALLOWED: Final[Mapping[str, tuple[str, int]]] = {
+    "num_warps": (_POWERS, 64),  # a rule knows the limit of each target
+    "num_stages": ("a whole number from 1", 100),
+    "num_ctas": (_POWERS, 16),  # programs of the largest cluster that NVIDIA GPUs have
+    "maxnreg": ("None or a whole number from 1", 65536),  # registers of a multiprocessor
+}
+
+
+def check_option(name: str, value: Any, where: str) -> None:
+    """Checks the value of one of Triton's compile options; `where` begins the message.
+
+    Raises:
+        SpaceError: Triton takes no such value; says what it takes.
+    """
+    form, most = _ALLOWED[name]
+    if value is None and name == "maxnreg":
+        return
+    is_count = type(value) is int and 0 < value <= most
+    if not is_count or (form is _POWERS and value & (value - 1)):
+        raise SpaceError(f"{where} {value!r}: expected {form} to {most}")
+
 
 class Config:
     """Values for a kernel's constexprs and for Triton's compile options.
@@ -33,6 +55,9 @@ class Config:
         pre_hook: called with all arguments by name before each launch.
         ir_override: file of hand-edited IR (.ttir, .ttgir, .llir or .ptx) to use instead of
             the compiler's own, from that stage on.
+
+    Raises:
+        SpaceError: an option has a value that Triton does not take, or `kwargs` is no mapping.
     """
 
     # Triton's autotuner writes `vars(config)` to disk: it must hold Triton's own
@@ -49,11 +74,13 @@ class Config:
         pre_hook: Callable[..., Any] | None = None,
         ir_override: str | None = None,
     ) -> None:
-        self.kwargs = dict(kwargs)
+        self.kwargs = _checked_kwargs(kwargs)
         self.num_warps = num_warps
         self.num_stages = num_stages
         self.num_ctas = num_ctas
         self.maxnreg = maxnreg
+        for name in OPTION_AXES:
+            check_option(name, getattr(self, name), f"config: {name} is")
         self.pre_hook = pre_hook
         # Triton takes it as a keyword of the launch, whichever way it gets there.
         self.ir_override = self.kwargs.pop("ir_override", None) or ir_override
@@ -147,6 +174,15 @@ class Config:
 
     def __repr__(self) -> str:
         return f"Config({self})"
+
+
+def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        raise SpaceError(f"config: {kwargs!r} is no mapping of constexprs by name")
+    twice = next((name for name in kwargs if name in OPTION_DEFAULTS), None)
+    if twice is not None:
+        raise SpaceError(f"config: give {twice} as {twice}=, beside the constexprs")
+    return dict(kwargs)
 
 
 def varying(configs: Sequence[Config]) -> list[str]:

@@ -24,13 +24,14 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.fingerprint import digest
-from asmtune.base.text import did_you_mean
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.problem import Problem, jit_function
@@ -177,8 +178,11 @@ class KernelModule:
         """Checks a shape against the dimensions of the module's own, and adds optional ones.
 
         Raises:
-            ProblemError: a dimension is missing or unknown; names it.
+            ProblemError: a dimension is missing or unknown, or has a value unlike those of the
+                module's own shapes; names it.
         """
+        if not isinstance(shape, Mapping):
+            raise ProblemError(f"kernel {self.name}: shape {shape!r} is no mapping of sizes")
         shape = {**self.optional, **shape}
         wanted = self.shapes[0].keys() if self.shapes else shape.keys()
         missing = [name for name in wanted if name not in shape]
@@ -192,6 +196,11 @@ class KernelModule:
             raise ProblemError(
                 f"kernel {self.name} has no dimension {unknown[0]!r}; write --shape {example}"
             )
+        for name, value in shape.items():
+            own = [one[name] for one in (self.optional, *self.shapes) if name in one]
+            if (expected := _expected(value, own)) is not None:
+                text = shortened(repr(value))
+                raise ProblemError(f"kernel {self.name}: {name} is {text}; expected {expected}")
         return shape
 
     def check_dtype(self, dtype: str | None) -> str:
@@ -208,6 +217,28 @@ class KernelModule:
                 f"kernel {self.name} does not support {name}: one of {', '.join(self.dtypes)}"
             )
         return name
+
+
+_LARGEST: Final = 2**48  # bytes that a GPU can address
+
+
+def _expected(value: Any, own: Sequence[Any]) -> str | None:
+    """Says what a dimension's value is expected to be; None if it is alike to a module's own."""
+    kinds = {type(one) for one in own}
+    is_flag = type(value) in (int, bool) and value in (0, 1)
+    if not own or type(value) in kinds - {int, float} or (is_flag and set(own) <= {0, 1}):
+        return None
+    if kinds == {int} and isinstance(value, float) and value.is_integer():
+        return f"a whole number, written as {shortened(f'{value:.0f}')}"
+    if int in kinds:
+        least = min(1, *(one for one in own if type(one) is int), 1)
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        is_whole = is_whole and least <= value <= _LARGEST  # type: ignore[operator]
+        return None if is_whole else f"a whole number from {least} to {_LARGEST}"
+    if float in kinds:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_number and abs(value) <= sys.float_info.max else "a finite number"
+    return "true or false" if kinds == {bool} else f"a value such as {own[0]!r}"
 
 
 def load_kernel_module(reference: str) -> KernelModule:

@@ -7,6 +7,7 @@ PyTorch are imported inside the functions, so that `asmtune check` runs without 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -14,7 +15,7 @@ from asmtune.base.errors import CompileError, InputError, MeasureError
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.inputs.shapes import ShapeSource
+from asmtune.core.inputs.shapes import ShapeSource, check_inputs
 from asmtune.core.kernel_module import Shape
 from asmtune.core.problem import Problem
 from asmtune.studies.stored import KernelSource, kernel_module, load_kernel
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from asmtune.core.records.verdicts import PruneReport
     from asmtune.predict.prune.front import ProgressListener
     from asmtune.predict.score.keep import Keep
+    from asmtune.predict.score.scorer import Scorer
     from asmtune.studies.regression.compare import Check
     from asmtune.studies.regression.processes import BenchProgress
     from asmtune.studies.regression.run import BenchRun
@@ -74,11 +76,12 @@ def bench(
         InputError: a kernel, shape or dtype is unknown, or no config is stored for any of it.
         MeasureError: there is no GPU, or no kernel could be timed.
     """
-    from asmtune.studies.regression.processes import BenchProgress, BenchRequest, time_plan
-
     if not 1 <= processes <= MOST_PROCESSES:
         raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
     sources = _listed(kernels)
+    check_inputs(_listed(shapes), dtype)
+    from asmtune.studies.regression.processes import BenchProgress, BenchRequest, time_plan
+
     request = BenchRequest(sources, _listed(shapes), None, dtype, _bench_device(sources))
     listener = progress or BenchProgress()
     plan = request.plan(settings or Settings.from_environment())
@@ -138,6 +141,41 @@ def check(
     return result
 
 
+@dataclass(frozen=True)
+class PruneChoices:
+    """A scorer, how many configs it keeps, and how many are compiled; None for all."""
+
+    scorer: Scorer
+    keep: Keep
+    compile: Keep | None
+
+    @classmethod
+    def of(
+        cls,
+        scorer: str,
+        keep: Keep | str | int | None,
+        compile: Keep | str | int | None,  # noqa: A002
+    ) -> PruneChoices:
+        """Checks the options of `prune_report` of these names, and fills in their defaults.
+
+        Raises:
+            InputError: one is unknown, malformed, or does not fit the scorer.
+        """
+        from asmtune.predict.prune.ranking import check_compile, default_budget
+        from asmtune.predict.score.keep import Keep
+        from asmtune.predict.score.scorers import make_scorer
+
+        ranker = make_scorer(scorer)
+        kept = Keep.default(scorer) if keep is None else Keep.of(keep)
+        kept.check(scorer)
+        budget = default_budget(ranker)
+        if compile is not None:
+            budget = None if compile == "all" else Keep.of(compile, "compile")
+        if budget is not None:
+            check_compile(budget, ranker)
+        return cls(ranker, kept, budget)
+
+
 def prune_report(
     kernel: KernelSource | Problem,
     space: Any = None,
@@ -185,30 +223,21 @@ def prune_report(
         CompileError: no config can run on the target; gives the commonest reason.
         StoreError: the artifacts' folder cannot be written.
     """
+    machine, choices = _target(target), PruneChoices.of(scorer, keep, compile)
+    check_inputs((), dtype)
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.prune.front import ProgressListener
-    from asmtune.predict.prune.ranking import check_compile, default_budget
-    from asmtune.predict.score.keep import Keep
-    from asmtune.predict.score.scorers import make_scorer
 
-    machine, ranker = _target(target), make_scorer(scorer)
-    kept = Keep.default(scorer) if keep is None else Keep.of(keep)
-    kept.check(scorer)
-    budget = default_budget(ranker)
-    if compile is not None:
-        budget = None if compile == "all" else Keep.of(compile, "compile")
-    if budget is not None:
-        check_compile(budget, ranker)
     loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
     funnel = Funnel(
         machine,
-        ranker,
+        choices.scorer,
         settings or Settings.from_environment(),
-        kept,
+        choices.keep,
         progress or ProgressListener(),
         caps=caps,
         tiles=tiles,
-        compile=budget,
+        compile=choices.compile,
     )
     return funnel.prune(loaded.problem, loaded.space)
 
@@ -249,16 +278,18 @@ def roofline(
             machine has no GPU or another one.
         CompileError: no launch has a point; gives the first reason.
     """
+    from asmtune.predict.score.scorers import make_scorer
+
+    machine, settings = _target(target), settings or Settings.from_environment()
+    chooser = make_scorer(scorer)
+    check_inputs(_listed(shapes), dtype)
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.prune.front import ProgressListener
-    from asmtune.predict.score.scorers import make_scorer
     from asmtune.studies.roofline.subjects import RooflineRequest
     from asmtune.studies.roofline.survey import PairClock, Survey, check_gpu
 
-    machine, settings = _target(target), settings or Settings.from_environment()
     if measure:
         check_gpu(machine)
-    chooser = make_scorer(scorer)
     request = RooflineRequest(_listed(kernels), _listed(shapes), dtype)
     subjects = request.subjects(machine, settings)
     funnel = Funnel(machine, chooser, settings, progress=progress or ProgressListener())

@@ -58,8 +58,8 @@ DOUBLED = ("prune-report", "{}/doubled.py")
         ((*PRUNE, "--shape", "M=1,N=1,K=1,Z=1"), "has no dimension 'Z'"),
         ((*PRUNE, "--shape", "M=1,N"), "--shape: 'N' is not NAME=VALUE"),
         ((*PRUNE, "--shape", "M=1,M=2,N=1,K=1"), "--shape: M is given twice"),
-        ((*PRUNE, "--shape", "M=x,N=1,K=1"), "tiled_matmul on M=x N=1 K=1: "),
-        ((*PRUNE, "--shape", "M=-1,N=1,K=1"), "tiled_matmul on M=-1 N=1 K=1: "),
+        ((*PRUNE, "--shape", "M=x,N=1,K=1"), "tiled_matmul: M is 'x'; expected a whole number"),
+        ((*PRUNE, "--shape", "M=-1,N=1,K=1"), "tiled_matmul: M is -1; expected a whole number"),
         # axes
         ((*PRUNE, "--axis", "BLOCK_Q=1"), "unknown axis 'BLOCK_Q': the axes are BLOCK_M"),
         ((*PRUNE, "--axis", "BLOCK_M"), "--axis: 'BLOCK_M' is not NAME=VALUE,VALUE"),
@@ -105,8 +105,8 @@ DOUBLED = ("prune-report", "{}/doubled.py")
             "keep auto: the error of weights was never measured.*or rank by learned or roofline",
         ),
         ((*DOUBLED, "--format", "xml"), "--format"),
-        ((*DOUBLED, "--output", "{}/none/report.json"), "No such file or directory"),
-        ((*DOUBLED, "--output", "{}"), "Is a directory"),
+        ((*DOUBLED, "--output", "{}/none/report.json"), "no such folder"),
+        ((*DOUBLED, "--output", "{}"), "or a folder itself; name a file"),
         ((*DOUBLED, "--nonsense"), "--nonsense"),
         (("pruned-report",), "No such command"),
         # explain

@@ -67,8 +67,8 @@ _times = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
 def configs(draw: st.DrawFn) -> Config:
     """Any config that can be kept."""
     kwargs = draw(st.dictionaries(_names.filter(lambda name: name not in _options), _scalars))
-    maxnreg = draw(st.none() | _counts)
-    return Config(kwargs, draw(_counts), draw(_counts), draw(_counts), maxnreg)
+    options = {name: draw(_counts) for name in ("num_warps", "num_stages", "num_ctas")}
+    return Config.from_dict(kwargs | options | {"maxnreg": draw(st.none() | _counts)})
 
 
 @st.composite

@@ -102,8 +102,8 @@ def test_save_all_keeps_all_or_none(store: Store) -> None:
         (Config({"SIZES": (1, 2)}), "SIZES"),
         (Config({"SCALE": float("inf")}), "SCALE"),
         (Config({"M": 1 << 64}), "M"),
-        (Config({}, num_warps=0), "num_warps"),
-        (Config({}, maxnreg=True), "maxnreg"),
+        (Config.from_dict({"num_warps": 0}), "num_warps"),
+        (Config.from_dict({"maxnreg": True}), "maxnreg"),
     ],
 )
 def test_refuses_what_would_not_come_back(store: Store, config: Config, field: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from asmtune.base.errors import InputError, ProblemError
-from asmtune.base.text import did_you_mean
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
 from asmtune.core.failures import required
@@ -256,6 +256,8 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
             f"its parameters are {', '.join(parameters)}"
         )
     parsed = parse_value(value)
+    if isinstance(parsed, int) and abs(parsed) > _LARGEST:
+        raise InputError(f"--arg: {name} is {shortened(value)}, beyond 64 bits")
     if not isinstance(parsed, str):
         return name, parsed
     if parameters[name].is_constexpr:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.text import shortened
+from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.kernel_module import KernelModule, Shape
 
 T = TypeVar("T")
@@ -101,6 +102,17 @@ def place_shapes(sources: Sequence[ShapeSource]) -> list[Placed]:
         else:
             placed.append((f"shape {dict(source)}", dict(source)))
     return placed
+
+
+def check_inputs(shapes: Sequence[ShapeSource], dtype: str | None) -> None:
+    """Checks the form of shapes and the name of a dtype, before any kernel is imported.
+
+    Raises:
+        InputError: a text or a file is malformed, or there is no such dtype.
+    """
+    place_shapes(shapes)
+    if dtype is not None:
+        canonical_dtype(dtype)
 
 
 def shapes_of(

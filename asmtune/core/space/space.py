@@ -11,7 +11,7 @@ from typing import Any
 
 from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
 from asmtune.base.text import did_you_mean
-from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
+from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config, check_option
 
 Predicate = Callable[..., bool]
 
@@ -123,7 +123,7 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     Raises:
         SpaceError: there are none, one repeats, or one is not allowed.
     """
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")
     unique = tuple(values)
     if not unique:
@@ -136,10 +136,11 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
         raise SpaceError(f"axis {name!r} repeats a value: {list(unique)}")
     if name == "ir_override":
         raise SpaceError("ir_override is no axis: give the space as a list of configs")
-    if name in OPTION_AXES:
-        for value in unique:
-            if not (value is None and name == "maxnreg") and not (type(value) is int and value > 0):
-                raise SpaceError(f"axis {name!r} has {value!r}: expected whole numbers above 0")
+    for value in unique:
+        if name in OPTION_AXES:
+            check_option(name, value, f"axis {name!r} has")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise SpaceError(f"axis {name!r} has {value!r}: expected finite numbers")
     return unique
 
 
@@ -163,8 +164,8 @@ class Space:
         default: the config to fall back to; the first feasible one otherwise.
 
     Raises:
-        SpaceError: an axis is empty or repeats a value, an option's value is
-            not a positive whole number, or a default lies outside the axes.
+        SpaceError: an axis is empty or repeats a value, an option has a value
+            that Triton does not take, or a default lies outside the axes.
     """
 
     def __init__(
@@ -173,6 +174,8 @@ class Space:
         constraints: Iterable[Constraint] = (),
         default: Config | None = None,
     ) -> None:
+        if not isinstance(axes, Mapping) or not all(isinstance(name, str) for name in axes):
+            raise SpaceError(f"{axes!r} is no mapping: expected a list of values by axis name")
         self.axes: Mapping[str, tuple[Any, ...]] = MappingProxyType(
             {name: axis_values(name, values) for name, values in axes.items()}
         )
@@ -211,7 +214,7 @@ class Space:
             return value
         if isinstance(value, Mapping):
             return cls(value)
-        if not isinstance(value, Iterable):
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise SpaceError(f"{value!r} is no space: expected a Space, configs or axes by name")
         return cls.from_configs(list(value))
 

@@ -178,7 +178,7 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
         yield Text(f"  {word}{named} ({_gain(verdict, suggestion.verdict)})")
 
 
-def _terms_table(terms: Mapping[str, float], total_us: float) -> Table:
+def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:
     """Tabulates the terms of a predicted time, largest first, and their sum."""
     table = plain_table("Predicted time", ("limit", "", "us", "share"), left=2)
     for name, us in terms.items():
