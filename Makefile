@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCKED := $(INSTALL) --require-hashes --no-deps --requirement
 # PyTorch is not locked: builds of one version differ. The CPU build of the first where pip has it;
 # elsewhere the second, whose CUDA build is for the Triton of constraints.txt.

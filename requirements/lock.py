@@ -51,7 +51,9 @@ def main() -> None:
     for name, extras in LAYERS.items():
         wanted += requirements(extras)
         locked = {entry["name"]: entry[0] for entry in _ENTRY.finditer(resolve(wanted, versions))}
-        head = f"# Written by requirements/lock.py: what the {name} layer needs on top of {below}.\n"
+        head = (
+            f"# Written by requirements/lock.py: what the {name} layer needs on top of {below}.\n"
+        )
         body = [text for package, text in sorted(locked.items()) if package not in lower]
         (FOLDER / f"{name}.txt").write_text("\n".join([head, *body, ""]))
         lower |= set(locked)

@@ -22,7 +22,7 @@ MISSING = [
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it."""
     if MISSING:
-        pytest.skip(f"the site needs {', '.join(MISSING)}: pip install 'asmtune[docs]'")
+        pytest.skip(f"the site needs {', '.join(MISSING)}: pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
