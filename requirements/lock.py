@@ -33,7 +33,9 @@ OF_TORCH: Final = (
 )
 """Requirements of PyTorch's CPU build, which is not resolved here."""
 
-_ENTRY: Final = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)[^\n]*(\n    [^\n]+)*", re.M)
+_ENTRY: Final = re.compile(
+    r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)[^\n]*(\n    [^\n]+)*", re.MULTILINE
+)
 _SELF: Final = re.compile(r"asmtune\[(?P<extras>[\w,]+)\]")
 
 

@@ -1,4 +1,4 @@
-"""What is installed: locked packages with hashes, and a wheel that works away from the repository."""
+"""What is installed: locked packages with hashes, and a wheel that runs on its own."""
 
 from __future__ import annotations
 
