@@ -142,9 +142,12 @@ def test_licenses_stand_with_the_libraries() -> None:
     )
 
 
-def test_vendored_files_are_those_published() -> None:
+SITE = Path(__file__).parents[2] / "docs" / "assets"
+
+
+@pytest.mark.parametrize("folder", [STATIC / "vendor", SITE / "vendor"], ids=["explorer", "site"])
+def test_vendored_files_are_those_published(folder: Path) -> None:
     """Every vendored file is in the manifest, with the SHA-256 that the published package has."""
-    folder = STATIC / "vendor"
     manifest = json.loads((folder / "versions.json").read_text())
     files = {name: sha for library in manifest.values() for name, sha in library["files"].items()}
     assert set(files) == {path.name for path in folder.iterdir()} - {"versions.json"}
