@@ -105,7 +105,7 @@ def test_every_lock_has_hashes() -> None:
 
 
 def built(folder: Path) -> Path:
-    """A wheel of the repository, built from a copy, so that no earlier build's files are in it."""
+    """The wheel that `pip install .` makes, of a copy without what earlier builds left."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
     command += ["--wheel-dir", str(folder / "dist"), str(copied(folder))]
     subprocess.run(command, check=True, timeout=300)
@@ -222,6 +222,28 @@ def test_a_wheel_has_all_files(wheel: Path) -> None:
     assert "License-Expression: MIT AND BSD-3-Clause" in text
     assert "Author: the asmtune developers" in text
     assert re.search(r"^Keywords: .*triton", text, re.MULTILINE)
+
+
+def test_readme_of_a_release_has_absolute_links() -> None:
+    """Built with an address, the metadata's links and README's pictures lead to it."""
+    code = "import setuptools, runpy; setuptools.setup = lambda **k: print(k['project_urls'], "
+    code += "k['long_description']); runpy.run_path('setup.py')"
+    texts = {}
+    for url in ("", "https://example.org/asmtune"):
+        env = {**os.environ, "PROJECT_URL": url}
+        done = [sys.executable, "-c", code]
+        texts[url] = subprocess.run(
+            done, cwd=ROOT, env=env, capture_output=True, text=True, check=True
+        ).stdout
+    released = texts["https://example.org/asmtune"]
+    assert "'Source': 'https://example.org/asmtune'" in released
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)#]+)", released)
+    assert len(links) > 20
+    assert [link for _, link in links if "://" not in link] == []
+    pictures = [link for mark, link in links if mark]
+    assert pictures
+    assert all(link.startswith("https://example.org/asmtune/raw/HEAD/docs/") for link in pictures)
+    assert "example.org" not in texts[""]
 
 
 @pytest.mark.slow
