@@ -1,31 +1,44 @@
-# Five commands: make demo, make test, make test-all, make docs; each begins with make setup.
+# make setup, demo, test, test-all, docs: each begins with the set-up that it needs.
 # `make -j` changes nothing: the steps need each other's results.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUN_STAMP := $(VENV)/.installed
-DEV_STAMP := $(VENV)/.installed-dev
-PINNED := --quiet --constraint constraints.txt torch==2.13.0
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED := $(INSTALL) --require-hashes --no-deps --requirement
+# PyTorch is not locked: builds of one version differ. The CPU build of the first where pip has it;
+# elsewhere the second, whose CUDA build is for the Triton of constraints.txt.
+TORCH ?= torch==2.13.0
+TORCH_WITH_CUDA := torch==2.11.0
 
 .PHONY: setup demo test test-all docs lint types
 
-setup: $(DEV_STAMP)
+setup: $(VENV)/.installed-dev
 
-# What a user needs: the package and its run-time dependencies.
-$(RUN_STAMP): pyproject.toml constraints.txt
+# What a user needs. Each file of requirements/ holds what it needs on top of those before it.
+$(VENV)/.installed-run: requirements/run.txt constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "asmtune needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install $(PINNED) --editable .
+	$(LOCKED) $<
+	$(INSTALL) --constraint constraints.txt $(TORCH) || $(INSTALL) --constraint constraints.txt $(TORCH_WITH_CUDA)
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
-# On top, what tests, site and checks need.
-$(DEV_STAMP): $(RUN_STAMP)
-	$(BIN)/python -m pip install $(PINNED) --editable '.[dev]'
+# Lint, types and tests.
+$(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-run
+	$(LOCKED) $<
 	touch $@
 
-demo: $(RUN_STAMP)
+$(VENV)/.installed-docs: requirements/docs.txt $(VENV)/.installed-dev
+	$(LOCKED) $<
+	touch $@
+
+# What `make test` skips tests for want of: clusters, a browser's driver, figures, notebooks.
+$(VENV)/.installed-all: requirements/all.txt $(VENV)/.installed-docs
+	$(LOCKED) $<
+	touch $@
+
+demo: $(VENV)/.installed-run
 	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
 # As many processes as CPUs that a container's quota leaves.
@@ -42,10 +55,10 @@ endef
 test: setup lint types
 	$(call run_tests,not slow)
 
-test-all: setup lint types
+test-all: $(VENV)/.installed-all lint types
 	$(call run_tests,slow or not slow)
 
-docs: setup
+docs: $(VENV)/.installed-docs
 	$(BIN)/python -m mkdocs build --strict
 
 lint: setup

@@ -2,7 +2,7 @@
 
     python -m benchmarks.replay_strategies ORACLE --kernels DIR [--output FILE]
 
-Needs no GPU, and matplotlib for the figure (`pip install 'asmtune[figures]'`). The first run
+Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). The first run
 compiles every recorded config, as `replay_oracle` does; later ones read the artifacts.
 
 Curves are of searches that go on as long as anything may be gained; efforts end sooner.

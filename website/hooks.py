@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from website.blocks import ROOT
-from website.reference import api_page, cli_page
+from website.reference import api_page, cli_page, explorer_page
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -33,6 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     generated = {"reference/api.md": api_page(), "reference/cli.md": cli_page()}
     for name, text in generated.items():
         files.append(File.generated(config, name, content=text))
+    files.append(File.generated(config, "explorer.html", content=explorer_page()))
     sources = {
         file.src_uri: Path(str(file.abs_src_path))
         for file in files.documentation_pages()

@@ -1,10 +1,13 @@
-"""The pages of the reference: made from docstrings and from the command line's own parser."""
+"""The pages that are made from the code: the reference, and a live page of the explorer."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Final
 
 import asmtune
@@ -68,6 +71,23 @@ def cli_page() -> str:
     # A default such as <list[str]> would be read as a tag.
     text = re.sub(r"^\* `(.*)`", lambda m: f"* `{m[1]}`", done.stdout, flags=re.MULTILINE)
     return text.replace("# `asmtune`\n", "# Commands\n", 1)
+
+
+def explorer_page() -> str:
+    """Make the explorer's page of a few configs whose times were recorded on an H200.
+
+    They are compiled here, and kept in `.cache/site` for the next time.
+    """
+    axes = ("BLOCK_M=64,128", "BLOCK_N=128,256", "BLOCK_K=128", "num_warps=4,8", "num_stages=3,4")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "explorer.html"
+        command = [sys.executable, "-c", "from asmtune.cli import main; main()", "prune-report"]
+        command += ["benchmarks/families/matmul_int8.py", "--shape", "M=4096,N=4096,K=4096"]
+        command += ["--dtype", "i8", *(f"--axis={axis}" for axis in axes), "--format", "html"]
+        command += ["--timings", "benchmarks/results/h200_families.json.gz", "-o", str(page)]
+        cache = {"ASMTUNE_CACHE_DIR": str(ROOT / ".cache" / "site")}
+        subprocess.run(command, cwd=ROOT, env={**cache, **os.environ}, check=True)
+        return page.read_text(encoding="utf-8")
 
 
 def _entry(name: str) -> str:

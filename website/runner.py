@@ -120,6 +120,7 @@ class Place:
         out.write_text("")
         code = self._ended(block, out)
         printed = out.read_text().replace(f"{self._folder}/", "")
+        printed = printed.replace(self._env["ASMTUNE_CACHE_DIR"], "$ASMTUNE_CACHE_DIR")
         wanted = int(block.marks.get("exits", "0"))
         if code != wanted:
             raise PageError(f"{block.where}: exit code {code}, not {wanted}:\n{printed}")

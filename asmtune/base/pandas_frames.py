@@ -51,6 +51,7 @@ def _pandas() -> Any:
         import pandas
     except ImportError as error:
         raise MissingPackageError(
-            "to_pandas needs pandas, which is not installed: pip install 'asmtune[notebooks]'"
+            "to_pandas needs pandas, which is not installed: "
+            "pip install '.[notebooks]' in a clone of asmtune"
         ) from error
     return pandas

@@ -63,6 +63,9 @@ app.command("features")(listing.features)
 app.command("rules")(listing.rules)
 app.command("kernels")(listing.kernels)
 app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned configs.")
+# A list of commands shows each one's first paragraph, which is cut unless it is given as a summary.
+for _info in (*app.registered_commands, *cache.app.registered_commands):
+    _info.short_help = " ".join((_info.callback.__doc__ or "").split("\n\n")[0].split())
 
 # typer has its own copy of click since 0.20 or so; the base of its usage
 # errors is reached in the same way in both.

@@ -145,7 +145,9 @@ def check_figure(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise InputError("--figure needs matplotlib: pip install 'asmtune[figures]'") from error
+        raise InputError(
+            "--figure needs matplotlib: pip install '.[figures]' in a clone of asmtune"
+        ) from error
 
 
 def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:

@@ -97,7 +97,7 @@ def _bad_url(text: str, problem: str) -> InputError:
     scheme = text.split("://")[0]
     driver = "its driver"
     if scheme.split("+")[0] in _POSTGRESQL:
-        driver = "its driver (pip install 'asmtune[postgresql]')"
+        driver = "its driver (pip install '.[postgresql]' in a clone of asmtune)"
     return InputError(
         f"store URL {scheme}://...: {problem}; correct it, install {driver}, "
         "or give the path of a file"

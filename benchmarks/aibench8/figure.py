@@ -2,7 +2,7 @@
 
     python -m benchmarks.aibench8.figure [RESULTS] [--output FOLDER]
 
-Writes `aibench8.pdf` and `aibench8.png`. Needs matplotlib (`pip install 'asmtune[figures]'`),
+Writes `aibench8.pdf` and `aibench8.png`. Needs matplotlib (`pip install '.[figures]'`),
 and no GPU. Bars are grouped by kernel, and begin at 0; lines on them are the ranges of
 `summary.speedups`.
 """

@@ -2,7 +2,7 @@
 
     python -m benchmarks.kernels.document
 
-Needs no GPU, and matplotlib for the figure (`pip install 'asmtune[figures]'`). What stands in
+Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). What stands in
 the document outside of the two marks is written by hand, and stays.
 """
 

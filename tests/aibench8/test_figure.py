@@ -12,7 +12,7 @@ import pytest
 from benchmarks.aibench8 import figure
 from benchmarks.aibench8.summary import BARS, summary
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
 from matplotlib.figure import Figure
 
 

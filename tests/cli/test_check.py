@@ -118,7 +118,7 @@ def test_the_history_is_kept(runs: Commands) -> None:
 
 def test_a_figure(runs: Commands) -> None:
     """The trend is drawn as SVG with a panel a kernel, equal for equal input; also as PNG."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     history = runs.folder / "history.jsonl"
     for seed in range(3):
         write(runs, "next", simulated(seed, **STEADY))
@@ -214,7 +214,7 @@ def test_a_label_starts_no_block(runs: Commands) -> None:
 
 def test_names_from_files_in_a_figure(runs: Commands) -> None:
     """A name or label that would be mathematics, or that no font and no file has, is drawn."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     odd = simulated(0, **{"$\\none$": 10.0})
     write(runs, "odd", replace(odd, label="a $\\b$ \ud800 \x1b"))
     ran = runs.run("check", "{}/odd.json", *BASE, "--figure", "{}/trend.svg")
@@ -224,7 +224,7 @@ def test_names_from_files_in_a_figure(runs: Commands) -> None:
 
 def test_a_figure_of_one_gpu(runs: Commands) -> None:
     """What another GPU took is no point of this one's trend."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     history = ("--history", "{}/history.jsonl", "--record")
     other = replace(simulated(2, **STEADY), environment=replace(HERE, gpu="NVIDIA L4"))
     write(runs, "other", other)

@@ -192,7 +192,7 @@ def test_without_matplotlib(kernels: Commands, monkeypatch: pytest.MonkeyPatch) 
     """A picture names the extra before anything is compiled; JSON needs none."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     line = kernels.refused("roofline", *SMALL, "-o", "{}/r.svg")
-    assert "pip install 'asmtune[figures]'" in line
+    assert "pip install '.[figures]' in a clone" in line
     assert document(kernels, *SMALL)["entries"]
 
 

@@ -38,7 +38,7 @@ CONFIGS = [Config({"BLOCK": block}, num_warps=w) for block in (256, 512, 1024) f
 @pytest.fixture(scope="module")
 def dask_cluster() -> Iterator[str]:
     """A cluster of two worker processes on this machine."""
-    distributed = pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    distributed = pytest.importorskip("distributed", reason="no dask: pip install '.[clusters]'")
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None
@@ -51,7 +51,7 @@ def dask_cluster() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[str]:
     """A cluster of two CPUs on this machine."""
-    ray = pytest.importorskip("ray", reason="ray is not installed")
+    ray = pytest.importorskip("ray", reason="no ray: pip install '.[clusters]'")
     if ALONE not in os.environ:
         pytest.skip("runs in a process of its own, by test_the_other_cluster")
     from ray.util.joblib import register_ray
@@ -83,7 +83,7 @@ def workers(backend: str) -> Iterator[Workers]:
 @pytest.mark.slow(seconds=46)
 def test_the_other_cluster() -> None:
     """All that holds with Dask holds with Ray, whose driver may end its process, in one apart."""
-    pytest.importorskip("ray", reason="ray is not installed")
+    pytest.importorskip("ray", reason="no ray: pip install '.[clusters]'")
     command = [
         sys.executable,
         "-m",

@@ -75,6 +75,14 @@ def test_commands_in_sentences_are_read(page: Path) -> None:
     assert wrong == []
 
 
+def test_the_tutorial_shows_what_its_commands_print() -> None:
+    """Every command of the tutorial, with a GPU or without, has its output below it."""
+    shown = [block for block in blocks(ROOT / "docs" / "tutorial.md") if block.title is None]
+    silent = [block.where for block in shown if block.language == "sh" and block.output is None]
+    assert silent == []
+    assert any(block.needs_gpu for block in shown)
+
+
 def test_pages_are_found() -> None:
     """The list above is not empty, and has blocks of each kind that is run."""
     found = [block for page in PAGES for block in blocks(page)]

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from website.blocks import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 MISSING = [
     name for name in ("mkdocs", "material", "mkdocstrings") if not importlib.util.find_spec(name)
@@ -22,7 +28,7 @@ MISSING = [
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it."""
     if MISSING:
-        pytest.skip(f"the site needs {', '.join(MISSING)}: pip install 'asmtune[docs]'")
+        pytest.skip(f"the site needs {', '.join(MISSING)}: pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
@@ -49,7 +55,7 @@ class Links(HTMLParser):
         values = dict(attrs)
         self.anchors.add(values.get("id") or "")
         found = values.get("href") or values.get("src")
-        if tag in ("a", "img", "script", "link") and found:
+        if tag in ("a", "img", "script", "link", "iframe") and found:
             self.to.append(found)
 
 
@@ -77,6 +83,41 @@ def test_no_link_leads_nowhere(site: Path) -> None:
     assert broken == []
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window."""
+    if shutil.which("chromium") is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    pytest.importorskip("playwright", reason="no browser's driver: pip install '.[browser]'")
+    from benchmarks.pages import chromium
+
+    with chromium() as opened:
+        yield opened
+
+
+def test_search_works_from_disk(site: Path, browser: Browser) -> None:
+    """The search of a page opened as a file finds a word of another page, and loads nothing."""
+    page = browser.new_page()
+    outside: list[str] = []
+    page.on("request", lambda request: outside.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").fill("occupancy")
+    page.wait_for_selector(".md-search-result__link", state="attached", timeout=60_000)
+    found = page.locator(".md-search-result__link").evaluate_all("links => links.map(x => x.href)")
+    assert any("prediction.html" in link or "reference/" in link for link in found)
+    assert [url for url in outside if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_a_live_explorer_page(site: Path, browser: Browser) -> None:
+    """The page that see.html embeds is the explorer's, and shows a table of configs."""
+    page = browser.new_page()
+    page.goto((site / "see.html").as_uri())
+    assert page.locator("iframe[src='explorer.html']").is_visible()
+    page.goto((site / "explorer.html").as_uri())
+    page.wait_for_selector("#grid-body [role=row]")
+    assert page.locator("#grid-body [role=row]").count() >= 10
+
+
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     """No page loads a script, style or picture over the network."""
     outside = []
@@ -94,6 +135,8 @@ def test_reference_has_all_names_and_commands(site: Path) -> None:
     assert [name for name in asmtune.__all__ if f'id="asmtune.{name}"' not in api] == []
     commands = (site / "reference" / "cli.html").read_text()
     assert all(f"asmtune {name}<" in commands for name in ("prune-report", "tune", "cache export"))
+    # typer cuts a summary that is too long for a line.
+    assert [line for line in commands.splitlines() if line.endswith("...</li>")] == []
 
 
 def test_marks_are_not_shown(site: Path) -> None:

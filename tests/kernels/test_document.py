@@ -166,7 +166,7 @@ def test_parts_of_a_docstring() -> None:
 
 def test_figure(tmp_path: Path) -> None:
     """Equal results make equal files; a bar that leaves the axis still tells its mean."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     rows = [row(8, 2.0), row(16, 1.125), row(8, 57.0, kernel="correlation")]
     for name in ("a.svg", "b.svg"):
         draw(rows, tmp_path / name)

@@ -507,8 +507,8 @@ def fails(_: Mapping[str, Any]) -> NoReturn:
     ("reference", "message"),
     [
         (fails, "reference=: RuntimeError: no such file"),
-        (lambda _: None, "returned a NoneType, but the kernel may write a, b"),
-        (lambda _: torch.zeros(3), "returned a Tensor, but the kernel may write a, b"),
+        (lambda _: None, "returned NoneType, but the kernel may write a, b"),
+        (lambda _: torch.zeros(3), "returned Tensor, but the kernel may write a, b"),
         (lambda _: {"x": torch.zeros(3)}, "returned x, of which the kernel writes none"),
         (lambda _: {}, "returned nothing, of which"),
         (lambda _: {"a": torch.zeros(4)}, r"gives a the shape \(4,\), but the argument has \(3,\)"),

@@ -7,7 +7,6 @@ import io
 import sys
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from sample_records import record_of
 
@@ -16,6 +15,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Features, PruneReport
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.documents import report_csv
+
+pd = pytest.importorskip("pandas", reason="no pandas: pip install '.[notebooks]'")
 
 UNIT_WORDS = {"B": "bytes", "cycle": "cycles", "FLOP": "flops", "4 B": "words"}
 
@@ -99,6 +100,6 @@ def test_without_pandas(monkeypatch: pytest.MonkeyPatch, pruned: PruneReport) ->
     """Where there is no pandas the message names the extra, and HTML is shown as ever."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     for record in (pruned, record_of(1), Features({"a": 1.0})):
-        with pytest.raises(AsmtuneError, match=r"pip install 'asmtune\[notebooks\]'"):
+        with pytest.raises(AsmtuneError, match=r"pip install '\.\[notebooks\]' in a clone"):
             record.to_pandas()
         assert record._repr_html_()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import nbclient
-import nbformat
 import pytest
 from html_tables import Page
+
+nbclient = pytest.importorskip("nbclient", reason="no nbclient: pip install '.[all]'")
+nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install '.[all]'")
+pytest.importorskip("ipykernel", reason="no ipykernel: pip install '.[all]'")
+pytest.importorskip("pandas", reason="no pandas: pip install '.[notebooks]'")
 
 CELLS = (
     "from asmtune.core.records.verdicts import Features\nFeatures({'a_bytes': 2.0})",

@@ -40,7 +40,8 @@ def targets_page(gemm: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium without a window; closed with the module, since its event loop is the thread's."""
-    from playwright.sync_api import sync_playwright
+    needs = "no browser's driver: pip install '.[browser]'"
+    sync_playwright = pytest.importorskip("playwright.sync_api", reason=needs).sync_playwright
 
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

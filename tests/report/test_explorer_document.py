@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -152,6 +153,19 @@ def test_licenses_stand_with_the_libraries() -> None:
     assert (
         f"v{versions['uPlot']['version']}" in (STATIC / "vendor" / "uPlot.iife.min.js").read_text()
     )
+
+
+SITE = Path(__file__).parents[2] / "docs" / "assets"
+
+
+@pytest.mark.parametrize("folder", [STATIC / "vendor", SITE / "vendor"], ids=["explorer", "site"])
+def test_vendored_files_are_those_published(folder: Path) -> None:
+    """Every vendored file is in the manifest, with the SHA-256 that the published package has."""
+    manifest = json.loads((folder / "versions.json").read_text())
+    files = {name: sha for library in manifest.values() for name, sha in library["files"].items()}
+    assert set(files) == {path.name for path in folder.iterdir()} - {"versions.json"}
+    for name, sha in files.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha, name
 
 
 @pytest.mark.slow

@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 from charts import chart, entry, mixed, product
 from contrast import contrast
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
 from asmtune.base.errors import MissingPackageError
 from asmtune.report.roofline.document import MOST_LABELS, labels
 from asmtune.report.roofline.figure import COLOURS, INK, Drawing, Window, draw, points_of
 from asmtune.studies.roofline.points import Chart, WorkCounts
+
+pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -159,5 +161,5 @@ def test_the_committed_picture() -> None:
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra, and what works without it."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'asmtune\[figures\]'.*json"):
+    with pytest.raises(MissingPackageError, match=r"pip install '\.\[figures\]' in a clone.*json"):
         draw(mixed(), "svg")

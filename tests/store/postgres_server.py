@@ -128,7 +128,7 @@ def as_guarded(where: str, password: str) -> str:
 
 def _tools() -> Path:
     """The folder of the server's programs; the newest of several."""
-    pytest.importorskip("psycopg", reason="no psycopg: pip install 'asmtune[postgresql]'")
+    pytest.importorskip("psycopg", reason="no psycopg: pip install '.[postgresql]'")
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
     on_path = shutil.which("initdb")
     for folder in ([Path(on_path).resolve().parent] if on_path else []) + debian:

@@ -307,7 +307,7 @@ def test_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg the warning says what to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.setitem(sys.modules, "psycopg2", None)
-    goes_on_without(SafeStore("postgresql://me@host/x"), "pip install 'asmtune[postgresql]'")
+    goes_on_without(SafeStore("postgresql://me@host/x"), "pip install '.[postgresql]' in a clone")
 
 
 def test_server_that_is_not_there() -> None:

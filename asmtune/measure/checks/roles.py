@@ -33,7 +33,7 @@ def call_reference(
     if not isinstance(returned, Mapping):
         if len(written) != 1 or returned is None:
             raise InputError(
-                f"reference= returned a {type(returned).__name__}, but the kernel may write "
+                f"reference= returned {type(returned).__name__}, but the kernel may write "
                 f"{names}: return a mapping from names to tensors"
             )
         returned = {written[0].name: returned}

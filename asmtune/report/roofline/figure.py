@@ -274,8 +274,8 @@ def check_figures() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise MissingPackageError(
-            "figures need matplotlib, which is not installed: pip install 'asmtune[figures]', "
-            "or take --format table or json"
+            "figures need matplotlib, which is not installed: pip install '.[figures]' "
+            "in a clone of asmtune, or take --format table or json"
         ) from error
 
 

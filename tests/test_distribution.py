@@ -1,0 +1,262 @@
+"""What is installed: locked packages with hashes, and a wheel that runs on its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+ENTRY = re.compile(
+    r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)(?P<rest>[^\n]*(\n    [^\n]+)*)", re.M
+)
+APART = {"asmtune", "torch"}
+"""The package itself, and PyTorch, whose CUDA build has requirements that no other has."""
+
+FEW = (
+    "--axis BLOCK_M=64 --axis BLOCK_N=128 --axis BLOCK_K=64 --axis num_warps=4 --axis num_stages=3"
+)
+
+PROGRAM = """\
+import sys
+import torch, triton, triton.language as tl
+import asmtune
+from asmtune import Space, asm_autotune
+
+@asm_autotune(space=Space({"BLOCK": [32, 64], "num_warps": [2, 4]}), key=["n"])
+@triton.jit
+def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+x = torch.arange(100.0)
+out = torch.zeros_like(x)
+double[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, out, 100)
+assert torch.equal(out, 2 * x)
+print(asmtune.__file__)
+"""
+
+
+def locked() -> dict[str, tuple[str, str]]:
+    """The version and the hashes of each package, over all lock files."""
+    found: dict[str, tuple[str, str]] = {}
+    for path in LOCKS:
+        for entry in ENTRY.finditer(path.read_text()):
+            assert entry["name"] not in found, f"{entry['name']} is in two lock files"
+            found[entry["name"]] = (entry["version"], entry["rest"])
+    return found
+
+
+def needed() -> dict[str, str]:
+    """The version of each package installed here that asmtune, with all extras, comes to need."""
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    queue = [*project["dependencies"], *(line for name in extras for line in extras[name])]
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    while queue:
+        requirement = Requirement(queue.pop())
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        if str(requirement) in seen:
+            continue
+        seen.add(str(requirement))
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            continue
+        found |= {name: installed.version} if name not in APART else {}
+        for line in installed.requires or () if name != "asmtune" else ():
+            inner = Requirement(line)
+            texts = [{"extra": extra} for extra in (*requirement.extras, "")]
+            if inner.marker is None or any(inner.marker.evaluate(text) for text in texts):
+                inner.marker = None
+                queue.append(str(inner))
+    return found
+
+
+def test_every_package_is_locked() -> None:
+    """What asmtune and its extras come to need is in a lock file, with the version installed."""
+    versions = {name: version for name, (version, _) in locked().items()}
+    found = needed()
+    assert len(found) > 30
+    assert {name: versions.get(name) for name in found} == found
+
+
+def test_every_lock_has_hashes() -> None:
+    """Each package has its files' SHA-256, as pip checks them, and no index or folder is named."""
+    entries = locked()
+    assert len(entries) > 100
+    assert [name for name, (_, rest) in entries.items() if "--hash=sha256:" not in rest] == []
+    for path in LOCKS:
+        assert re.search(r"://|--find-links|--index|--extra-index", path.read_text()) is None
+
+
+def built(folder: Path) -> Path:
+    """The wheel that `pip install .` makes, of a copy without what earlier builds left."""
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
+    command += ["--wheel-dir", str(folder / "dist"), str(copied(folder))]
+    subprocess.run(command, check=True, timeout=300)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the files that git has, or would take, without what builds left."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    source = folder / "source"
+    for name in names.split("\0"):
+        if name and (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel, once for all tests."""
+    if not importlib.util.find_spec("pip"):
+        pytest.skip("no pip in this environment")
+    return built(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """An environment's `bin` that has the wheel, and of this one the run-time packages alone."""
+    folder = wheel.parent / "environment"
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    target = ["--target", str(site), "--no-deps", "--no-index", "-q"]
+    install = [sys.executable, "-m", "pip", "install", *target, str(wheel)]
+    subprocess.run(install, check=True, timeout=300)
+    # A .pth would bring in this environment's editable install: links to its packages do not.
+    for name in locked_names("run") | {"torch"}:
+        link_files(name, site)
+    return folder / "bin"
+
+
+def locked_names(layer: str) -> set[str]:
+    """The packages of one lock file."""
+    text = (ROOT / "requirements" / f"{layer}.txt").read_text()
+    return {entry["name"] for entry in ENTRY.finditer(text)}
+
+
+def link_files(name: str, site: Path) -> None:
+    """Link the files and folders that a package has installed at the top of site-packages."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return  # of another platform
+    for top in {path.parts[0] for path in found.files or () if path.parts[0] != ".."}:
+        source, link = Path(str(found.locate_file(top))), site / top
+        if source.exists() and not link.exists() and top != "__pycache__":
+            link.symlink_to(source)
+
+
+def ran(command: list[str], cwd: Path, **env: str) -> str:
+    """Run a program of the empty environment, away from the repository; return what it prints."""
+    own = {"HOME": str(cwd), "PATH": os.environ["PATH"], "ASMTUNE_CACHE_DIR": str(cwd / "cache")}
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**own, "TRITON_CACHE_DIR": str(cwd / "triton"), "COLUMNS": "200", **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow(seconds=30)
+def test_a_wheel_prunes(installed: Path, tmp_path: Path) -> None:
+    """The installed command ranks a space and writes the explorer's page."""
+    program = "import sys; from asmtune.cli import main; main()"
+    command = [str(installed / "python"), "-c", program, "prune-report", "tiled_matmul"]
+    command += ["--target", "H200", "--shape", "M=512,N=512,K=512", *FEW.split()]
+    assert "Kept, best first" in ran(command, tmp_path)
+    ran([*command, "--format", "html", "-o", "page.html"], tmp_path)
+    assert "uPlot" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_wheel_launches_under_the_interpreter(installed: Path, tmp_path: Path) -> None:
+    """A decorated kernel computes the right thing with the installed package."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [str(installed / "python"), "program.py"]
+    where = ran(command, tmp_path, TRITON_INTERPRET="1").strip()
+    assert Path(where).is_relative_to(installed.parent)
+
+
+@pytest.mark.slow
+def test_a_wheel_has_all_files(wheel: Path) -> None:
+    """Every file of the package that git has is in the wheel, and so are the licenses."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith("/METADATA"))
+        text = archive.read(metadata).decode()
+    listed = ["git", "ls-files", "asmtune", "kernels", "cache"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    moved = {"kernels": "asmtune/kernels", "cache": "asmtune/shipped"}
+    for file in files.splitlines():
+        top, _, rest = file.partition("/")
+        path = f"{moved.get(top, top)}/{rest}"
+        if (ROOT / file).is_file() and not file.endswith(".md"):
+            assert path in names, f"{file} is not in the wheel"
+    for name in ("LICENSE", "uPlot.LICENSE", "diff.LICENSE"):
+        assert any(found.endswith(f"/{name}") and "dist-info" in found for found in names)
+    assert "License-Expression: MIT AND BSD-3-Clause" in text
+    assert "Author: the asmtune developers" in text
+    assert re.search(r"^Keywords: .*triton", text, re.MULTILINE)
+
+
+def test_readme_of_a_release_has_absolute_links() -> None:
+    """Built with an address, the metadata's links and README's pictures lead to it."""
+    code = "import setuptools, runpy; setuptools.setup = lambda **k: print(k['project_urls'], "
+    code += "k['long_description']); runpy.run_path('setup.py')"
+    texts = {}
+    for url in ("", "https://example.org/asmtune"):
+        env = {**os.environ, "PROJECT_URL": url}
+        done = [sys.executable, "-c", code]
+        texts[url] = subprocess.run(
+            done, cwd=ROOT, env=env, capture_output=True, text=True, check=True
+        ).stdout
+    released = texts["https://example.org/asmtune"]
+    assert "'Source': 'https://example.org/asmtune'" in released
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)#]+)", released)
+    assert len(links) > 20
+    assert [link for _, link in links if "://" not in link] == []
+    pictures = [link for mark, link in links if mark]
+    assert pictures
+    assert all(link.startswith("https://example.org/asmtune/raw/HEAD/docs/") for link in pictures)
+    assert "example.org" not in texts[""]
+
+
+@pytest.mark.slow
+def test_a_source_distribution_has_all_files(tmp_path: Path) -> None:
+    """A wheel can be built from the source distribution: it has every file of the package."""
+    source = copied(tmp_path)
+    code = "import setuptools.build_meta as b, sys; b.build_sdist(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=300)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    listed = ["git", "ls-files", "asmtune", "kernels", "cache"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    missing = [file for file in files.splitlines() if file not in names and file[-3:] != ".md"]
+    assert missing == []
