@@ -107,7 +107,7 @@ def fitted_legend(
     figure: Figure, handles: Sequence[Any], width: float, **options: Any
 ) -> tuple[Legend, float]:
     """Adds a legend of as many columns as fit a width in points; returns it and its height."""
-    for columns in range(len(handles), 0, -1):
+    for columns in range(max(1, len(handles)), 0, -1):
         legend = figure.legend(
             handles=handles, ncols=columns, borderaxespad=0, borderpad=0, **options
         )
