@@ -1,9 +1,11 @@
 """Replay of search strategies over a file of recorded timings: a JSON of results and a figure.
 
     python -m benchmarks.replay_strategies ORACLE --kernels DIR [--output FILE]
+    python -m benchmarks.replay_strategies --draw
 
 Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). The first run
-compiles every recorded config, as `replay_oracle` does; later ones read the artifacts.
+compiles every recorded config, as `replay_oracle` does; later ones read the artifacts. With --draw
+the committed results are drawn as they are.
 
 Curves are of searches that go on as long as anything may be gained; efforts end sooner.
 """
@@ -11,23 +13,37 @@ Curves are of searches that go on as long as anything may be gained; efforts end
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.report.figures import (
+    COLOURS,
+    INK,
+    MARKERS,
+    RULE,
+    WIDTH,
+    fitted_legend,
+    look,
+    saved,
+)
 from asmtune.report.progress import ProgressBar
 from asmtune.studies.replay.strategies import BUDGETS, NOISE, ReplayPlan, replay_strategies
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names
 from benchmarks.provenance import RESULTS, write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FINE = BatchSizes(first=32, batch=16, trial=16, gain=0.001)
 """Curves have a mark every 16 compiles, and end where less than 0.1% is expected."""
@@ -42,11 +58,17 @@ SEEDS = 3
 def main() -> None:
     """Replay, write, and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("oracle", type=Path)
-    parser.add_argument("--kernels", type=Path, required=True)
+    parser.add_argument("oracle", type=Path, nargs="?")
+    parser.add_argument("--kernels", type=Path)
     parser.add_argument("--scorer", default="learned")
     parser.add_argument("--output", type=Path, default=RESULTS / "replay_strategies.json")
+    parser.add_argument("--draw", action="store_true", help="draw the results in the output file")
     options = parser.parse_args()
+    if options.draw:
+        draw(json.loads(options.output.read_text())["plans"], options.output.with_suffix(".svg"))
+        return
+    if options.oracle is None or options.kernels is None:
+        parser.error("give ORACLE and --kernels, or --draw")
     oracle = load_oracle(options.oracle)
     target = match_device(oracle.device) or load_target(oracle.device)
     start = time.perf_counter()
@@ -87,45 +109,78 @@ def effort_plan(effort: Effort) -> ReplayPlan:
     return ReplayPlan(f"effort {effort.name}", effort.strategy, effort.pace, effort.limits, SEEDS)
 
 
+LEAST = 0.01
+"""Percent; a loss too small to show is drawn here."""
+
+CURVES = {
+    "model": "model: compiled and timed in the order of predictions",
+    "exhaustive": "exhaustive: in the order of the space",
+    "random": "random order",
+    "hierarchical": "hierarchical: coarse steps first",
+}
+"""The legend's words for each strategy."""
+
+TITLE = "Speed lost against the best config, by strategy"
+_TALL, _LEFT, _RIGHT, _BOTTOM, _GAP = 200.0, 58.0, 10.0, 40.0, 18.0
+"""Points: height of the panels, and room beside, below and between them."""
+
+
 def draw(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Write the figure as SVG."""
+    with look():
+        path.write_bytes(saved(drawn(results), "svg", TITLE))
+
+
+def drawn(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Draw regret against compiles and against timings: a curve a strategy, a point an effort."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # Text stays text, and equal results make equal files.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "asmtune", "font.size": 9}):
-        figure = Figure(figsize=(9.0, 3.8), layout="constrained")
-        axes = figure.subplots(1, 2, sharey=True)
-        for axis, spent in zip(axes, ("compiles", "timings"), strict=True):
-            draw_on(axis, results, spent)
-            axis.set(xscale="log", yscale="log", xlabel=f"{spent} a task")
-            axis.set_xticks(BUDGETS[::2], [str(budget) for budget in BUDGETS[::2]])
-            axis.set_yticks((0.01, 0.1, 1, 10), ("0.01", "0.1", "1", "10"))
-            axis.minorticks_off()
-            axis.grid(alpha=0.3)
-        axes[0].set_ylabel("speed lost, % (geometric mean)")
-        axes[0].legend(frameon=False)
-        figure.savefig(path, metadata={"Date": None})
+    across, up = 72 * WIDTH, _BOTTOM + _TALL + 14.5 * len(results) + 44
+    figure = Figure(figsize=(WIDTH, up / 72))
+    width = (across - _LEFT - _RIGHT - _GAP) / 2
+    handles: list[Any] = []
+    for order, spent in enumerate(("compiles", "timings")):
+        left = _LEFT + order * (width + _GAP)
+        axis = figure.add_axes((left / across, _BOTTOM / up, width / across, _TALL / up))
+        handles = draw_on(axis, results, spent)
+        axis.set(xscale="log", yscale="log", xlabel=f"{spent} a task", ylim=(0.6 * LEAST, 80))
+        least = min(float(line.get_xdata()[0]) for line in handles)
+        axis.set_xlim(0.8 * least, 1.2 * BUDGETS[-1])
+        shown = [budget for budget in BUDGETS[::2] if budget > 0.8 * least]
+        axis.set_xticks(shown, list(map(str, shown)))
+        numbers = ("≤0.01", "0.1", "1", "10") if order == 0 else [""] * 4
+        axis.set_yticks((LEAST, 0.1, 1, 10), numbers)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3, linewidth=0.6)
+    figure.axes[0].set_ylabel("speed lost, % (geometric mean)")
+    place = {"loc": "lower left", "bbox_to_anchor": (8 / across, (_BOTTOM + _TALL + 10) / up)}
+    fitted_legend(figure, handles, 0, **place)
+    figure.text(8 / across, 1 - 8 / up, TITLE, va="top", weight="bold", size=11)
+    return figure
 
 
-def draw_on(axis: Any, results: Mapping[str, Mapping[str, Any]], spent: str) -> None:
-    """Draw regret by "compiles" or by "timings"."""
-    for name, result in results.items():
-        if name.startswith("effort "):
-            end = result["all"]
-            point = (end[spent], *regret([end["kept"]]))
-            axis.plot(*point, "k*", markersize=9)
-            label = name.removeprefix("effort ")
-            axis.annotate(label, point, (5, 4), textcoords="offset points")
-        else:
-            curve = result[f"by_{spent}"]
-            lost = regret([at["kept"] for at in curve.values()])
-            axis.plot(list(curve), lost, marker=".", label=name)
+def draw_on(axis: Any, results: Mapping[str, Mapping[str, Any]], spent: str) -> list[Any]:
+    """Draw regret by "compiles" or by "timings"; return what a legend names."""
+    efforts_ = [name for name in results if name.startswith("effort ")]
+    curves = [name for name in results if name not in efforts_]
+    handles: list[Any] = []
+    for name, colour, marker in zip(curves, COLOURS, MARKERS, strict=False):
+        curve = results[name][f"by_{spent}"]
+        lost = regret([at["kept"] for at in curve.values()])
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5}
+        label = CURVES.get(name, name)
+        handles += axis.plot([int(n) for n in curve], lost, **style, linewidth=1.4, label=label)
+    for name, marker in zip(efforts_, "*Xp", strict=False):
+        end = results[name]["all"]
+        style = {"color": INK, "marker": marker, "markersize": 10, "linestyle": "none"}
+        style |= {"markeredgecolor": RULE, "markeredgewidth": 0.5, "zorder": 4}
+        handles += axis.plot(end[spent], *regret([end["kept"]]), **style, label=f"asmtune, {name}")
+    return handles
 
 
 def regret(shares: Sequence[float]) -> list[float]:
-    """Give percent lost; a loss too small to show is drawn at a hundredth."""
-    return [max(100.0 * (1.0 - share), 0.01) for share in shares]
+    """Give percent lost, at least what can be shown."""
+    return [max(100.0 * (1.0 - share), LEAST) for share in shares]
 
 
 if __name__ == "__main__":

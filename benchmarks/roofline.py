@@ -1,25 +1,30 @@
 """Roofline of an H200 with the kernels' shipped configs.
 
-    python -m benchmarks.roofline [--measure]
+    python -m benchmarks.roofline [--measure | --draw]
 
 Writes `benchmarks/results/roofline.json` and `docs/images/roofline.svg`. Tuned times are those of
 the records in `cache/`; the default's is among the fastest that a record keeps, or else predicted,
-and the picture says which. With --measure, on an H200, both are timed now.
+and the picture says which. With --measure, on an H200, both are timed now. With --draw the
+committed document is drawn as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from asmtune.base.settings import Settings
+from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.roofline.document import chart_json
 from asmtune.report.roofline.figure import draw
+from asmtune.studies.roofline.points import Chart, ChartEntry, Load, Point, Roof, WorkCounts
 from asmtune.studies.roofline.subjects import RooflineRequest
 from asmtune.studies.roofline.survey import PairClock, Survey, check_gpu
 from benchmarks.provenance import RESULTS, write
@@ -38,14 +43,56 @@ LAUNCHES = {
 }
 """Shapes by kernel; the module's first where none is given."""
 
+DOCUMENT = RESULTS / "roofline.json"
 FIGURE = Path(__file__).parents[1] / "docs" / "images" / "roofline.svg"
 
 
+def chart_of(document: Mapping[str, Any]) -> Chart:
+    """Read a chart back from its JSON."""
+    roofs = [
+        Roof(r["name"], r["kind"], rate, r["source"], r["figure"])
+        for r in document["roofs"]
+        for rate in (r.get("flops_per_s") or r["bytes_per_s"],)
+    ]
+    failures = tuple((failure["launch"], failure["error"]) for failure in document["failures"])
+    entries = tuple(map(_entry, document["entries"]))
+    versions, date = document["versions"], document["date"]
+    return Chart(document["target"], tuple(roofs), entries, failures, versions, date)
+
+
+def _entry(row: Mapping[str, Any]) -> ChartEntry:
+    guess = "counts are a guess: "
+    assumed = tuple(n.removeprefix(guess) for n in row["notes"] if n.startswith(guess))
+    before = None if row["before"] is None else _point(row["before"], assumed)
+    same = {name: row[name] for name in ("kernel", "shape", "dtypes", "tuned_by")}
+    made, notes = row["tuned_with"], tuple(row["notes"])
+    return ChartEntry(
+        **same, before=before, after=_point(row["after"], assumed), made=made, notes=notes
+    )
+
+
+def _point(row: Mapping[str, Any], assumed: tuple[str, ...]) -> Point:
+    counts = WorkCounts(row["cores"], **row["of_this_config"], assumed=assumed)
+    load = Load(row["flops"], row["bytes"])
+    time = (row["us"], row["time_is"], row["time_from"])
+    predicted = (row["predicted_us"], row["predicted_bottleneck"])
+    return Point(Config.from_dict(row["config"]), counts, load, *time, *predicted)
+
+
 def main() -> None:
-    """Write the document and the picture."""
+    """Write the document and the picture, or the picture of the document."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--measure", action="store_true")
-    measure = parser.parse_args().measure
+    parser.add_argument("--draw", action="store_true", help="draw the committed document")
+    options = parser.parse_args()
+    if not options.draw:
+        write(DOCUMENT, json.loads(chart_json(surveyed(options.measure))))
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    FIGURE.write_bytes(draw(chart_of(json.loads(DOCUMENT.read_text())), "svg"))
+
+
+def surveyed(measure: bool) -> Chart:
+    """Look at all launches, with the times of the records or with those of this GPU."""
     target, settings = load_target("H200"), Settings.from_environment()
     if measure:
         check_gpu(target)
@@ -60,9 +107,7 @@ def main() -> None:
     chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
     for name, why in chart.failures:
         print(f"{name}: {why}")
-    write(RESULTS / "roofline.json", json.loads(chart_json(chart)))
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    FIGURE.write_bytes(draw(chart, "svg"))
+    return chart
 
 
 if __name__ == "__main__":

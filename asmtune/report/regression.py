@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -17,8 +17,12 @@ from asmtune.base.errors import InputError
 from asmtune.base.json_codec import to_json
 from asmtune.report.cells import number, one_line, plain_table, words
 from asmtune.report.documents import document_text
+from asmtune.report.figures import COLOURS, INK, MARKERS, RULE, WIDTH, fitted_legend, look, saved
 from asmtune.studies.regression.compare import VERDICTS, Check, CheckFinding
 from asmtune.studies.regression.history import HistoryEntry, Level
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CHECK_FORMAT: Final = "asmtune-check"
 
@@ -124,11 +128,12 @@ def _plain(text: str) -> str:
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
-_COLUMNS: Final = 3
+_COLUMNS: Final = 2
 _NAMED: Final = 8
-"""Lines of a panel that have a name each; more would hide the panel."""
+"""Lines of a panel that have a name each; more would take more room than the panel."""
 
-_LABELS: Final = 6
+_LETTERS: Final = 32
+"""Letters of a line of a panel's legend."""
 
 _NOISE: Final = 0.03
 """Least span of a panel, either way: the usual threshold, so that noise looks like noise."""
@@ -156,33 +161,81 @@ def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: s
     A band spans the medians of the processes; a ring marks the subjects that the last run is
     `slower` in, by identity. Runs stand oldest first; `form` is one of `SUFFIXES`.
     """
-    import matplotlib as mpl
+    # Names have any letters, and an SVG's reader any font: outlines look alike everywhere.
+    with look(text=False):
+        return saved(trend(history, slower), form.lstrip("."))
+
+
+def trend(history: Sequence[HistoryEntry], slower: Sequence[str]) -> Figure:
+    """Draws the figure; within `look`."""
     from matplotlib.figure import Figure
 
-    panels = _panels(history)
-    columns = min(_COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    # Equal histories make equal files.
-    style: dict[Any, Any] = {"svg.hashsalt": "asmtune", "pdf.fonttype": 42, "font.size": 8}
-    # No name is read as mathematics, and a sign that the font lacks is a box.
-    style["text.parse_math"] = False
-    with mpl.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph \d+ ")
-        figure = Figure(figsize=(4.2 * columns, 2.6 * rows), layout="constrained")
-        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for axis, (kernel, lines) in zip(axes, sorted(panels.items()), strict=False):
-            _draw(axis, kernel, lines, set(slower))
-            _name_runs(axis, history)
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
-        gpus = dict.fromkeys(one_line(entry.environment.gpu) for entry in history)
-        runs = f"{len(history)} runs" if len(history) > 1 else "1 run"
-        figure.suptitle(f"time against the median of {runs}, {', '.join(gpus)}")
-        out = io.BytesIO()
-        empty: dict[str, Any] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
-        metadata = empty.get(form, {"Date": None})
-        figure.savefig(out, format=form.lstrip("."), dpi=150, metadata=metadata)
-    return out.getvalue()
+    panels = sorted(_panels(history).items())
+    rows = [panels[at : at + _COLUMNS] for at in range(0, len(panels), _COLUMNS)]
+    heads = [max(_head(lines) for _, lines in row) for row in rows]
+    across, up = 72 * WIDTH, _TOP + sum(heads) + (_PANEL + _BELOW) * len(rows) + _BOTTOM
+    figure = Figure(figsize=(WIDTH, up / 72))
+    top = up - _TOP
+    for row, head in zip(rows, heads, strict=True):
+        top -= head + _PANEL
+        for column, (kernel, lines) in enumerate(row):
+            left = column * across / _COLUMNS
+            width = across / _COLUMNS - _LEFT - _RIGHT
+            edges = ((left + _LEFT) / across, top / up, width / across, _PANEL / up)
+            axis = figure.add_axes(edges)
+            _draw(axis, lines, set(slower))
+            place = {"bbox_to_anchor": ((left + 10) / across, (top + _PANEL + 4) / up)}
+            place |= {"title": _wrapped(_title(kernel, lines)), "alignment": "left"}
+            handles, _ = axis.get_legend_handles_labels()
+            legend, _ = fitted_legend(figure, handles, 0, loc="lower left", **place)
+            legend.get_title().set_weight("bold")
+            _name_runs(axis, history, width)
+        top -= _BELOW
+    gpus = dict.fromkeys(one_line(entry.environment.gpu) for entry in history)
+    runs = f"{len(history)} runs" if len(history) > 1 else "1 run"
+    title = f"time against the median of {runs}, {', '.join(gpus)}"
+    style: dict[str, Any] = {"va": "top", "weight": "bold", "size": 11}
+    figure.text(10 / across, 1 - 8 / up, title, **style)
+    place = {"loc": "lower left", "bbox_to_anchor": (10 / across, 8 / up)}
+    fitted_legend(figure, _signs(bool(slower)), 0, **place)
+    return figure
+
+
+_TOP: Final = 28.0
+_BOTTOM: Final = 50.0
+"""Points above all panels, for the title, and below them, for the signs."""
+
+_PANEL: Final = 90.0
+_BELOW: Final = 32.0
+_LEFT: Final = 54.0
+_RIGHT: Final = 16.0
+"""Height of a panel, and points under it and beside it for the numbers of its axes."""
+
+
+def _head(lines: Mapping[str, Line]) -> float:
+    """Returns the points above a panel that its kernel's name and its legend need."""
+    names = _names(lines)
+    return 26.0 + sum(11.5 * (name.count("\n") + 1) + 4.0 for name in names)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, _LETTERS, max_lines=4, placeholder=" …"))
+
+
+def _signs(slower: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    plain: dict[str, Any] = {"color": RULE, "linewidth": 1.2}
+    ring: dict[str, Any] = {"marker": "o", "fillstyle": "none", "markersize": 11}
+    signs: list[Any] = [
+        Line2D([], [], **plain, marker="o", markersize=4, label="a run's median"),
+        Patch(color=RULE, alpha=_BAND, linewidth=0, label="medians of the run's processes"),
+    ]
+    if slower:
+        label = "slower in the last run than in its baseline"
+        signs.append(Line2D([], [], color=INK, linestyle="none", **ring, label=label))
+    return signs
 
 
 Line = list[tuple[int, Level]]
@@ -199,33 +252,70 @@ def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
     return panels
 
 
-def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -> None:
-    for identity, line in lines.items():
-        usual = median(level.median_us for _, level in line)
+def _names(lines: Mapping[str, Line]) -> list[str]:
+    """Names lines by what differs in shape and dtype, and by their usual time; too many: none."""
+    if len(lines) > _NAMED:
+        return []
+    subjects = [line[-1][1].subject for line in lines.values()]
+    alone, dtypes = len(lines) == 1, {subject.dtype for subject in subjects}
+    names = []
+    for subject, line in zip(subjects, lines.values(), strict=True):
+        differ = {
+            name: value
+            for name, value in subject.shape.items()
+            if alone or any(other.shape.get(name) != value for other in subjects)
+        }
+        dtype = one_line(subject.dtype) if alone or len(dtypes) > 1 else ""
+        names.append(_wrapped(f"{f'{words(differ)} {dtype}'.strip()}, {_usual(line):.3g} us"))
+    return names
+
+
+def _title(kernel: str, lines: Mapping[str, Line]) -> str:
+    """Names a kernel with the dtype that its lines share, or with the number of its lines."""
+    dtypes = {line[-1][1].subject.dtype for line in lines.values()}
+    about = f", {dtypes.pop()}" if len(lines) > 1 and len(dtypes) == 1 else ""
+    many = f", {len(lines)} shapes" if len(lines) > _NAMED else ""
+    return one_line(f"{kernel}{about}{many}")
+
+
+def _usual(line: Line) -> float:
+    return median(level.median_us for _, level in line)
+
+
+_BAND: Final = 0.2
+
+
+def _draw(axis: Any, lines: Mapping[str, Line], slower: set[str]) -> None:
+    names = _names(lines)
+    looks = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
+    for order, ((identity, line), (colour, marker)) in enumerate(
+        zip(lines.items(), looks, strict=False)
+    ):
+        usual = _usual(line)
         at = [place for place, _ in line]
         heights = [level.median_us / usual for _, level in line]
-        subject = line[-1][1].subject
-        label = f"{words(subject.shape)} {one_line(subject.dtype)}, {usual:.3g} us"
-        (drawn,) = axis.plot(at, heights, marker=".", markersize=4, linewidth=1, label=label)
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
+        style["label"] = names[order] if names else None
+        axis.plot(at, heights, linewidth=1.2, **style)
         low = [level.low_us / usual for _, level in line]
         high = [level.high_us / usual for _, level in line]
-        axis.fill_between(at, low, high, color=drawn.get_color(), alpha=0.15, linewidth=0)
+        axis.fill_between(at, low, high, color=colour, alpha=_BAND, linewidth=0)
         if identity in slower:
-            axis.plot(at[-1:], heights[-1:], "o", color="red", fillstyle="none", markersize=9)
-    axis.axhline(1.0, color="black", linewidth=0.6, linestyle="--", zorder=0)
-    axis.set_title(one_line(kernel), loc="left")
-    axis.spines[["top", "right"]].set_visible(False)
+            ring: dict[str, Any] = {"fillstyle": "none", "markersize": 11, "color": INK}
+            axis.plot(at[-1:], heights[-1:], "o", **ring)
+    axis.axhline(1.0, color=RULE, linewidth=0.8, linestyle="--", zorder=0)
     axis.margins(y=0.15)
     least, most = axis.get_ylim()
     axis.set_ylim(min(least, 1 - _NOISE), max(most, 1 + _NOISE))
-    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * (value - 1):+.3g}%")
-    if len(lines) <= _NAMED:
-        axis.legend(frameon=False, fontsize=6)
+    axis.yaxis.set_major_formatter(
+        lambda value, _: f"{100 * (value - 1):+.3g}%".replace("+0%", "0%")
+    )
 
 
-def _name_runs(axis: Any, history: Sequence[HistoryEntry]) -> None:
-    step = max(1, math.ceil(len(history) / _LABELS))
-    at = list(range(0, len(history), step))
-    names = [one_line(history[n].label or history[n].date)[:10] for n in at]
-    axis.set_xticks(at, names, rotation=30)
+def _name_runs(axis: Any, history: Sequence[HistoryEntry], width: float) -> None:
+    """Names as many runs as fit a panel's width."""
+    names = [one_line(entry.label or entry.date)[:10] for entry in history]
+    most = max(1, int(width / (6.5 * max(map(len, names)) + 8)))
+    at = range(0, len(history), math.ceil(len(history) / most))
+    axis.set_xticks(at, [names[place] for place in at])
     axis.set_xlim(-0.5, len(history) - 0.5)

@@ -81,7 +81,7 @@ def _point(chart: Chart, point: Point) -> dict[str, Any]:
 
 
 MOST_LABELS: Final = 40
-"""Launches beyond have no label: there is no room for more."""
+"""Launches under the roofs beyond have no label: there is no room for more."""
 
 
 def labels(entries: Sequence[ChartEntry]) -> list[str]:
@@ -107,11 +107,12 @@ def summary(chart: Chart) -> str:
     if any(entry.moved and not entry.measured for entry in chart.entries):
         parts.append("~: by a prediction")
     if any(not entry.after.work.flops for entry in chart.entries):
-        parts.append("on the left edge those without FLOPs, at their bytes a second")
+        parts.append("those without FLOPs below, at their bytes a second")
     if any(entry.after.counts.assumed for entry in chart.entries):
         parts.append("?: counts rest on a guess")
-    if len(chart.entries) > MOST_LABELS:
-        parts.append(f"{len(chart.entries) - MOST_LABELS} without a label")
+    under_roofs = sum(entry.after.work.intensity is not None for entry in chart.entries)
+    if under_roofs > MOST_LABELS:
+        parts.append(f"{under_roofs - MOST_LABELS} without a label")
     return "; ".join(parts)
 
 

@@ -1,18 +1,17 @@
-"""A roofline as a picture, SVG or PNG, that reads on light ground and on dark.
+"""A roofline as a picture, SVG or PNG: FLOP/s over intensity, and below what has no intensity.
 
-Its ground is transparent, and every colour has a contrast of 3 to 1 or more, text of 4 to 1 or
-more, with white and with GitHub's dark ground (`tests/report/test_roofline_figure.py`).
+All lengths are points of 1/72 inch, which are the figure's pixels.
 """
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from asmtune.base.errors import MissingPackageError
+from asmtune.report.figures import COLOURS, INK, MARKERS, RULE, WIDTH, fitted_legend, look, saved
 from asmtune.report.roofline.document import (
     MOST_LABELS,
     compute_name,
@@ -20,16 +19,15 @@ from asmtune.report.roofline.document import (
     labels,
     summary,
 )
-from asmtune.report.roofline.label_places import Box, Label, places
+from asmtune.report.roofline.label_places import NEAR, Box, Label, Line, places
 from asmtune.studies.roofline.points import Chart, ChartEntry, Point, Roof
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-
-_EDGE: Final = 1.12
-"""Distance from the edge of points without an intensity, as a factor."""
+Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -43,225 +41,310 @@ class Window:
 
     @classmethod
     def of(cls, chart: Chart) -> Self:
-        """Spans all points and every corner of the roofs, with room around."""
-        points = points_of(chart)
-        dram = next(roof.rate for roof in chart.roofs if roof.name == "DRAM")
+        """Spans the points that have an intensity, and the corner of every roof."""
+        there = [place_of(point) for entry in plotted(chart) for point in points_of(entry)]
+        memory = [roof.rate for roof in chart.roofs if roof.kind == "memory"]
         compute = [roof.rate for roof in chart.roofs if roof.kind == "compute"]
-        known = [i for point in points if (i := point.work.intensity) is not None]
-        left = min([*known, min(compute) / dram]) / 6
-        right = max([*known, max(compute) / dram]) * 5
-        edges = cls(left, right, 0.0, 0.0)
-        heights = [edges.place(point)[1] for point in points]
-        lowest = min([*heights, left * dram])
-        return cls(left, right, lowest / 2, max(*heights, *compute) * 1.8)
-
-    def place(self, point: Point) -> tuple[float, float]:
-        """Returns a point's FLOPs a byte and FLOP/s.
-
-        What does no FLOPs stands on the left edge, as high as its bytes a second put it under
-        the memory roofs; what moves no bytes on the right one.
-        """
-        work = point.work
-        if work.intensity is not None:
-            return work.intensity, point.flops_per_s
-        if work.bytes:
-            edge = self.left * _EDGE
-            return edge, point.bytes_per_s * edge
-        return self.right / _EDGE, point.flops_per_s
+        corners = [compute_ / memory_ for compute_ in compute for memory_ in memory]
+        left = min([*corners, *(x for x, _ in there)]) / 3
+        lowest = min([left * min(memory) * 2, *(y for _, y in there)])
+        right = max([*corners, *(x for x, _ in there)]) * 3
+        return cls(left, right, lowest / 2, max([*compute, *(y for _, y in there)]) * 1.8)
 
 
-def points_of(chart: Chart) -> list[Point]:
-    """Lists every point, before and after."""
-    return [p for entry in chart.entries for p in (entry.before, entry.after) if p is not None]
+def points_of(entry: ChartEntry) -> list[Point]:
+    """Lists a launch's points: the default config's if it is another, then the tuned one's."""
+    before = [entry.before] if entry.before is not None and entry.moved else []
+    return [*before, entry.after]
+
+
+def plotted(chart: Chart) -> list[ChartEntry]:
+    """Lists the launches that have an intensity, and so a place under the roofs."""
+    return [entry for entry in chart.entries if entry.after.work.intensity is not None]
+
+
+def place_of(point: Point) -> Place:
+    """Returns a point's FLOPs a byte and FLOP/s."""
+    assert point.work.intensity is not None
+    return point.work.intensity, point.flops_per_s
 
 
 _MARKER: Final = 7.0
 """Points of type across the marker of a tuned config; a default's is smaller."""
 
-_FRAME: Final = (0.07, 0.15, 0.745, 0.78)
-"""Margins of the axes in the figure; the names of the cores' roofs stand on the right."""
-
-_WIDE: Final = 100.0
+_DECADES: Final = 100.0
 """The ratio of an axis's ends from which on its decades are numbers enough."""
 
-_ARROW: Final = "from the default config to the tuned one, or to the model's first pick"
+_LEFT: Final = 52.0
+_RIGHT: Final = 12.0
+_TALL: Final = 280.0
+"""Height of the panel under the roofs."""
+
+_BELOW: Final = 38.0
+"""Room under a panel for numbers and the name of its axis."""
+
+_LINE: Final = 13.0
+"""Height of a line of text."""
+
+_GAP: Final = 10.0
+_LETTERS: Final = 66
+"""Letters that fit in the figure's width; names of launches take half of it."""
+
+_STYLES: Final = ("-", "--", ":")
+"""Lines of the memory roofs, slowest first."""
 
 
 class Drawing:
-    """A roofline while it is drawn, a pixel a point; nothing moves the figure's axes later.
+    """A roofline while it is drawn, from the bottom to the top of a figure."""
 
-    The cores' roofs and the points under them have `colours`, the rest has `ink`.
-    """
-
-    def __init__(self, figure: Figure, chart: Chart, colours: Sequence[str], ink: str) -> None:
-        self._axes = figure.add_axes(_FRAME)
+    def __init__(self, figure: Figure, chart: Chart) -> None:
+        self._figure = figure
         self._chart = chart
-        self._ink = ink
-        self._window = Window.of(chart)
+        self._width = 72.0 * WIDTH
+        self._height = 72.0 * figure.get_figheight()
         self._rates = compute_roofs(chart.roofs)
-        self._colours = {
-            name: colours[place % len(colours)]
-            for place, names in enumerate(self._rates.values())
-            for name in names
+        self._order = {
+            name: order for order, names in enumerate(self._rates.values()) for name in names
         }
+        self._memory = sorted((r for r in chart.roofs if r.kind == "memory"), key=lambda r: r.rate)
+        names = labels(chart.entries)
+        self._names = {id(entry): name for entry, name in zip(chart.entries, names, strict=True)}
 
-    def draw(self) -> None:
-        """Draws everything."""
-        self._grid()
-        self._cores()
-        names = [self._slope(roof) for roof in self._chart.roofs if roof.kind == "memory"]
-        for entry in self._chart.entries:
-            self._entry(entry)
-        self._labels([box for text in names for box in _stairs(self._box(text))])
-        self._legend()
+    def draw(self, window: Window | None, numbered: bool = False) -> tuple[float, bool]:
+        """Draws everything.
 
-    def _grid(self) -> None:
-        window, axes = self._window, self._axes
-        axes.set(xscale="log", yscale="log")
-        axes.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top))
-        axes.set(xlabel="FLOPs a byte of DRAM traffic", ylabel="TFLOP/s")
-        _number(axes.xaxis, 1.0, window.right / window.left)
-        _number(axes.yaxis, 1e12, window.top / window.bottom)
-        axes.grid(which="major", color=self._ink, alpha=0.2, linewidth=0.6)
-        axes.set_title(f"{self._chart.target}: {summary(self._chart)}", loc="left", fontsize=10)
+        Args:
+            window: axes of the panel under the roofs; None if no launch has an intensity.
+            numbered: whether points have numbers, and their names stand in a list.
 
-    def _cores(self) -> None:
-        for roof in self._chart.roofs:
-            if roof.kind == "memory" or roof.name != self._rates[roof.rate][0]:
-                continue
-            (left, _), (right, height) = self._ends(roof)
-            colour, names = self._colours[roof.name], self._rates[roof.rate]
-            self._axes.plot((left, right), (height, height), color=colour, linewidth=1.2, zorder=1)
-            x, y = self._pixels((right, height))
-            beside = self._data((x + 5, y))
-            self._axes.text(*beside, compute_name(names, roof.rate), color=colour, va="center")
+        Returns:
+            The height that all of it takes, and whether each label has a place.
+        """
+        bottom, complete = _GAP, True
+        for unit, entries in reversed(self._without_intensity()):
+            bottom = self._strip(unit, entries, bottom) + 2 * _GAP
+        if numbered:
+            bottom = self._list(bottom) + _GAP
+        bottom = self._legends(bottom, window is not None) + _GAP
+        if window is not None:
+            axes = self._axes(_LEFT, bottom + _BELOW, self._width - _LEFT - _RIGHT, _TALL)
+            complete = self._roofline(axes, window, numbered)
+            bottom += _BELOW + _TALL + _GAP
+        return self._title(bottom) + 0.5 * _GAP, complete
 
-    def _slope(self, roof: Roof) -> Text:
-        (left, low), (right, high) = self._ends(roof)
-        self._axes.plot((left, right), (low, high), color=self._ink, linewidth=1.2, zorder=1)
-        (x0, y0), (x1, y1) = self._pixels((left, low)), self._pixels((right, high))
-        angle = math.degrees(math.atan2(y1 - y0, x1 - x0))
-        start = left * 1.25
-        place = (start, start * roof.rate * 1.08)
-        turned: dict[str, Any] = {"rotation": angle, "rotation_mode": "anchor", "va": "bottom"}
-        return self._axes.text(*place, roof.label, **turned)
+    def _axes(self, left: float, bottom: float, width: float, height: float) -> Axes:
+        across, up = self._width, self._height
+        return self._figure.add_axes((left / across, bottom / up, width / across, height / up))
 
-    def _entry(self, entry: ChartEntry) -> None:
-        after = self._window.place(entry.after)
-        if entry.before is not None and entry.moved:
-            before = self._window.place(entry.before)
-            self._marker(entry.before, 0.7 * _MARKER)
-            distance = math.dist(self._pixels(before), self._pixels(after))
-            if distance > 1.5 * _MARKER:
-                colour = self._colours[entry.after.counts.unit]
-                arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
-                self._axes.annotate("", after, before, arrowprops=arrow)
-        self._marker(entry.after, _MARKER)
+    def _text(self, x: float, y: float, text: str, **style: Any) -> Text:
+        return self._figure.text(x / self._width, y / self._height, text, **style)
 
-    def _marker(self, point: Point, size: float) -> None:
-        colour, (x, y) = self._colours[point.counts.unit], self._window.place(point)
-        filled = colour if point.how == "measured" else "none"
-        style: dict[str, Any] = {"marker": "o", "markersize": size, "linestyle": "none"}
-        style |= {"markeredgecolor": colour, "markerfacecolor": filled, "zorder": 3}
-        self._axes.plot([x], [y], **style)
+    def _title(self, bottom: float) -> float:
+        lines = textwrap.wrap(summary(self._chart), _LETTERS)
+        name = f"Roofline of {self._chart.target}"
+        for line in reversed(lines):
+            self._text(_GAP, bottom, line, va="bottom")
+            bottom += _LINE
+        self._text(_GAP, bottom + 3, name, va="bottom", weight="bold", size=11)
+        return bottom + 1.4 * _LINE
 
-    def _labels(self, taken: Sequence[Box]) -> None:
-        entries = self._chart.entries[:MOST_LABELS]
-        texts = [self._axes.text(0, 0, t, va="center", ha="center") for t in labels(entries)]
-        points = [self._pixels(self._window.place(entry.after)) for entry in entries]
-        wanted_labels = [
-            Label(x, y, box.right - box.left + 4, box.top - box.bottom + 2)
-            for (x, y), box in zip(points, map(self._box, texts), strict=True)
-        ]
-        extent = self._axes.get_window_extent()
-        frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
-        boxes = places(wanted_labels, frame, [*self._markers(), *taken], self._lines())
-        for text, label, box in zip(texts, wanted_labels, boxes, strict=True):
-            text.set_position(self._data(box.middle))
-            near = box.nearest(label.x, label.y)
-            if math.dist(near, (label.x, label.y)) > 1.8 * _MARKER:
-                (x0, y0), (x1, y1) = self._data(near), self._data((label.x, label.y))
-                self._axes.plot((x0, x1), (y0, y1), color=self._ink, linewidth=0.5, zorder=1)
-
-    def _markers(self) -> list[Box]:
-        half = 0.8 * _MARKER
-        places = (self._pixels(self._window.place(point)) for point in points_of(self._chart))
-        return [Box(x - half, y - half, x + half, y + half) for x, y in places]
-
-    def _legend(self) -> None:
+    def _legends(self, bottom: float, flops: bool) -> float:
+        """Names roofs by colour and line, and markers by form: none of it lies in a panel."""
         from matplotlib.lines import Line2D
 
-        style: dict[str, Any] = {"color": self._ink, "marker": "o", "markersize": _MARKER}
-        bare = {**style, "linestyle": "none"}
-        handles = [
-            Line2D([], [], **bare, label="measured"),
-            Line2D([], [], **bare, markerfacecolor="none", label="predicted by the model"),
-            Line2D([], [], **{**style, "marker": ">"}, label=_ARROW),
+        roofs = [
+            Line2D([], [], color=RULE, linestyle=style, label=roof.label)
+            for roof, style in zip(self._memory, _STYLES, strict=False)
         ]
-        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.55, -0.1)}
-        self._axes.legend(handles=handles, frameon=False, ncols=3, **place)
+        shown = {p.counts.unit for entry in self._chart.entries for p in points_of(entry)}
+        for rate, names in self._rates.items():
+            if flops or shown & set(names):
+                style = self._style(names[0], _MARKER, filled=True)
+                roofs.append(Line2D([], [], **style, label=compute_name(names, rate)))
+        points = [p for entry in self._chart.entries for p in points_of(entry)]
+        plain: dict[str, Any] = {"color": INK, "marker": "o", "markersize": _MARKER}
+        plain |= {"linestyle": "none", "markeredgecolor": INK}
+        marks = []
+        if any(point.how == "measured" for point in points):
+            marks.append(Line2D([], [], **plain, label="measured"))
+        if any(point.how == "predicted" for point in points):
+            hollow = {**plain, "markerfacecolor": "none"}
+            marks.append(Line2D([], [], **hollow, label="predicted by the model"))
+        if any(entry.moved for entry in self._chart.entries):
+            small: dict[str, Any] = {"color": INK, "marker": ">", "markersize": 5.0}
+            marks.append(Line2D([], [], **small, label=self._arrow()))
+        for handles in (marks, roofs):
+            place: dict[str, Any] = {"bbox_to_anchor": (_GAP / self._width, bottom / self._height)}
+            room = self._width - 2 * _GAP
+            _, height = fitted_legend(self._figure, handles, room, loc="lower left", **place)
+            bottom += height + 4
+        return bottom
 
-    def _ends(self, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
-        if roof.kind == "compute":
-            fastest = max(other.rate for other in self._chart.roofs if other.kind == "memory")
-            return (roof.rate / fastest, roof.rate), (self._window.right, roof.rate)
-        left = max(self._window.left, self._window.bottom / roof.rate)
-        return (left, left * roof.rate), (max(self._rates) / roof.rate, max(self._rates))
+    def _arrow(self) -> str:
+        picked = {entry.tuned_by == "model" for entry in self._chart.entries if entry.moved}
+        ends = (name for name, there in _ENDS.items() if there in picked)
+        return f"from the default config to {' or '.join(ends)}"
 
-    def _lines(self) -> list[Box]:
-        boxes = []
-        for roof in self._chart.roofs:
-            (x0, y0), (x1, y1) = map(self._pixels, self._ends(roof))
-            flat = 1.0 if roof.kind == "compute" else 0.0
-            boxes += _stairs(Box(x0, y0 - flat, x1, y1 + flat), steps=1 if flat else 60)
-        for entry in self._chart.entries:
-            ends = [self._window.place(p) for p in (entry.before, entry.after) if p is not None]
-            (x0, y0), (x1, y1) = self._pixels(ends[0]), self._pixels(ends[-1])
-            boxes.append(Box(min(x0, x1) - 1, min(y0, y1), max(x0, x1) + 1, max(y0, y1)))
-        return boxes
+    def _style(self, unit: str, size: float, *, filled: bool) -> dict[str, Any]:
+        order = self._order[unit]
+        colour = COLOURS[order % len(COLOURS)]
+        style: dict[str, Any] = {"color": colour, "marker": MARKERS[order % len(MARKERS)]}
+        style |= {"markersize": size, "markeredgecolor": colour}
+        return style if filled else {**style, "markerfacecolor": "none"}
 
-    def _pixels(self, place: tuple[float, float]) -> tuple[float, float]:
-        x, y = self._axes.transData.transform(place)
-        return float(x), float(y)
+    def _roofline(self, axes: Axes, window: Window, numbered: bool) -> bool:
+        axes.set(xscale="log", yscale="log")
+        axes.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top))
+        axes.set(xlabel="FLOPs a byte read or written", ylabel="TFLOP/s")
+        _number(axes.xaxis, 1.0, window.right / window.left)
+        _number(axes.yaxis, 1e12, window.top / window.bottom)
+        lines = [self._roof(axes, window, roof) for roof in self._chart.roofs]
+        taken = []
+        for entry in plotted(self._chart):
+            here = [_pixels(axes, place_of(point)) for point in points_of(entry)]
+            self._points(axes, entry, place_of)
+            lines.append(Line(*here[0], *here[-1]))
+            half = 0.7 * _MARKER
+            taken += [Box(x - half, y - half, x + half, y + half) for x, y in here]
+        return self._labels(axes, taken, lines, numbered)
 
-    def _data(self, place: tuple[float, float]) -> tuple[float, float]:
-        x, y = self._axes.transData.inverted().transform(place)
-        return float(x), float(y)
+    def _roof(self, axes: Axes, window: Window, roof: Roof) -> Line:
+        """Draws a roof: memory's up to the fastest cores, the cores' from the fastest memory on."""
+        if roof.kind == "memory":
+            left = max(window.left, window.bottom / roof.rate)
+            ends = (left, left * roof.rate), (max(self._rates) / roof.rate, max(self._rates))
+            order = min(self._memory.index(roof), len(_STYLES) - 1)
+            style: dict[str, Any] = {"color": RULE, "linestyle": _STYLES[order]}
+        else:
+            ends = (roof.rate / self._memory[-1].rate, roof.rate), (window.right, roof.rate)
+            style = {"color": COLOURS[self._order[roof.name] % len(COLOURS)]}
+        (x0, y0), (x1, y1) = ends
+        axes.plot((x0, x1), (y0, y1), **style, linewidth=1.2, zorder=1)
+        return Line(*_pixels(axes, ends[0]), *_pixels(axes, ends[1]))
 
-    @staticmethod
-    def _box(text: Text) -> Box:
-        extent = text.get_window_extent()
-        return Box(extent.x0, extent.y0, extent.x1, extent.y1)
+    def _points(self, axes: Axes, entry: ChartEntry, place: Callable[[Point], Place]) -> None:
+        ends = [place(point) for point in points_of(entry)]
+        far = math.dist(_pixels(axes, ends[0]), _pixels(axes, ends[-1])) > 1.5 * _MARKER
+        for point, end in zip(points_of(entry), ends, strict=True):
+            size = _MARKER if point is entry.after else 0.7 * _MARKER
+            style = self._style(point.counts.unit, size, filled=point.how == "measured")
+            axes.plot(*end, **{**style, "linestyle": "none"}, zorder=3)
+        if far:
+            colour = self._style(entry.after.counts.unit, 1, filled=True)["color"]
+            arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
+            axes.annotate("", ends[1], ends[0], arrowprops=arrow)
+
+    def _labels(
+        self, axes: Axes, taken: Sequence[Box], lines: Sequence[Line], numbered: bool
+    ) -> bool:
+        entries = plotted(self._chart)[:MOST_LABELS]
+        names = [self._names[id(entry)] for entry in entries]
+        shown = [str(n) for n in range(1, len(names) + 1)] if numbered else names
+        style: dict[str, Any] = {"va": "center", "ha": "center"}
+        texts = [
+            axes.text(*place_of(e.after), t, **style) for e, t in zip(entries, shown, strict=True)
+        ]
+        wanted = []
+        for text, entry in zip(texts, entries, strict=True):
+            extent = text.get_window_extent()
+            at = _pixels(axes, place_of(entry.after))
+            wanted.append(Label(*at, extent.width + 4, extent.height + 2))
+        extent = axes.get_window_extent()
+        frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
+        reach = math.inf if numbered else 3 * NEAR
+        boxes = places(wanted, frame, taken, lines, reach)
+        for text, label, box in zip(texts, wanted, boxes, strict=True):
+            if box is None:
+                text.remove()
+                continue
+            text.set_position(_data(axes, box.middle))
+            if (leader := label.leader(box)) is not None:
+                start, end = _data(axes, (leader.x0, leader.y0)), (leader.x1, leader.y1)
+                (x0, y0), (x1, y1) = start, _data(axes, end)
+                axes.plot((x0, x1), (y0, y1), color=RULE, linewidth=0.6, zorder=1)
+        return None not in boxes
+
+    def _list(self, bottom: float) -> float:
+        """Lists names by the numbers of their points, downwards and then to the right."""
+        names = [self._names[id(e)] for e in plotted(self._chart)[:MOST_LABELS]]
+        half = _LETTERS // 2 - 4
+        columns = 2 if max(map(len, names)) <= half else 1
+        rows = math.ceil(len(names) / columns)
+        for order, name in enumerate(names):
+            x = _GAP + (order // rows) * self._width / columns
+            y = bottom + (rows - 1 - order % rows) * _LINE
+            self._text(x + 16, y, str(order + 1), va="bottom", ha="right")
+            self._text(
+                x + 22, y, textwrap.shorten(name, _LETTERS - 4, placeholder="…"), va="bottom"
+            )
+        return bottom + rows * _LINE
+
+    def _without_intensity(self) -> list[tuple[str, list[ChartEntry]]]:
+        """Groups launches without FLOPs by bytes a second, and those without bytes by FLOP/s."""
+        rest = [e for e in self._chart.entries if e.after.work.intensity is None]
+        still = [e for e in rest if e.after.work.flops and not e.after.work.bytes]
+        moving = [e for e in rest if e not in still]
+        return [(u, e) for u, e in (("TB/s", moving), ("TFLOP/s", still)) if e]
+
+    def _strip(self, unit: str, entries: Sequence[ChartEntry], bottom: float) -> float:
+        """Draws a row for each launch, its name on the left; roofs are upright lines."""
+        names = [textwrap.wrap(self._names[id(e)], _LETTERS // 2) for e in entries]
+        heights = [_LINE * len(lines) + 8 for lines in names]
+        left = 0.5 * self._width
+        axes = self._axes(left, bottom + _BELOW, self._width - left - _RIGHT, sum(heights))
+        kind, title = _STRIPS[unit]
+        roofs = [roof for roof in self._chart.roofs if roof.kind == kind]
+        rates = {id(p): _rate(p, unit) for entry in entries for p in points_of(entry)}
+        most = max([*rates.values(), *(roof.rate / 1e12 for roof in roofs)])
+        axes.set(
+            xlim=(0, 1.06 * most), ylim=(0, sum(heights)), xlabel=f"{title}, {unit}", yticks=[]
+        )
+        for roof in roofs:
+            if kind == "memory":
+                style: dict[str, Any] = {"color": RULE}
+                style["linestyle"] = _STYLES[min(self._memory.index(roof), len(_STYLES) - 1)]
+            else:
+                style = {"color": COLOURS[self._order[roof.name] % len(COLOURS)]}
+            axes.axvline(roof.rate / 1e12, **style, linewidth=1.2, zorder=1)
+        top = float(sum(heights))
+        for entry, lines, height in zip(entries, names, heights, strict=True):
+            middle = top - height / 2
+            here = bottom + _BELOW + middle
+            self._text(left - 8, here, "\n".join(lines), ha="right", va="center", linespacing=1.1)
+            self._points(axes, entry, lambda point, y=middle: (rates[id(point)], y))
+            top -= height
+        return bottom + _BELOW + sum(heights)
+
+
+_ENDS: Final = {"the tuned one": False, "the model's first pick": True}
+_STRIPS: Final = {
+    "TB/s": ("memory", "without FLOPs: bytes a second"),
+    "TFLOP/s": ("compute", "without bytes: FLOPs a second"),
+}
+
+
+def _rate(point: Point, unit: str) -> float:
+    return (point.bytes_per_s if unit == "TB/s" else point.flops_per_s) / 1e12
+
+
+def _pixels(axes: Axes, place: Place) -> Place:
+    x, y = axes.transData.transform(place)
+    return float(x), float(y)
+
+
+def _data(axes: Axes, place: Place) -> Place:
+    x, y = axes.transData.inverted().transform(place)
+    return float(x), float(y)
 
 
 def _number(axis: Any, unit: float, span: float) -> None:
     """Formats a tick: at the decades, and at 2 and 5 if an axis spans few of them."""
 
     def between(value: float, _: int | None = None) -> str:
-        return f"{value / unit:g}" if span < _WIDE and f"{value:e}"[0] in "25" else ""
+        return f"{value / unit:g}" if span < _DECADES and f"{value:e}"[0] in "25" else ""
 
     axis.set_major_formatter(lambda value, _: f"{value / unit:g}")
     axis.set_minor_formatter(between)
-
-
-def _stairs(box: Box, steps: int = 8) -> list[Box]:
-    """Covers a rising line with boxes, since the one around all of it would be mostly empty."""
-    across, up = (box.right - box.left) / steps, (box.top - box.bottom) / steps
-    corners = [(box.left + step * across, box.bottom + step * up) for step in range(steps)]
-    return [Box(x, y, x + across, y + up) for x, y in corners]
-
-
-INK: Final = "#757a82"
-"""Colour of text, axes and memory roofs."""
-
-COLOURS: Final = ("#2f7fd4", "#c4681f", "#2b8f57", "#a860c6", "#c4506a", "#7d8230")
-"""Colours of the cores' roofs and of the points under them; they repeat after the last."""
-
-_SIZE: Final = (10.5, 6.4)
-_FONT: Final = 9.0
-_LAYOUT_DPI: Final = 72.0
-_PNG_DPI: Final = 200.0
-_INKED: Final = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
 
 def check_figures() -> None:
@@ -270,13 +353,26 @@ def check_figures() -> None:
     Raises:
         MissingPackageError: there is no matplotlib.
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingPackageError(
-            "figures need matplotlib, which is not installed: pip install '.[figures]' "
-            "in a clone of asmtune, or take --format table or json"
-        ) from error
+    with look():
+        pass
+
+
+def drawn(chart: Chart) -> Figure:
+    """Returns the figure of a chart with at least one entry; within `look`.
+
+    Names stand beside their points. If one of them has no free place, points have numbers.
+    """
+    from matplotlib.figure import Figure
+
+    window = Window.of(chart) if plotted(chart) else None
+    numbered, height = False, 10.0
+    for _ in range(4):
+        figure = Figure(figsize=(WIDTH, height))
+        needed, complete = Drawing(figure, chart).draw(window, numbered)
+        if abs(needed / 72 - height) < 1e-6 and (complete or numbered):
+            break
+        height, numbered = needed / 72, numbered or not complete
+    return figure
 
 
 def draw(chart: Chart, form: str) -> bytes:
@@ -287,20 +383,5 @@ def draw(chart: Chart, form: str) -> bytes:
     Raises:
         MissingPackageError: there is no matplotlib.
     """
-    check_figures()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    # Text stays text, and equal charts make equal files. No name is read as mathematics.
-    style: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "asmtune"}
-    style |= {"font.size": _FONT, "text.parse_math": False, **dict.fromkeys(_INKED, INK)}
-    with mpl.rc_context(style):
-        figure = Figure(figsize=_SIZE, dpi=_LAYOUT_DPI)
-        Drawing(figure, chart, COLOURS, INK).draw()
-        content = io.BytesIO()
-        metadata: dict[str, Any] = {"Title": f"Roofline of {chart.target}: {summary(chart)}"}
-        if form == "svg":
-            metadata["Date"] = None
-        saved: dict[str, Any] = {"format": form, "dpi": _PNG_DPI, "metadata": metadata}
-        figure.savefig(content, transparent=True, bbox_inches="tight", **saved)
-    return content.getvalue()
+    with look():
+        return saved(drawn(chart), form, f"Roofline of {chart.target}: {summary(chart)}")

@@ -1,4 +1,4 @@
-"""Where labels go, so that none lies on another or on a marker; pixels, y upwards."""
+"""Where labels go, so that none lies on a line, on a marker or on another; pixels, y upwards."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_RINGS: Final = (9.0, 16.0, 26.0, 40.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0, 270.0, 330.0)
+_RINGS: Final = (9.0, 12.0, 16.0, 21.0, 27.0, 34.0, 42.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0)
 """Distances from a point to its label that are tried, nearest first."""
 
-_DIRECTIONS: Final = 16
+_DIRECTIONS: Final = 32
 """Directions of each ring; the first is to the right."""
 
-_CROSSING: Final = 0.1
-"""Pixels that a label moves further off rather than cover a square pixel of a line."""
+NEAR: Final = 12.6
+"""Distance from which on a line leads from a label to its point."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,31 @@ class Box:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A straight line between two points."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def crosses(self, box: Box) -> bool:
+        """Says if a part of it lies within a box."""
+        first, last = 0.0, 1.0
+        for start, end, low, high in (
+            (self.x0, self.x1, box.left, box.right),
+            (self.y0, self.y1, box.bottom, box.top),
+        ):
+            if start == end:
+                if not low < start < high:
+                    return False
+                continue
+            ends = sorted(((low - start) / (end - start), (high - start) / (end - start)))
+            first, last = max(first, ends[0]), min(last, ends[1])
+        return first < last
+
+
+@dataclass(frozen=True)
 class Label:
     """The width and height of a text that belongs to a point, `x` and `y`."""
 
@@ -56,33 +81,58 @@ class Label:
     width: float
     height: float
 
+    def leader(self, box: Box) -> Line | None:
+        """Returns the line from its box to its point; None where the box is near."""
+        near = box.nearest(self.x, self.y)
+        far = math.dist(near, (self.x, self.y)) > NEAR
+        return Line(*near, self.x, self.y) if far else None
+
 
 def places(
-    labels: Sequence[Label], frame: Box, obstacles: Sequence[Box], lines: Sequence[Box] = ()
-) -> list[Box]:
+    labels: Sequence[Label],
+    frame: Box,
+    obstacles: Sequence[Box],
+    lines: Sequence[Line] = (),
+    reach: float = math.inf,
+) -> list[Box | None]:
     """Finds a box for each label, in order: near its point, inside the frame, and free.
 
-    Where nothing is free, the place with the least overlap is taken. Labels never leave the
-    frame; they cover a line only if they would stand far off otherwise.
+    A box touches no obstacle, no line, no other label and no line that leads to one.
+
+    Args:
+        labels: the labels, in the order in which they choose.
+        frame: box that labels stay within.
+        obstacles: boxes that stay free.
+        lines: lines that no label may lie on.
+        reach: greatest distance between a point and its label.
+
+    Returns:
+        None for each label that has no free place.
     """
-    boxes: list[Box] = []
+    boxes: list[Box | None] = []
+    taken, crossed = list(obstacles), list(lines)
     for label in labels:
-        boxes.append(_best(label, frame, [*obstacles, *boxes], lines))
+        own = [box for box in boxes if box is not None]
+        free = (
+            box
+            for ring, box in _candidates(label)
+            if ring <= reach
+            and box.inside(frame)
+            and not any(box.overlap(other) for other in taken)
+            and not any(line.crosses(box) for line in crossed)
+            and not _leads_through(label.leader(box), own)
+        )
+        box = next(free, None)
+        boxes.append(box)
+        if box is not None:
+            taken.append(box)
+            if (leader := label.leader(box)) is not None:
+                crossed.append(leader)
     return boxes
 
 
-def _best(label: Label, frame: Box, taken: Sequence[Box], lines: Sequence[Box]) -> Box:
-    best = _centred(label, label.x, label.y)
-    least = (math.inf, math.inf)
-    for ring, box in _candidates(label):
-        if least[0] == 0 and ring > least[1]:
-            break
-        if box.inside(frame):
-            covered = sum(box.overlap(other) for other in taken)
-            crossed = sum(box.overlap(line) for line in lines)
-            if (cost := (covered, ring + _CROSSING * crossed)) < least:
-                best, least = box, cost
-    return best
+def _leads_through(leader: Line | None, boxes: Sequence[Box]) -> bool:
+    return leader is not None and any(leader.crosses(box) for box in boxes)
 
 
 def _candidates(label: Label) -> Iterator[tuple[float, Box]]:

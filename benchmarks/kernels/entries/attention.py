@@ -18,6 +18,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 ENTRY = Entry(
     vendor_name="scaled_dot_product_attention, the fastest of flash, cuDNN and efficient",
+    vendor_kind="vendor library",
     vendor=vendor,
     group="attention",
     flops=lambda s: s["B"] * s["H"] * s["M"] * s["N"] * s["D"] * (2.0 if s["causal"] else 4.0),

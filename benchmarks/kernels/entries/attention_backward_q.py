@@ -23,6 +23,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 ENTRY = Entry(
     vendor_name="scaled_dot_product_attention backward, all three gradients",
+    vendor_kind="vendor library",
     vendor=vendor,
     group="attention backward, a part",
     flops=lambda s: s["B"] * s["H"] * s["M"] * s["N"] * s["D"] * (3.0 if s["causal"] else 6.0),

@@ -8,6 +8,7 @@ from benchmarks.kernels.entry import Entry
 
 ENTRY = Entry(
     vendor_name="torch.relu(x + bias)",
+    vendor_kind="eager PyTorch",
     vendor=lambda given: lambda: torch.relu(given["x"] + given["bias"]),
     group="element-wise",
 )

@@ -60,6 +60,7 @@ def flops(shape: Mapping[str, int]) -> float:
 
 ENTRY = Entry(
     vendor_name="torch.nn.functional.conv2d in channels_last, then relu_",
+    vendor_kind="vendor library",
     vendor=vendor,
     group="convolution",
     flops=flops,

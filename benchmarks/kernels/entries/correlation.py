@@ -28,6 +28,7 @@ def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
 
 ENTRY = Entry(
     vendor_name="a product, a sum and a shift for each d in eager PyTorch",
+    vendor_kind="eager PyTorch",
     vendor=vendor,
     group="image",
 )

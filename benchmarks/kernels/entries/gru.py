@@ -25,6 +25,7 @@ def by_steps(given: Inputs) -> Callable[[], Any]:
 
 ENTRY = Entry(
     vendor_name="torch.nn.GRU",
+    vendor_kind="vendor library",
     vendor=cudnn,
     group="recurrent",
     others={"steps": by_steps},

@@ -5,4 +5,10 @@ from __future__ import annotations
 from benchmarks.kernels.entries._gru import cudnn
 from benchmarks.kernels.entry import Entry
 
-ENTRY = Entry(vendor_name="torch.nn.GRU", vendor=cudnn, group="by steps", dtypes=("fp16", "fp32"))
+ENTRY = Entry(
+    vendor_name="torch.nn.GRU",
+    vendor_kind="vendor library",
+    vendor=cudnn,
+    group="by steps",
+    dtypes=("fp16", "fp32"),
+)

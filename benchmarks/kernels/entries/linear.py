@@ -19,6 +19,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 ENTRY = Entry(
     vendor_name="F.gelu(F.linear)",
+    vendor_kind="vendor library",
     vendor=vendor,
     group="gemm",
     apart=lambda _, dtype: dtype != "bf16",

@@ -32,6 +32,7 @@ def beside(shape: Mapping[str, int], dtype: str) -> bool:
 
 ENTRY = Entry(
     vendor_name="cuBLAS",
+    vendor_kind="vendor library",
     vendor=vendor,
     group="gemm",
     apart=beside,

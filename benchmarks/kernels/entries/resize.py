@@ -23,4 +23,9 @@ def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
     return launch
 
 
-ENTRY = Entry(vendor_name="shifts, sums and stacks in eager PyTorch", vendor=vendor, group="image")
+ENTRY = Entry(
+    vendor_name="shifts, sums and stacks in eager PyTorch",
+    vendor_kind="eager PyTorch",
+    vendor=vendor,
+    group="image",
+)

@@ -23,6 +23,7 @@ def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
 
 ENTRY = Entry(
     vendor_name="x * cos + cat(-x2, x1) * sin in eager PyTorch",
+    vendor_kind="eager PyTorch",
     vendor=vendor,
     group="element-wise",
 )

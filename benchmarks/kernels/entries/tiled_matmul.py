@@ -19,6 +19,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 ENTRY = Entry(
     vendor_name="torch.matmul",
+    vendor_kind="vendor library",
     vendor=vendor,
     group="template",
     flops=lambda shape: 2.0 * shape["M"] * shape["N"] * shape["K"],

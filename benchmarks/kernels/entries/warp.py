@@ -27,5 +27,8 @@ def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
 
 
 ENTRY = Entry(
-    vendor_name="pad, two gathers and a mix in eager PyTorch", vendor=vendor, group="image"
+    vendor_name="pad, two gathers and a mix in eager PyTorch",
+    vendor_kind="eager PyTorch",
+    vendor=vendor,
+    group="image",
 )

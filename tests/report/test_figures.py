@@ -1,0 +1,163 @@
+"""The figures of the docs: what stands in them, what touches what, and their colours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from figure_checks import check_axes, check_colours, check_texts, legend_of
+from PIL import Image
+
+from asmtune.report.figures import DARK, GROUND, look, saved
+from asmtune.report.regression import trend
+from asmtune.report.roofline import figure as roofline_figure
+from asmtune.report.roofline.document import chart_json
+from asmtune.studies.regression.compare import Terms, compare
+from asmtune.studies.regression.history import HistoryEntry, extended
+from benchmarks import replay_strategies
+from benchmarks import roofline as roofline_benchmark
+from benchmarks import trend as trend_benchmark
+from benchmarks.aibench8 import figure as aibench8_figure
+from benchmarks.false_alarms import recorded
+from benchmarks.kernels import document
+from benchmarks.kernels import figure as kernels_figure
+from benchmarks.provenance import RESULTS
+
+MOST_BYTES = 200_000
+
+
+def kernels() -> Any:
+    """docs/kernels.svg."""
+    return kernels_figure.drawn(document.results()["rows"])
+
+
+def aibench8() -> Any:
+    """benchmarks/results/aibench8.png."""
+    return aibench8_figure.drawn(json.loads((RESULTS / "aibench8.json").read_text()))
+
+
+def roofline() -> Any:
+    """docs/images/roofline.svg."""
+    committed = json.loads(roofline_benchmark.DOCUMENT.read_text())
+    return roofline_figure.drawn(roofline_benchmark.chart_of(committed))
+
+
+def strategies() -> Any:
+    """benchmarks/results/replay_strategies.svg."""
+    results = json.loads((RESULTS / "replay_strategies.json").read_text())
+    return replay_strategies.drawn(results["plans"])
+
+
+def over_time() -> Any:
+    """docs/images/trend.svg."""
+    every = trend_benchmark.runs(recorded()[0])
+    findings = compare(every[-2], every[-1], Terms()).findings
+    history: tuple[HistoryEntry, ...] = ()
+    for run in every:
+        history = extended(history, run)
+    return trend(history, [f.subject.identity for f in findings if f.verdict == "slower"])
+
+
+FIGURES: dict[str, tuple[Callable[[], Any], Path]] = {
+    "kernels": (kernels, document.FIGURE),
+    "aibench8": (aibench8, RESULTS / "aibench8.png"),
+    "roofline": (roofline, roofline_benchmark.FIGURE),
+    "strategies": (strategies, RESULTS / "replay_strategies.svg"),
+    "trend": (over_time, trend_benchmark.FIGURE),
+}
+
+LEGENDS = {
+    "kernels": {*kernels_figure.KINDS.values(), kernels_figure.RANGE},
+    "aibench8": {*aibench8_figure.NAMES.values(), aibench8_figure.PARITY},
+    "roofline": {
+        *("DRAM, 4.8 TB/s", "L2, 9.7 TB/s", "67 TFLOP/s fp32 cores", "measured"),
+        *("990 TFLOP/s fp16, bf16 tensor", "from the default config to the tuned one"),
+    },
+    "strategies": {*replay_strategies.CURVES.values(), "asmtune, effort balanced"},
+    "trend": {"rows=8192 cols=4096, 70 us", "slower in the last run than in its baseline"},
+}
+
+
+@pytest.fixture(scope="module", params=FIGURES)
+def named(request: pytest.FixtureRequest) -> tuple[str, Any]:
+    """Each figure by name, drawn from the committed results."""
+    with look():
+        return request.param, FIGURES[request.param][0]()
+
+
+def test_texts_touch_nothing(named: tuple[str, Any]) -> None:
+    """No text lies on another, on a line or on a mark, and none is small at the page's width."""
+    check_texts(named[1])
+
+
+def test_axes_are_whole(named: tuple[str, Any]) -> None:
+    """No bar, whisker or point is cut by the end of an axis."""
+    check_axes(named[1])
+
+
+def test_legends_are_words(named: tuple[str, Any]) -> None:
+    """Each series is in a legend by its plain name."""
+    name, figure = named
+    shown = legend_of(figure)
+    assert shown >= LEGENDS[name]
+    assert not [text for text in shown if "_" in text]
+
+
+def test_colours_on_both_cards(named: tuple[str, Any]) -> None:
+    """Text and marks stand out from the light card and from the dark one."""
+    check_colours(named[1])
+
+
+def words_in(content: bytes) -> list[str]:
+    """The texts of an SVG, or the comments that stand for them where they are outlines."""
+    found = re.findall(r"<text[^>]*>([^<]*)</text>|<!-- (.*?) -->", content.decode())
+    return sorted("".join(one) for one in found)
+
+
+def test_committed_files(named: tuple[str, Any]) -> None:
+    """The committed file is what its script draws, small, with a dark card if it is an SVG."""
+    name, figure = named
+    path = FIGURES[name][1]
+    content = path.read_bytes()
+    assert len(content) < MOST_BYTES
+    if path.suffix == ".png":
+        across, up = figure.get_size_inches()
+        assert Image.open(path).size == pytest.approx((across * 200, up * 200), abs=1)
+        return
+    with look(text=b"<text" in content):
+        assert words_in(saved(figure, "svg")) == words_in(content)
+    assert set(re.findall(r"#[0-9a-f]{6}\b", content.decode())) <= {*DARK, *DARK.values()}
+    assert b"@media (prefers-color-scheme: dark)" in content
+    assert f'[style*="fill: {GROUND}"]{{fill:{DARK[GROUND]}!important}}'.encode() in content
+
+
+def test_kinds_of_vendors_have_colours_of_their_own() -> None:
+    """A vendor's library, a PyTorch function and eager PyTorch differ in colour and in marker."""
+    styles = [kernels_figure._style(kind) for kind in kernels_figure.KINDS]
+    assert len({style["color"] for style in styles}) == len(styles)
+    assert len({style["marker"] for style in styles}) == len(styles)
+    assert kernels_figure._kind("matmul") == "vendor library"
+    assert kernels_figure._kind("attention_backward") == "vendor library"
+    assert kernels_figure._kind("rope") == "eager PyTorch"
+
+
+def test_a_chart_is_read_back_whole() -> None:
+    """The document that a chart is read from is the one that the chart writes."""
+    committed = json.loads(roofline_benchmark.DOCUMENT.read_text())
+    chart = roofline_benchmark.chart_of(committed)
+    again = json.loads(chart_json(chart))
+    for name in ("target", "roofs", "entries", "failures", "versions", "date"):
+        assert rounded(again[name]) == rounded(committed[name])
+
+
+def rounded(value: Any) -> Any:
+    """JSON values with numbers of 4 digits: times are written rounded, and rates are not."""
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
