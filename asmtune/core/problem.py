@@ -191,12 +191,18 @@ def is_kernel(value: Any) -> bool:
     return hasattr(value, "arg_names") and hasattr(value, "run") and not isinstance(value, type)
 
 
-def plain_name(kernel: Any) -> str:
-    """Returns the name of the Python function under all decorators."""
+def python_function(kernel: Any) -> Any:
+    """Returns the Python function under all decorators, Triton's own included."""
     layer = kernel
     while hasattr(layer, "fn"):
         layer = layer.fn
-    return str(getattr(layer, "__name__", layer))
+    return layer
+
+
+def plain_name(kernel: Any) -> str:
+    """Returns the name of the Python function under all decorators."""
+    function = python_function(kernel)
+    return str(getattr(function, "__name__", function))
 
 
 def jit_function(kernel: Any) -> Any:
@@ -211,7 +217,7 @@ def jit_function(kernel: Any) -> Any:
     if not hasattr(function, "params") and is_kernel(kernel):
         raise ProblemError(
             f"{plain_name(kernel)!r} is interpreted, and has no compiled code: it was decorated "
-            "under TRITON_INTERPRET=1; unset that, or run `asmtune prune-report`, which leaves it out"
+            "under TRITON_INTERPRET=1; unset it, or run `asmtune prune-report`, which leaves it out"
         )
     if not hasattr(function, "params") or not hasattr(function, "arg_names"):
         raise ProblemError(
