@@ -33,6 +33,7 @@ def test_defaults() -> None:
     assert settings.artifacts_bytes == 2048 * 1024 * 1024
     assert settings.compile_memory_bytes == 16384 * 1024 * 1024
     assert settings.compile_timeout_s == 30
+    assert settings.import_timeout_s == 60
     assert settings.wait_s == 600
     assert settings.store_where == str(user_cache_path("asmtune") / "store.sqlite")
     empty = {"ASMTUNE_CACHE_DIR": "", "ASMTUNE_JOBS": "", "ASMTUNE_STORE_URL": ""}
@@ -50,6 +51,7 @@ def test_each_variable_is_read() -> None:
             "ASMTUNE_JOBS": "3",
             "ASMTUNE_COMPILE_TIMEOUT_S": "2.5",
             "ASMTUNE_COMPILE_MEMORY_MB": "512",
+            "ASMTUNE_IMPORT_TIMEOUT_S": "1.5",
         }
     )
     assert settings == Settings(
@@ -60,6 +62,7 @@ def test_each_variable_is_read() -> None:
         jobs=3,
         compile_timeout_s=2.5,
         compile_memory_bytes=512 * 1024 * 1024,
+        import_timeout_s=1.5,
     )
     assert settings.store_path == Path("/somewhere/store.sqlite")
     assert settings.store_where == "postgresql://me:secret@host/tuned"
@@ -83,6 +86,7 @@ def test_process_environment_is_the_default(
         "ASMTUNE_JOBS",
         "ASMTUNE_COMPILE_TIMEOUT_S",
         "ASMTUNE_COMPILE_MEMORY_MB",
+        "ASMTUNE_IMPORT_TIMEOUT_S",
     ],
 )
 @pytest.mark.parametrize("text", ["0", "-1", "many", "nan", "inf", " "])

@@ -17,6 +17,10 @@ class InputError(AsmtuneError, ValueError):
     """The user's input cannot be used; the command line exits with 2."""
 
 
+class ArgumentTypeError(InputError, TypeError):
+    """An argument is of a type that a function never takes; shows the right form."""
+
+
 class SpaceError(InputError):
     """A space of configs is malformed or has no feasible point."""
 

@@ -9,6 +9,7 @@
 | ASMTUNE_JOBS | compiles at once | one per CPU |
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
+| ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
 | ASMTUNE_LAUNCH | launcher: "native", "python", or "auto": native if it builds | auto |
 """
 
@@ -43,6 +44,7 @@ class Settings:
         compile_timeout_s: seconds one compile may take. On a 16-core machine with all cores busy
             a GEMM config took at most 0.65 s; one softmax config kept LLVM busy for 9 minutes.
         compile_memory_bytes: address space one compile may take.
+        import_timeout_s: seconds the import of a file of kernels may take, with what it imports.
         launch: the launcher: "native", "python", or "auto".
     """
 
@@ -53,6 +55,7 @@ class Settings:
     jobs: int = 1
     compile_timeout_s: float = 30.0
     compile_memory_bytes: int = 16384 * _MIB
+    import_timeout_s: float = 60.0
     launch: str = "auto"
 
     @property
@@ -97,6 +100,7 @@ class Settings:
             jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0))),
             compile_timeout_s=_positive(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30),
             compile_memory_bytes=int(_positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384) * _MIB),
+            import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
         )
 

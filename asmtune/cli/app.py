@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from asmtune.base.errors import AsmtuneError
+from asmtune.base.fingerprint import version_of
 from asmtune.cli import (
     bench,
     cache,
@@ -24,7 +26,7 @@ from asmtune.cli import (
     tune,
 )
 from asmtune.cli import run as programs
-from asmtune.cli.output import print_line
+from asmtune.cli.output import print_line, write_result
 from asmtune.cli.streams import INTERRUPTED
 
 
@@ -41,12 +43,43 @@ class _Commands(TyperGroup):
 app: Final = typer.Typer(
     name="asmtune",
     cls=_Commands,
-    help="An assembly-aware autotuner for Triton kernels.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_INTERPRET: Final = "TRITON_INTERPRET"
+_COMPILING: Final = ("prune-report", "explain", "roofline", "tune", "bench", "replay", "collect")
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        write_result(f"asmtune {version_of('asmtune')}")
+        raise typer.Exit
+
+
+@app.callback()
+def before(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback prints it
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """An assembly-aware autotuner for Triton kernels."""
+    is_interpreting = os.environ.get(_INTERPRET, "0") not in ("", "0")
+    if is_interpreting and context.invoked_subcommand in _COMPILING:
+        # Before Triton is imported: it decides then, for its own functions too.
+        del os.environ[_INTERPRET]
+        typer.echo(
+            f"asmtune: {_INTERPRET} is left out: this command reads compiled code, which the "
+            "interpreter has none of",
+            err=True,
+        )
+
+
 app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
 app.command("roofline")(roofline.roofline)
@@ -80,7 +113,7 @@ def run(arguments: Sequence[str]) -> int | programs.UserProgram:
     A program runs where no command's errors are caught: all that it raises is its own.
     """
     try:
-        code = app(list(arguments), standalone_mode=False)
+        code = app(list(arguments), prog_name="asmtune", standalone_mode=False)
     except AsmtuneError as error:
         return _fail(str(error))
     except _UsageError as error:

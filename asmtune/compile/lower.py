@@ -6,15 +6,14 @@ all configs that share their constexprs.
 
 from __future__ import annotations
 
-import ctypes
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of
 from asmtune.core.config import OPTION_AXES, Config
@@ -146,7 +145,7 @@ class Lowering:
 
     def _front_end(self, specialised: Specialised) -> str | Failure:
         def limited() -> str:
-            with _deadline(self._timeout_s):
+            with deadline(self._timeout_s, _FrontEndTimeoutError):
                 return self._toolchain.front_end(specialised)[0]
 
         ttir = guarded("lower", limited)
@@ -162,30 +161,3 @@ class _FrontEndTimeoutError(TimeoutError):
         return "the kernel's Python source took too long to unroll; use range, not static_range"
 
     __str__ = __repr__
-
-
-@contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
-    """Interrupts Python code of this thread after some seconds, without signals.
-
-    The front end is Python that calls short native functions, so an exception set from outside is
-    raised within microseconds.
-    """
-    thread, lock, done = threading.get_ident(), threading.Lock(), False
-
-    def fire() -> None:
-        with lock:
-            if not done:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread), ctypes.py_object(_FrontEndTimeoutError)
-                )
-
-    timer = threading.Timer(seconds, fire)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        with lock:
-            done = True
-        timer.cancel()

@@ -17,25 +17,30 @@ Two other forms are read as well: a module with `kernel`, `space()`, `SHAPES`, `
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import inspect
 import pkgutil
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
-from asmtune.base.fingerprint import digest
+from asmtune.base.errors import ProblemError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.failures import required
+from asmtune.core.problem import Problem, is_kernel, jit_function, python_function
 from asmtune.core.space.space import Space
+from asmtune.core.user_modules import (
+    find_module,
+    import_dotted,
+    import_file,
+    module_file,
+    user_code,
+)
 
 
 def kernel_names() -> tuple[str, ...]:
@@ -54,10 +59,10 @@ def kernel_file(reference: str) -> Path:
     path = Path(reference)
     if path.suffix != ".py" and "/" not in reference:
         name = f"asmtune.kernels.{reference}" if reference in kernel_names() else reference
-        spec = importlib.util.find_spec(name) if _is_package_path(name) else None
-        if spec is None or spec.origin is None:
+        file = module_file(name)
+        if file is None:
             raise ProblemError(f"unknown kernel {reference!r}: no module of this name")
-        path = Path(spec.origin)
+        path = file
     if not path.is_file():
         raise ProblemError(f"kernel file {path}: no such file")
     return path
@@ -66,85 +71,27 @@ def kernel_file(reference: str) -> Path:
 def import_module(reference: str) -> ModuleType:
     """Imports a shipped kernel by name, a file by path, or a module by dotted name.
 
+    See `core.user_modules` for what a file or module may import.
+
     Raises:
         ProblemError: it does not exist, or its code raised; names the line.
     """
     path = Path(reference)
     if path.suffix == ".py" or "/" in reference:
-        return _import_file(path)
+        return import_file(path)
     if reference in kernel_names():
         return importlib.import_module(f"asmtune.kernels.{reference}")
-    if _is_package_path(reference):
-        return _guarded_import(reference, lambda: importlib.import_module(reference))
+    if find_module(reference) is not None:
+        return import_dotted(reference)
+    if reference and path.exists():
+        return import_file(path)
     hint = did_you_mean(reference, kernel_names())
+    if Path(f"{reference}.py").is_file():
+        hint = f"; did you mean {reference}.py?"
     raise ProblemError(
         f"unknown kernel {reference!r}: the kernels are {', '.join(kernel_names())}{hint}; "
         "give a file as path/to/kernel.py"
     )
-
-
-def _is_package_path(reference: str) -> bool:
-    root, dot, _ = reference.partition(".")
-    if not root or not dot:
-        return False
-    try:
-        return importlib.util.find_spec(root) is not None
-    except ValueError:  # a module without a spec, such as __main__
-        return False
-
-
-def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ProblemError(f"kernel file {path}: no such file")
-    # A file is one module under any path; two files never collide.
-    unique = f"asmtune_kernel_{path.stem}_{digest(str(path.resolve()))[:12]}"
-    if unique in sys.modules:
-        return sys.modules[unique]
-    spec = importlib.util.spec_from_file_location(unique, path)
-    if spec is None or spec.loader is None:
-        raise ProblemError(f"kernel file {path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[unique] = module
-    loader = spec.loader
-
-    def execute() -> ModuleType:
-        with _packages_beside(path):
-            loader.exec_module(module)
-        return module
-
-    with ExitStack() as undo:
-        # The next import would take a half-executed module for a whole one.
-        undo.callback(sys.modules.pop, unique, None)
-        loaded = _guarded_import(str(path), execute)
-        undo.pop_all()
-        return loaded
-
-
-@contextmanager
-def _packages_beside(path: Path) -> Iterator[None]:
-    """Lets a file in a package import the package's other modules while it is executed."""
-    folder = path.resolve().parent
-    inside = (folder / "__init__.py").is_file()
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    before = list(sys.path)
-    sys.path[:0] = [str(folder)] * inside
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
-def _guarded_import(where: str, execute: Callable[[], ModuleType]) -> ModuleType:
-    try:
-        return execute()
-    except SyntaxError as error:
-        raise ProblemError(f"{where}, line {error.lineno}: {error.msg}") from error
-    except (*USER_CODE_ERRORS, ImportError, OSError, RuntimeError) as error:
-        file = str(Path(where).absolute())
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-        line = f", line {frames[-1].lineno}" if frames else ""
-        raise ProblemError(f"{where}{line}: {type(error).__name__}: {error}") from error
 
 
 Shape = Mapping[str, Any]
@@ -262,13 +209,21 @@ def load_function(reference: str) -> Any:
     module = import_module(where)
     function = getattr(module, name, None)
     if function is None:
-        raise ProblemError(f"{where} defines no {name!r}{did_you_mean(name, vars(module))}")
-    if not hasattr(function, "fn") and callable(function):
+        names = kernels_in(module)
+        listed = f"; its Triton functions are {', '.join(names)}" if names else ""
+        raise ProblemError(f"{where} defines no {name!r}{did_you_mean(name, vars(module))}{listed}")
+    if inspect.isfunction(function):
         import triton
 
-        function = triton.jit(function)
+        function = required(f"{where}: triton.jit of {name}", lambda: triton.jit(function))
     jit_function(function)
     return function
+
+
+def kernels_in(module: ModuleType) -> list[str]:
+    """Lists the names of the Triton functions that a module itself defines, in its order."""
+    functions = {n: python_function(v) for n, v in vars(module).items() if is_kernel(v)}
+    return [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
 
 
 def from_python_module(module: ModuleType) -> KernelModule:
@@ -280,9 +235,12 @@ def from_python_module(module: ModuleType) -> KernelModule:
     where = Path(module.__file__ or module.__name__).stem
     for part in ("kernel", "space", "SHAPES"):
         if not hasattr(module, part):
+            names = kernels_in(module)
+            example = names[0] if names else "FUNCTION"
+            listed = f"; its Triton functions are {', '.join(names)}" if names else ""
             raise ProblemError(
                 f"kernel module {where} defines no {part!r}; kernels/tiled_matmul.py shows the "
-                f"form, and a single function is named as {where}.py:FUNCTION"
+                f"form, and a single function is named as {where}.py:{example}{listed}"
             )
     if hasattr(module, "problem"):
         problem, dtypes = _own_problem(module, where), _dtypes(module, where)
@@ -296,13 +254,18 @@ def from_python_module(module: ModuleType) -> KernelModule:
     return KernelModule(
         name=where,
         kernel=module.kernel,
-        space=lambda: Space.of(module.space()),
+        space=lambda: _space_of(module),
         problem=problem,
         shapes=tuple(module.SHAPES),
         dtypes=dtypes,
         python=module,
         optional=dict(getattr(module, "OPTIONAL", {})),
     )
+
+
+def _space_of(module: ModuleType) -> Space:
+    with user_code(module):
+        return Space.of(module.space())
 
 
 def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
@@ -314,7 +277,8 @@ def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
 
 def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:
-        result = module.problem(shape, dtype, device)
+        with user_code(module):
+            result = module.problem(shape, dtype, device)
         if not isinstance(result, Problem):
             kind = type(result).__name__
             raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
@@ -325,7 +289,8 @@ def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], P
 
 def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
-        launch = module.make(shape, device=device)
+        with user_code(module):
+            launch = module.make(shape, device=device)
         names = jit_function(module.kernel).arg_names
         arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
         return Problem(module.kernel, arguments, launch["grid"], shape, name)

@@ -183,6 +183,28 @@ def _count(size: Any) -> int | None:
         return None
 
 
+def is_kernel(value: Any) -> bool:
+    """Says if a value is a kernel of Triton's, also under decorators; imports no Triton.
+
+    It has `[]` and no length, so that `list` of it never ends.
+    """
+    return hasattr(value, "arg_names") and hasattr(value, "run") and not isinstance(value, type)
+
+
+def python_function(kernel: Any) -> Any:
+    """Returns the Python function under all decorators, Triton's own included."""
+    layer = kernel
+    while hasattr(layer, "fn"):
+        layer = layer.fn
+    return layer
+
+
+def plain_name(kernel: Any) -> str:
+    """Returns the name of the Python function under all decorators."""
+    function = python_function(kernel)
+    return str(getattr(function, "__name__", function))
+
+
 def jit_function(kernel: Any) -> Any:
     """Returns the `JITFunction` under a kernel's decorators.
 
@@ -192,6 +214,11 @@ def jit_function(kernel: Any) -> Any:
     function = kernel
     while not hasattr(function, "params") and hasattr(function, "fn"):
         function = function.fn
+    if not hasattr(function, "params") and is_kernel(kernel):
+        raise ProblemError(
+            f"{plain_name(kernel)!r} is interpreted, and has no compiled code: it was decorated "
+            "under TRITON_INTERPRET=1; unset it, or run `asmtune prune-report`, which leaves it out"
+        )
     if not hasattr(function, "params") or not hasattr(function, "arg_names"):
         raise ProblemError(
             f"{getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "

@@ -69,8 +69,8 @@ def look(text: bool = True) -> Iterator[None]:
         import matplotlib as mpl
     except ImportError as error:
         raise MissingPackageError(
-            "figures need matplotlib, which is not installed: pip install '.[figures]' in a clone of asmtune, "
-            "or take --format table or json"
+            "figures need matplotlib, which is not installed: pip install '.[figures]' "
+            "in a clone of asmtune, or take --format table or json"
         ) from error
     style: dict[Any, Any] = {"svg.fonttype": "none" if text else "path", "svg.hashsalt": "asmtune"}
     style |= {"pdf.fonttype": 42, "font.size": SIZE, "text.parse_math": False}

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import triton
 from triton.runtime.autotuner import Autotuner
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.problem import heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
+from asmtune.measure.timing.nvml import NO_GPU
 from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
-from asmtune.runtime.checks import check_decorated
+from asmtune.runtime.checks import check_decorated, check_kernel
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
@@ -39,6 +40,17 @@ if TYPE_CHECKING:
 _INTERPRETER: Final = threading.RLock()
 
 
+@contextmanager
+def _needs_gpu() -> Iterator[None]:
+    """Raise a `MeasureError` in the place of Triton's error of a machine without a GPU."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("0 active drivers"):
+            raise
+        raise MeasureError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
+
+
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     """A kernel that finds its configs; launched as `kernel[grid](*args, **kwargs)`.
 
@@ -54,12 +66,10 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         options: the decorator's options.
     """
 
+    __iter__ = None  # else a loop over a kernel takes `[]` for that of a list, and never ends
+
     def __init__(self, kernel: Any, options: DecoratorOptions) -> None:
-        if not hasattr(kernel, "arg_names"):
-            raise InputError(
-                f"asm_autotune: {getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "
-                "put @triton.jit below @asm_autotune"
-            )
+        check_kernel(kernel, strict=options.strict)
         self.options = options
         given = options.choices.get
         resets = (list(given("reset_to_zero") or ()), list(given("restore_value") or ()))
@@ -70,6 +80,18 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self.keys = [part.name for part in self._chooser.parts]
         self._best: Config | None = None
         check_decorated(self._function, options)
+
+    def __repr__(self) -> str:
+        """Show the kernel, its key, the number of keys met, and that of the space's configs."""
+        if "_chooser" not in vars(self):
+            return super().__repr__()
+        source = self.options.space
+        space = vars(self._chooser).get("space") or (None if callable(source) else Space.of(source))
+        configs = "configs made at the first launch"
+        if space is not None:
+            configs = f"{'up to ' * bool(space.constraints)}{space.size} configs"
+        key = ", ".join(part.name for part in self._chooser.parts)
+        return f"<asm_autotune {self._chooser.name}: key [{key}], {len(self.cache)} met, {configs}>"
 
     @property
     def __name__(self) -> str:
@@ -161,9 +183,11 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         """Compile without a launch: the key's config if it is known, else all candidates."""
         call = KernelCall(grid, args, kwargs, self.arg_names)
         configs = self._chooser.candidates(call)
-        return [
-            self.fn.warmup(*args, grid=grid, **kwargs, **config.all_kwargs()) for config in configs
-        ]
+        with _needs_gpu():
+            return [
+                self.fn.warmup(*args, grid=grid, **kwargs, **config.all_kwargs())
+                for config in configs
+            ]
 
     @functools.cached_property
     def _part(self) -> Backend:
@@ -211,7 +235,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if config.pre_hook is not None and config.pre_hook != hook:
             config.pre_hook({**call.arguments, **chosen})
         checked = self._chooser.checked_grid(grid, config)
-        with nullcontext() if hasattr(self._function, "params") else _INTERPRETER:
+        with _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
             compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
         if key is not None and choice.final and before == call.tensor_classes():
             launched = TritonLaunch(self._function, compiled, call.arguments, chosen, config)

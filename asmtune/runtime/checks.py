@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.keys.parts import KeyPart
-from asmtune.core.problem import Problem, jit_function, unknown_parameter
+from asmtune.core.problem import (
+    Problem,
+    is_kernel,
+    jit_function,
+    plain_name,
+    unknown_parameter,
+)
 from asmtune.core.space.space import Space
 from asmtune.runtime.options import DecoratorOptions, numbers
 
@@ -89,24 +95,60 @@ def _current_device() -> int | None:
     return int(torch.cuda.current_device())
 
 
+FORM: Final = '@asm_autotune(space={"BLOCK": [128, 256]}, key=["n"]) above @triton.jit'
+"""The form of the decorator, for messages."""
+
+
 def check_configs(configs: Any) -> None:
     """Check that `configs=` is a list of configs.
 
     Raises:
-        InputError: it is no list, or an item is no config or has values without a hash.
+        InputError: it is no list, such as the kernel itself where the decorator stands without
+            parentheses, or an item is no config or has values without a hash.
     """
-    if isinstance(configs, str | Mapping) or not isinstance(configs, Sequence):
-        raise InputError(
-            f"asm_autotune: configs={shown(configs)}: expected a list of triton.Config"
+    if is_kernel(configs) or callable(configs):
+        what = "kernel" if is_kernel(configs) else type(configs).__name__
+        raise ArgumentTypeError(
+            f"asm_autotune: configs is the {what} {shown(plain_name(configs))}: the decorator "
+            f"takes its options first, in parentheses: {FORM}"
+        )
+    if isinstance(configs, str | bytes | Mapping) or not isinstance(configs, Collection):
+        raise ArgumentTypeError(
+            f"asm_autotune: configs={shown(configs)}: expected a list of triton.Config, "
+            f"or axes by name as space=: {FORM}"
         )
     for place, item in enumerate(configs):
         try:
             hash(Config.of(item))
         except (TypeError, ValueError) as error:
-            raise InputError(
+            raise ArgumentTypeError(
                 f"asm_autotune: configs[{place}] is {shown(item)}: {error}; expected "
-                "triton.Config or asmtune.Config with numbers, text or dtypes by name"
+                "triton.Config or asmtune.Config with numbers, text or dtypes by name, as in "
+                "@asm_autotune([triton.Config({'BLOCK': 128})], key=['n'])"
             ) from error
+
+
+def check_kernel(kernel: Any, *, strict: bool = True) -> None:
+    """Check that what is decorated is a kernel; if strict, that nothing tunes it already.
+
+    Raises:
+        InputError: it is no Triton kernel, or an autotuner is among its decorators.
+    """
+    if not is_kernel(kernel):
+        name = shown(getattr(kernel, "__name__", kernel))
+        raise ArgumentTypeError(
+            f"asm_autotune: {name} is not a Triton kernel: put @triton.jit below @asm_autotune: "
+            f"{FORM}"
+        )
+    layer = kernel
+    while strict and not hasattr(layer, "params") and hasattr(layer, "fn"):
+        if hasattr(layer, "configs"):
+            by = "asm_autotune" if hasattr(layer, "options") else "triton.autotune"
+            raise ArgumentTypeError(
+                f"asm_autotune: {plain_name(kernel)!r} has @{by} already: "
+                "give a kernel one autotuner; take the other out"
+            )
+        layer = layer.fn
 
 
 def check_decorated(function: Any, options: DecoratorOptions) -> None:
@@ -120,7 +162,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
     for option in ("reset_to_zero", "restore_value"):
         names = options.choices.get(option) or ()
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise InputError(
+            raise ArgumentTypeError(
                 f"asm_autotune: {option}={shown(names)}: expected a list of names of arguments"
             )
         for name in names:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from asmtune.base.errors import InputError
-from asmtune.base.text import did_you_mean
+from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
+from asmtune.core.problem import is_kernel
 from asmtune.core.space.space import Space
-from asmtune.runtime.checks import check_configs
+from asmtune.runtime.checks import FORM, check_configs
 from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Pruning, Small, SpaceSource
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def asm_autotune(
     Raises:
         InputError: not exactly one of `configs` and `space` is given, an option is unknown or has
             an invalid value, the kernel is not a Triton kernel, or the key names an unknown
-            parameter.
+            parameter. It is a TypeError too where an argument is of a type that never fits, such
+            as the kernel itself under `@asm_autotune` without parentheses.
     """
     checked = decorator_options(configs, key, prune_configs_by, **options)
 
@@ -90,17 +92,32 @@ def decorator_options(
     rest: dict[str, Any] = dict(options)
     space = rest.pop("space", None)
     if (configs is None) == (space is None):
-        raise InputError("asm_autotune: give either configs= or space=, and not both")
-    if configs is not None:
-        configs = list(configs)
+        raise ArgumentTypeError(
+            f"asm_autotune: give either configs= or space=, and not both, such as {FORM}"
+        )
+    if configs is None:
+        _check_space_source(space)
+    else:
         check_configs(configs)
         # Triton launches with its own defaults where the list is empty.
-        space = Space.from_configs(configs or [Config({})])
+        space = Space.from_configs(list(configs) or [Config({})])
     of_launches = {name: rest.pop(name) for name in (*_OF_LAUNCHES, "strict") if name in rest}
     choices = checked_choices(rest)
     return DecoratorOptions(
         space=space, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
     )
+
+
+def _check_space_source(space: Any) -> None:
+    """Check that `space=` can be one; a function that makes one is called at the first launch."""
+    is_class = isinstance(space, type) and not issubclass(space, Space)
+    if callable(space) and not is_class and not is_kernel(space):
+        return
+    if is_class or isinstance(space, str) or not isinstance(space, Space | Collection):
+        raise ArgumentTypeError(
+            f"asm_autotune: space={shortened(repr(space))}: expected a Space, axes by name, a list "
+            f"of configs, or a function that makes one, such as {FORM}"
+        )
 
 
 def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:

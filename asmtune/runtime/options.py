@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.text import shortened
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
+from asmtune.core.problem import is_kernel
 from asmtune.core.space.space import Space
 
 _KNOWN = ("early_config_prune", "perf_model", "top_k")
@@ -39,9 +41,17 @@ class Pruning:
         if not given:
             return None
         if not isinstance(given, Mapping) or any(name not in _KNOWN for name in given):
-            raise InputError(
-                f"asm_autotune: prune_configs_by={given!r}: expected a dict of {', '.join(_KNOWN)}"
+            raise ArgumentTypeError(
+                f"asm_autotune: prune_configs_by={shortened(repr(given))}: "
+                f"expected a dict of {', '.join(_KNOWN)}"
             )
+        for name in _KNOWN[:2]:
+            function = given.get(name)
+            if function is not None and (not callable(function) or is_kernel(function)):
+                raise ArgumentTypeError(
+                    f"asm_autotune: prune_configs_by {name}={shortened(repr(function))}: "
+                    "expected a function"
+                )
         top_k = given.get("top_k", 1.0)
         if isinstance(top_k, bool) or not isinstance(top_k, int | float) or top_k <= 0:
             raise InputError(
@@ -122,19 +132,35 @@ class DecoratorOptions:
 
     def __post_init__(self) -> None:
         if self.on_miss not in ON_MISS:
-            raise InputError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
-        small = self.small
-        if isinstance(small, str | bool | float) and small != "auto":
-            raise InputError(
-                f"small={small!r}: give 'auto', a number of elements, a function of the "
-                "arguments by name, or None"
+            raise ArgumentTypeError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
+        small, heuristic = self.small, self.heuristic
+        is_number = hasattr(small, "__index__") and not isinstance(small, bool)
+        is_auto = isinstance(small, str) and small == "auto"
+        if not (small is None or is_auto or is_number or _is_function(small)):
+            raise ArgumentTypeError(
+                f"small={shortened(repr(small))}: give 'auto', a number of elements, a function of "
+                "the arguments by name, or None"
             )
+        if not isinstance(self.nearest, bool):
+            raise ArgumentTypeError(f"nearest={shortened(repr(self.nearest))}: give True or False")
+        if heuristic is not None and not _is_function(heuristic):
+            try:
+                Config.of(heuristic)
+            except InputError as error:
+                raise ArgumentTypeError(
+                    f"heuristic={shortened(repr(heuristic))}: give a config, a function of the "
+                    "arguments by name that returns one, or None"
+                ) from error
 
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
         return Config.of(self.heuristic(arguments) if callable(self.heuristic) else self.heuristic)
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not is_kernel(value)
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.settings import Settings
+from asmtune.base.text import shortened
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
@@ -51,6 +52,11 @@ def kernel_module(kernel: KernelSource) -> KernelModule:
     """
     if isinstance(kernel, KernelModule):
         return kernel
+    if not isinstance(kernel, str | Path):
+        raise ArgumentTypeError(
+            f"{shortened(repr(kernel))} is no kernel module: give a module's name or file, or to "
+            "prune_report a Problem and a Space: Problem(kernel, {'n': 4096, ...}, grid)"
+        )
     if ":" in str(kernel):
         raise InputError(
             f"{str(kernel)!r} is a plain function: give a Problem and a Space, or write a kernel "

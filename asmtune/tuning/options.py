@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from asmtune.base.errors import InputError
-from asmtune.base.text import did_you_mean
+from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -142,20 +142,32 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     the copy back. Arguments that the IR updates in place are restored in any case.
     """
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
-    restored, zeroed = choices.get("restore_value") or (), choices.get("reset_to_zero") or ()
+    restored, zeroed = _names(choices, "restore_value"), _names(choices, "reset_to_zero")
     return CheckOptions(
         check=choices.get("check", True),
         reference=choices.get("reference"),
-        restore_value=() if has_pre or has_post else tuple(restored),
-        reset_to_zero=() if has_pre else tuple(zeroed),
+        restore_value=() if has_pre or has_post else restored,
+        reset_to_zero=() if has_pre else zeroed,
     )
+
+
+def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return _listed(choices, name, "a list of names of arguments, such as ['out_ptr']")
+
+
+def _listed(choices: Mapping[str, Any], name: str, expected: str) -> tuple[Any, ...]:
+    given = choices.get(name) or ()
+    # A kernel is no collection: `tuple` of it never ends.
+    if isinstance(given, str | bytes) or not isinstance(given, Collection):
+        raise ArgumentTypeError(f"{name}={shortened(repr(given))}: expected {expected}")
+    return tuple(given)
 
 
 def _function(choices: Mapping[str, Any], name: str) -> Callable[..., Any] | None:
     given = choices.get(name)
     if given is None or callable(given):
         return given
-    raise InputError(f"{name}={given!r}: give a function, or None")
+    raise ArgumentTypeError(f"{name}={shortened(repr(given))}: give a function, or None")
 
 
 def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
@@ -278,7 +290,7 @@ class TuneOptions:
         return cls(
             effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
-            devices=choices.get("devices"),
+            devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
             objective=Objective.parse(objective) if isinstance(objective, str) else objective,
             seed=choices.get("seed", 0),
             tiles=choices.get("tiles", False),

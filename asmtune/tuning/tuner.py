@@ -6,13 +6,14 @@ store -> shipped -> another process that tunes it now -> tune -> store
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, Unpack, overload
+from typing import Any, Final, Self, Unpack, overload
 
-from asmtune.base.errors import AsmtuneError, InputError, MeasureError
+from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError, MeasureError
 from asmtune.base.settings import Settings
+from asmtune.base.text import shortened
 from asmtune.compile.load import launch_values
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
@@ -21,7 +22,7 @@ from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.tensors import preserved
-from asmtune.measure.timing.nvml import device_name
+from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
@@ -190,6 +191,9 @@ def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None
     return preserved(request.problem.arguments.values() if hooked else ())
 
 
+_FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK": [128, 256]})'
+
+
 @overload
 def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord: ...
 
@@ -229,11 +233,14 @@ def tune(
         MeasureError: there is no GPU, or no config that compiled can be launched.
     """
     if (problem is None) == (problems is None):
-        raise InputError("tune: give either a problem or problems=, and not both")
+        raise ArgumentTypeError(
+            f"tune: give either a problem or problems=, and not both, such as {_FORM}"
+        )
+    _check_types(problem, problems, space)
+    searched = Space.of(space)
     options = TuneOptions.of(choices)
     device = gpu_of(options)
     tuner = Tuner.open(device, options)
-    searched = Space.of(space)
     if problem is None:
         requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
         return list(tuner.results(requests))
@@ -246,6 +253,22 @@ def tune(
     return result.record
 
 
+def _check_types(problem: Any, problems: Any, space: Any) -> None:
+    if problems is not None and not isinstance(problems, Collection):  # a kernel never ends
+        raise ArgumentTypeError(
+            f"tune: problems={shortened(repr(problems))}: expected a list of problems, each as in "
+            f"{_FORM}"
+        )
+    for one in (problem,) if problems is None else problems:
+        if not isinstance(one, Problem):
+            raise ArgumentTypeError(f"tune: {shortened(repr(one))} is no Problem: write {_FORM}")
+    if isinstance(space, str) or not isinstance(space, Iterable):
+        raise ArgumentTypeError(
+            f"tune: space={shortened(repr(space))}: expected a Space, configs or axes by name: "
+            f"{_FORM}"
+        )
+
+
 def gpu_of(options: TuneOptions) -> str:
     """Return the name of the GPU that options choose: the first of theirs, or the current one.
 
@@ -255,8 +278,5 @@ def gpu_of(options: TuneOptions) -> str:
     import torch
 
     if not torch.cuda.is_available():
-        raise MeasureError(
-            "tune needs a CUDA GPU; there is none on this machine; "
-            "`asmtune prune-report` works without one"
-        )
+        raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}")
     return device_name(options.devices[0] if options.devices else None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from asmtune.base.errors import USER_CODE_ERRORS, InputError
+from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.dtypes import dtype_name, dtype_of
 from asmtune.core.keys.buckets import KINDS, Bucket, bucket_of
@@ -51,7 +51,10 @@ def key_parts(
         InputError: a part names an unknown parameter, is invalid, or is repeated.
     """
     if not isinstance(key, Iterable) or (strict and isinstance(key, str)):
-        raise InputError(f"asm_autotune: key={key!r}: expected a list of names of arguments")
+        raise ArgumentTypeError(
+            f"asm_autotune: key={shortened(repr(key))}: expected a list of names of arguments, "
+            "such as key=['n']"
+        )
     if isinstance(key, Mapping):
         listed = [_named_part(name, item) for name, item in key.items()]
     else:
@@ -100,7 +103,7 @@ def _named_part(name: Any, item: Any) -> KeyPart:
 def _function_part(name: str, function: Any) -> KeyPart:
     if not callable(function):
         shown = name if name == repr(function) else f"{name} is {function!r}"
-        raise InputError(
+        raise ArgumentTypeError(
             f"asm_autotune: key {shown}: "
             "expected the name of an argument, a bucket or a function of arguments"
         )

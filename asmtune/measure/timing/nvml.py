@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.errors import MeasureError
+
 if TYPE_CHECKING:
     from asmtune.measure.timing.clock import Subject
 
@@ -88,10 +90,23 @@ def read_clocks() -> dict[str, Any]:
 _DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
 
+NO_GPU: Final = (
+    "there is none on this machine; `asmtune prune-report` works without one, and with "
+    "TRITON_INTERPRET=1 kernels run on the CPU"
+)
+"""The end of a message that says what needs a GPU."""
+
+
 def device_name(index: int | None = None) -> str:
-    """Returns the name of a CUDA device (by default the current one), as its driver gives it."""
+    """Returns the name of a CUDA device (by default the current one), as its driver gives it.
+
+    Raises:
+        MeasureError: there is no GPU.
+    """
     import torch
 
+    if not torch.cuda.is_available():
+        raise MeasureError(f"launching and timing kernels needs a CUDA GPU; {NO_GPU}")
     return str(torch.cuda.get_device_name(index))
 
 

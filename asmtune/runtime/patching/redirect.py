@@ -11,12 +11,13 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from asmtune.base.errors import InputError
-from asmtune.base.text import did_you_mean
+from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.text import did_you_mean, shortened
+from asmtune.core.problem import is_kernel
 
 if TYPE_CHECKING:
     from asmtune.runtime.options import OnMiss, Small
@@ -76,8 +77,7 @@ _redirect: _Redirect | None = None
 _lock = threading.RLock()
 
 
-@contextlib.contextmanager
-def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
+def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
     """Make `triton.autotune` use asmtune, in the whole process, until the context is left.
 
         with asmtune.patch(effort="quick"):
@@ -87,9 +87,11 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
     launch through asmtune inside, and as before afterwards; so do subclasses, unless they
     replace parts of Triton's tuning. Where asmtune's decorator is stricter than Triton, Triton's
     meaning holds: a grid of no programs launches nothing. Contexts nest: the last one that is
-    still active counts, in every thread.
+    still active counts, in every thread. `@asmtune.patch()` above a function enters one for each
+    call.
 
     Args:
+        misplaced: none; options are given by name.
         options: `effort`, `isolate`, `devices`, `objective`, `seed`, `tiles`, `force`,
             `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
             `nearest` (see `runtime.options.DecoratorOptions`).
@@ -97,13 +99,42 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
     Raises:
         InputError: an option is unknown, belongs to one kernel, or has an invalid value.
     """
+    if misplaced:
+        raise _misused(misplaced[0])
     check_options(options)
-    own = _Patch(options)
-    _enter(own)
-    try:
-        yield
-    finally:
-        _leave(own)
+    return Patching(options)
+
+
+def _misused(value: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"patch: {shortened(repr(value))} is no option: write with asmtune.patch(effort='quick'): "
+        "around the program, or @asmtune.patch() above a function that runs it"
+    )
+
+
+class Patching(contextlib.ContextDecorator):
+    """A patch that is active while the context is entered."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._own: list[_Patch] = []
+
+    def __call__(self, function: Any) -> Any:
+        """Decorate a function: each call enters a patch of its own."""
+        if is_kernel(function) or isinstance(function, type) or not callable(function):
+            raise _misused(function)
+        return super().__call__(function)
+
+    def _recreate_cm(self) -> Patching:
+        return Patching(self._options)
+
+    def __enter__(self) -> None:
+        own = _Patch(self._options)
+        _enter(own)
+        self._own.append(own)
+
+    def __exit__(self, *_: object) -> None:
+        _leave(self._own.pop())
 
 
 class _Patch:

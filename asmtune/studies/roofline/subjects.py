@@ -14,14 +14,14 @@ from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
-from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary, runs_of
 from asmtune.studies.roofline.survey import RooflineSubject
-from asmtune.studies.stored import KernelSource, existing_store
+from asmtune.studies.stored import KernelSource, existing_store, kernel_module
 from asmtune.studies.tuning_queue import TuningQueue
 
 KeyOf = Callable[[Shape], TuneKey]
@@ -117,14 +117,12 @@ def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
 
 
 def _module(kernel: KernelSource) -> KernelModule:
-    if isinstance(kernel, KernelModule):
-        return kernel
-    if ":" in str(kernel):
+    if isinstance(kernel, str) and ":" in kernel:
         raise InputError(
             f"{str(kernel)!r} is a plain function, whose tuned config has no key: write a kernel "
             "module (kernels/tiled_matmul.py is the template)"
         )
-    return load_kernel_module(str(kernel))
+    return kernel_module(kernel)
 
 
 def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:

@@ -1,0 +1,59 @@
+"""Limits on the time of Python code that runs in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+
+@contextmanager
+def deadline(seconds: float, error: type[BaseException]) -> Iterator[None]:
+    """Raises an error in Python code of this thread after some seconds, without signals.
+
+    It comes between two steps of Python: a native function that blocks is not ended.
+    """
+    thread, lock, done = threading.get_ident(), threading.Lock(), False
+
+    def fire() -> None:
+        with lock:
+            if not done:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread), ctypes.py_object(error)
+                )
+
+    timer = threading.Timer(seconds, fire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with lock:
+            done = True
+        timer.cancel()
+
+
+@contextmanager
+def alarm(seconds: float, error: type[BaseException]) -> Iterator[None]:
+    """Raises an error as `deadline` does; in the main thread also where it sleeps or waits.
+
+    There it is SIGALRM, and comes again each second in case that the code catches it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        with deadline(seconds, error):
+            yield
+        return
+
+    def fire(*_: Any) -> NoReturn:
+        raise error
+
+    handler = signal.signal(signal.SIGALRM, fire)
+    before = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)
+        signal.signal(signal.SIGALRM, handler)

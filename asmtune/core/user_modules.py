@@ -1,0 +1,325 @@
+"""Imports of the user's Python: kernel files by path, modules by dotted name.
+
+A file is imported as `python file.py` would run it: it finds its neighbours and packages, and
+`sys.argv` has its path alone. A module's dotted name is looked up in the working directory as
+well. Both are imported within a limit, what they print goes to stderr, and whatever ends the
+import is told in one line. Neighbours of two folders may have the same name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Final
+
+from asmtune.base.deadline import alarm
+from asmtune.base.errors import ProblemError
+from asmtune.base.fingerprint import digest
+from asmtune.base.settings import Settings
+from asmtune.base.text import shortened
+
+_PREFIX: Final = "asmtune_kernel_"
+_MESSAGE_LIMIT: Final = 400
+
+
+@dataclass
+class _Home:
+    """What the modules of a folder need to be imported, and those that it has.
+
+    Attributes:
+        paths: entries of `sys.path`: the folder, and what its files have added.
+        modules: modules that were found by these entries alone, by name.
+    """
+
+    paths: list[str]
+    modules: dict[str, ModuleType] = field(default_factory=dict)
+
+
+_homes: dict[str, _Home] = {}
+_home_of: dict[str, _Home] = {}
+"""Homes of imported kernel files and modules, by the module's name."""
+
+_replaced: list[Any] = []
+"""Streams that files put in the place of `sys.stdout`: deleting one closes what it wraps."""
+
+
+def import_file(path: Path) -> ModuleType:
+    """Imports a file of kernels; the same file is one module under any path.
+
+    Raises:
+        ProblemError: it is no Python file, or its code ended the import; names the line.
+    """
+    _check_file(path)
+    real = path.resolve()
+    unique = f"{_PREFIX}{path.stem}_{digest(str(real))[:12]}"
+    if unique in sys.modules:
+        return sys.modules[unique]
+    spec = importlib.util.spec_from_file_location(unique, path)
+    if spec is None or spec.loader is None:
+        raise ProblemError(f"kernel file {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    root, package = real.parent, ""
+    while (root / "__init__.py").is_file() and root != root.parent:
+        root, package = root.parent, ".".join(filter(None, (root.name, package)))
+    if package:  # relative imports work, as with `python -m`
+        spec.name, module.__package__ = f"{package}.{unique}", package
+    folders = dict.fromkeys((str(real.parent), str(root)))
+    home = _homes.setdefault(str(real.parent), _Home(list(folders)))
+    sys.modules[unique] = module
+    with ExitStack() as undo:
+        # The next import would take a half-executed module for a whole one.
+        undo.callback(sys.modules.pop, unique, None)
+        with _importing(home, str(path), path):
+            spec.loader.exec_module(module)
+        undo.pop_all()
+    _home_of[unique] = home
+    return module
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise ProblemError(f"kernel file {path}: a folder; name a Python file in it")
+    if not path.is_file():
+        kind = "not a regular file" if path.exists() else "no such file"
+        raise ProblemError(f"kernel file {path}: {kind}")
+    if path.suffix == ".ipynb":
+        raise ProblemError(
+            f"kernel file {path}: a notebook, not a Python file; write its cells to one with "
+            f"jupyter nbconvert --to script {path}, or call asmtune.prune_report in the notebook"
+        )
+
+
+def find_module(reference: str) -> tuple[str, ...] | None:
+    """Returns what `sys.path` needs for a dotted name: nothing, or the working directory.
+
+    None if there is no such top-level module, or the name has no dot.
+    """
+    root, dot, _ = reference.partition(".")
+    if not dot or not all(part.isidentifier() for part in reference.split(".")):
+        return None
+    try:
+        if importlib.util.find_spec(root) is not None:
+            return ()
+    except ValueError:  # a module without a spec, such as __main__
+        return None
+    here = str(Path.cwd())
+    return (here,) if PathFinder.find_spec(root, [here]) is not None else None
+
+
+def module_file(reference: str) -> Path | None:
+    """Returns the file of a dotted module, and imports the packages that it lies in, not itself."""
+    paths = find_module(reference)
+    if paths is None:
+        return None
+    with _on_path(_Home(list(paths))):
+        spec = importlib.util.find_spec(reference)
+    return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+def import_dotted(reference: str) -> ModuleType:
+    """Imports a module by the dotted name that `find_module` has found.
+
+    Raises:
+        ProblemError: its code ended the import; names the line.
+    """
+    paths = find_module(reference) or ()
+    home = _homes.setdefault("".join(paths), _Home(list(paths)))
+    with _importing(home, reference, None):
+        module = importlib.import_module(reference)
+    _home_of[module.__name__] = home
+    return module
+
+
+@contextmanager
+def user_code(module: ModuleType) -> Iterator[None]:
+    """Runs a function of an imported module where it finds what its import has found.
+
+    What it prints goes to stderr.
+
+    Raises:
+        ProblemError: it calls `sys.exit`.
+    """
+    home = _home_of.get(module.__name__)
+    if home is None:
+        yield
+        return
+    with _on_path(home), stdout_to_stderr():
+        try:
+            yield
+        except SystemExit as error:
+            raise ProblemError(f"{module.__file__}: sys.exit({error.code!r})") from error
+
+
+@contextmanager
+def _importing(home: _Home, where: str, path: Path | None) -> Iterator[None]:
+    limit = Settings.from_environment().import_timeout_s
+    arguments = sys.argv
+    with _Errors(where, home, path, limit), _on_path(home), stdout_to_stderr():
+        sys.argv = [where]
+        try:
+            with alarm(limit, _ImportTimeoutError):
+                yield
+        finally:
+            sys.argv = arguments
+
+
+class _ImportTimeoutError(BaseException):
+    """Ends an import, also where the file catches every `Exception`."""
+
+
+class _Errors(AbstractContextManager[None]):
+    """Raises what ends an import as a `ProblemError`: any exception but Ctrl-C."""
+
+    def __init__(self, where: str, home: _Home, path: Path | None, limit: float) -> None:
+        self._where, self._limit = where, limit
+        self._file = None if path is None else path.resolve()
+        self._folders = [Path(p).resolve() for p in home.paths]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, KeyboardInterrupt | GeneratorExit):
+            return
+        raise ProblemError(f"{self._place(error)}: {self._cause(error)}") from error
+
+    def _cause(self, error: BaseException) -> str:
+        guard = "put what runs under if __name__ == '__main__':"
+        text = shortened(" ".join(str(error).split()), _MESSAGE_LIMIT)
+        match error:
+            case _ImportTimeoutError():
+                return (
+                    f"still being imported after {self._limit:g} s, which is the limit "
+                    f"ASMTUNE_IMPORT_TIMEOUT_S; {guard[:-1]}, or raise the limit"
+                )
+            case SystemExit():
+                return f"sys.exit({shortened(repr(error.code))}) while it is imported; {guard}"
+            case SyntaxError() if self._is_own(error.filename):
+                return shortened(" ".join((error.msg or "").split()), _MESSAGE_LIMIT)
+            case ImportError() if "no known parent package" in text:
+                text += "; put an __init__.py beside it, or import the neighbour by its plain name"
+        return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+    def _place(self, error: BaseException) -> str:
+        """Names the last line of the user's own on the way to the error."""
+        places = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, SyntaxError):
+            places.append((error.filename or "", error.lineno))
+        own = [(file, line) for file, line in places if self._is_own(file)]
+        if not own:
+            return self._where
+        file, line = Path(own[-1][0]).resolve(), own[-1][1]
+        where = self._where if file == self._file else f"{self._where}: {file.name}"
+        return f"{where}, line {line}" if line else where
+
+    def _is_own(self, file: str | None) -> bool:
+        path = Path(file or "").resolve()
+        is_installed = "site-packages" in path.parts
+        is_beside = any(map(path.is_relative_to, self._folders)) and not is_installed
+        return path.is_file() and (path == self._file or is_beside)
+
+
+@contextmanager
+def _on_path(home: _Home) -> Iterator[None]:
+    """Lets code import what lies in a home; afterwards `sys.path` is as before.
+
+    Modules that were found by the home's paths alone leave `sys.modules` with it, so that a
+    neighbour of the same name in another folder, or a package, can be imported next.
+    """
+    before, loaded = list(sys.path), set(sys.modules)
+    sys.modules.update(home.modules)
+    sys.path[:0] = home.paths
+    try:
+        yield
+    finally:
+        home.paths += [p for p in sys.path if p not in before and p not in home.paths]
+        sys.path[:] = before
+        added = {Path(p).resolve() for p in home.paths if p not in before}
+        for name, module in list(sys.modules.items()):
+            package = name.partition(".")[0]
+            is_new = package not in loaded and not name.startswith(_PREFIX)
+            if is_new and _folder_of(package) in added:
+                home.modules[name] = module
+        for name in home.modules:
+            sys.modules.pop(name, None)
+
+
+def _folder_of(package: str) -> Path | None:
+    """Returns the folder in which a top-level package or module lies."""
+    spec = getattr(sys.modules.get(package), "__spec__", None)
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
+    return Path(places[0]).resolve().parent
+
+
+class _LentStream:
+    """Stands for stderr while a file is imported, which may close, wrap or detach it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        """Keep the stream open."""
+
+    def detach(self) -> Any:
+        """Return its buffer, and stay usable."""
+        return self._stream.buffer
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Sends what Python and native code print to stderr: stdout is for results."""
+    streams = sys.stdout, sys.stderr
+    lent = _LentStream(sys.stderr)
+    with _descriptor_to_stderr():
+        if sys.stderr is not None:
+            sys.stdout = sys.stderr = lent  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not lent:
+                    _replaced.append(stream)
+                with suppress(AttributeError, OSError, ValueError):
+                    stream.flush()
+            sys.stdout, sys.stderr = streams
+
+
+@contextmanager
+def _descriptor_to_stderr() -> Iterator[None]:
+    if sys.__stdout__ is None or sys.__stderr__ is None:  # closed: other files have the numbers
+        yield
+        return
+    _flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        _flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _flush() -> None:
+    """Writes what Python and C hold back of stdout."""
+    for stream in (sys.stdout, sys.__stdout__):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()  # type: ignore[union-attr]
+    ctypes.CDLL(None).fflush(None)

@@ -1,0 +1,155 @@
+"""Names that a newcomer tries first: the version, help, attributes of the package, a repr."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+import typer
+
+import asmtune
+from asmtune.cli.app import app, run
+from asmtune.runtime.decorator import asm_autotune
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@triton.jit
+def add(x_ptr, n, BLOCK: tl.constexpr):
+    """Never runs."""
+
+
+def fresh(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Python anew, with more variables."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **variables},
+    )
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """All commands and groups of the command line, by their words."""
+    group = typer.main.get_command(app)
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        yield (name,)
+        yield from ((name, inner) for inner in getattr(command, "commands", ()))
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` and `__version__` give the version of the package."""
+    version = metadata.version("asmtune")
+    assert run(["--version"]) == 0
+    assert capsys.readouterr() == (f"asmtune {version}\n", "")
+    assert asmtune.__version__ == version
+
+
+@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command has its help under both names."""
+    assert run([*words, option]) == 0
+    printed = capsys.readouterr()
+    assert " ".join(("Usage: asmtune", *words)) in printed.out
+    assert printed.err == ""
+
+
+def test_help_of_a_program_is_its_own(tmp_path: Path) -> None:
+    """`asmtune run program.py -h` leaves -h to the program."""
+    (tmp_path / "program.py").write_text("import sys; print(sys.argv[1:])\n")
+    done = fresh("-m", "asmtune", "run", str(tmp_path / "program.py"), "-h")
+    assert (done.returncode, done.stdout) == (0, "['-h']\n")
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command the help is shown, on stderr."""
+    assert run([]) == 2
+    assert "prune-report" in capsys.readouterr().err
+
+
+def test_dir_has_public_names_alone() -> None:
+    """`dir(asmtune)` lists what is for users, loaded or not, and each is there."""
+    done = fresh("-c", "import asmtune; print(dir(asmtune)); asmtune.shipped")
+    assert "AttributeError" in done.stderr
+    assert done.stdout.strip() == str(dir(asmtune))
+    assert dir(asmtune) == sorted([*asmtune.__all__, "kernels"])
+    assert all(hasattr(asmtune, name) for name in dir(asmtune))
+
+
+def test_kernels_are_an_attribute() -> None:
+    """`asmtune.kernels` and the modules in it load on first use."""
+    code = (
+        "import asmtune, sys; print(asmtune.kernels.__name__, 'torch' in sys.modules);"
+        "print(asmtune.kernels.softmax.__name__, 'softmax' in dir(asmtune.kernels));"
+        "asmtune.kernels.softmaxx"
+    )
+    done = fresh("-c", code)
+    assert done.stdout == "asmtune.kernels False\nasmtune.kernels.softmax True\n"
+    assert "module 'asmtune.kernels' has no attribute 'softmaxx'" in done.stderr
+
+
+LISTED = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})]
+CONSTRAINED = asmtune.Space({"BLOCK": [32, 64, 128]}).where("small", lambda BLOCK: BLOCK < 128)
+
+
+@pytest.mark.parametrize(
+    ("options", "ending"),
+    [
+        ({"configs": LISTED, "key": ["n"]}, "key [n], 0 met, 2 configs>"),
+        ({"space": {"BLOCK": [32, 64], "num_warps": [4, 8]}}, "key [], 0 met, 4 configs>"),
+        ({"space": CONSTRAINED}, "0 met, up to 3 configs>"),
+        ({"space": lambda: LISTED}, "0 met, configs made at the first launch>"),
+        ({"space": {"BLOCK": [32]}, "key": ["BLOCK"]}, "key [BLOCK], 0 met, 1 configs>"),
+    ],
+)
+def test_repr(options: dict[str, Any], ending: str) -> None:
+    """A decorated kernel shows its name, key, keys met and configs, and computes nothing."""
+    kernel = asm_autotune(**options)(add)
+    assert repr(kernel).startswith(f"<asm_autotune {add.__module__}.add: key [")
+    assert repr(kernel).endswith(ending)
+    kernel.cache["any"] = triton.Config({"BLOCK": 32})
+    assert repr(kernel).endswith(ending.replace("0 met", "1 met"))
+
+
+@pytest.mark.slow(seconds=20)
+def test_commands_that_compile_leave_the_interpreter_out(tmp_path: Path) -> None:
+    """With TRITON_INTERPRET=1 a kernel is compiled and ranked all the same, after a line."""
+    axes = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
+    options = [word for name, value in axes.items() for word in ("--axis", f"{name}={value}")]
+    command = ("-m", "asmtune", "prune-report", "tiled_matmul", *options, "--format", "csv")
+    done = fresh(*command, TRITON_INTERPRET="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == fresh(*command).stdout
+    (line,) = [line for line in done.stderr.splitlines() if "TRITON_INTERPRET" in line]
+    assert line.startswith("asmtune: TRITON_INTERPRET is left out: ")
+
+
+INTERPRETED = """
+import triton, triton.language as tl, asmtune
+@triton.jit
+def add(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr, n)
+try:
+    asmtune.prune_report(asmtune.Problem(add, {"x_ptr": 0, "n": 1}, (1,)), {"BLOCK": [32]})
+except asmtune.base.errors.InputError as error:
+    print(error)
+"""
+
+
+def test_python_says_why_an_interpreted_kernel_cannot_be_compiled(tmp_path: Path) -> None:
+    """In a process with TRITON_INTERPRET=1 a report says that the variable is why."""
+    (tmp_path / "program.py").write_text(INTERPRETED)
+    done = fresh(str(tmp_path / "program.py"), TRITON_INTERPRET="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("'add' is interpreted, and has no compiled code: ")
+    assert "TRITON_INTERPRET" in done.stdout

@@ -1,0 +1,405 @@
+"""Kernel files as newcomers have them: neighbours, packages, prints, exits, endless loops."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from asmtune.base.errors import ProblemError
+from asmtune.core.kernel_module import load_function, load_kernel_module
+from asmtune.core.problem import is_kernel
+from asmtune.core.user_modules import stdout_to_stderr
+
+KERNEL = """
+import triton, triton.language as tl
+
+@triton.jit
+def {name}(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), n)
+"""
+FORM = """
+from asmtune import Problem
+from asmtune.core.space.space import Space
+
+SHAPES, DTYPES = ({"n": 1024},), ("fp32",)
+
+def space():
+    return Space({"BLOCK": (64,)})
+
+def problem(shape, dtype, device):
+    return Problem(kernel, {"x_ptr": 0, "n": shape["n"]}, (1,), shape)
+"""
+MODULE = KERNEL.format(name="kernel") + FORM
+
+
+def write(folder: Path, name: str, text: str = "") -> Path:
+    """A file of this text, and the folders above it."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def refusal(reference: object) -> str:
+    """The line of the error that loading raises."""
+    before = (list(sys.path), sys.stdout, sys.stderr, sys.argv)
+    with pytest.raises(ProblemError) as raised:
+        load_kernel_module(str(reference))
+    assert (list(sys.path), sys.stdout, sys.stderr, sys.argv) == before
+    line = str(raised.value)
+    assert "\n" not in line
+    assert len(line) < 1000
+    return line
+
+
+def command(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "asmtune", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **variables},
+    )
+
+
+# neighbours and packages
+
+
+def test_neighbours(tmp_path: Path) -> None:
+    """A file imports neighbours and packages beside it, now and inside its functions."""
+    write(tmp_path, "sizes.py", "N = 1024\n")
+    write(tmp_path, "later.py", "BLOCKS = (64, 128)\n")
+    write(tmp_path, "pack/__init__.py", "from .inner import DTYPES\n")
+    write(tmp_path, "pack/inner.py", "DTYPES = ('fp16',)\n")
+    text = (
+        MODULE.replace("SHAPES, DTYPES", "from sizes import N\nfrom pack import DTYPES\nSHAPES, _")
+        .replace("1024", "N")
+        .replace("    return Space(", "    from later import BLOCKS\n    return Space(")
+        .replace("(64,)", "BLOCKS")
+    )
+    before = (list(sys.path), set(sys.modules))
+    module = load_kernel_module(str(write(tmp_path, "mine.py", text)))
+    assert (module.shapes, module.dtypes) == (({"n": 1024},), ("fp16",))
+    assert [config.kwargs["BLOCK"] for config in module.space()] == [64, 128]
+    assert sys.path == before[0]
+    assert {"sizes", "later", "pack", "pack.inner"}.isdisjoint(sys.modules)
+
+
+def test_neighbours_of_one_name(tmp_path: Path) -> None:
+    """Files in two folders each find their own neighbour, also when they ask again later."""
+    text = MODULE.replace("SHAPES, DTYPES", "from common import N\nSHAPES, DTYPES") + (
+        "\ndef late():\n    import common\n    return common.N\n"
+    )
+    text = text.replace("(64,)", "(late(),)").replace("1024", "N")
+    modules = []
+    for number in (64, 128):
+        write(tmp_path, f"{number}/common.py", f"N = {number}\n")
+        modules.append(load_kernel_module(str(write(tmp_path, f"{number}/mine.py", text))))
+    assert [module.shapes[0]["n"] for module in modules] == [64, 128]
+    blocks = [next(iter(m.space())).kwargs["BLOCK"] for m in modules]
+    assert blocks == [64, 128]
+
+
+def test_a_neighbour_is_one_module(tmp_path: Path) -> None:
+    """Two files of a folder share a neighbour, as two modules of a program do."""
+    write(tmp_path, "common.py", KERNEL.format(name="shared"))
+    functions = []
+    for name in ("one.py", "two.py"):
+        write(tmp_path, name, "from common import shared\n")
+        functions.append(load_function(f"{tmp_path / name}:shared"))
+    assert functions[0] is functions[1]
+
+
+def test_paths_that_the_file_adds(tmp_path: Path) -> None:
+    """A file that puts another folder on the path finds it there, and leaves the path as it was."""
+    write(tmp_path, "lib/far.py", "BLOCKS = (64, 256)\n")
+    text = f"import sys\nsys.path.insert(0, {str(tmp_path / 'lib')!r})\nimport far\n" + MODULE
+    text = text.replace("    return Space(", "    import far\n    return Space(")
+    before = list(sys.path)
+    module = load_kernel_module(str(write(tmp_path, "kernels/mine.py", text)))
+    assert len(list(module.space())) == 1
+    assert sys.path == before
+    assert "far" not in sys.modules
+
+
+def test_packages_of_asmtune_stay(tmp_path: Path) -> None:
+    """What a file imports of an installed package stays imported."""
+    write(tmp_path, "mine.py", "import wave\nimport asmtune.core.oracle\n" + MODULE)
+    load_kernel_module(str(tmp_path / "mine.py"))
+    assert "wave" in sys.modules
+    assert sys.modules["asmtune.core.oracle"].__name__ == "asmtune.core.oracle"
+
+
+def test_relative_imports(tmp_path: Path) -> None:
+    """A file in a package imports relatively; outside of one the line says what to do."""
+    write(tmp_path, "pack/__init__.py")
+    write(tmp_path, "pack/sizes.py", "N = 512\n")
+    text = MODULE.replace("SHAPES, DTYPES", "from .sizes import N\nSHAPES, DTYPES")
+    module = load_kernel_module(str(write(tmp_path, "pack/mine.py", text.replace("1024", "N"))))
+    assert module.shapes == ({"n": 512},)
+    line = refusal(write(tmp_path, "alone.py", text))
+    assert "alone.py, line 11: ImportError: attempted relative import" in line
+    assert "put an __init__.py beside it" in line
+
+
+def test_dotted_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`package.module` and `package.module:kernel` are looked up in the working directory too."""
+    write(tmp_path, "my_pack/__init__.py")
+    write(tmp_path, "my_pack/kernels/mine.py", "from my_pack.sizes import N\n" + MODULE)
+    write(tmp_path, "my_pack/sizes.py", "N = 512\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    module = load_kernel_module("my_pack.kernels.mine")
+    assert load_function("my_pack.kernels.mine:kernel") is module.kernel
+    assert load_kernel_module("my_pack.kernels.mine").kernel is module.kernel
+    assert module.kernel.fn.__module__ == "my_pack.kernels.mine"
+    assert sys.path == before
+    assert "ModuleNotFoundError" in refusal("my_pack.kernels.none")
+    assert "unknown kernel 'your_pack.mine'" in refusal("your_pack.mine")
+    write(tmp_path, "single.py", MODULE)
+    assert "did you mean single.py?" in refusal("single")
+
+
+# several kernels
+
+
+def test_several_kernels_are_listed(tmp_path: Path) -> None:
+    """A file of functions lists its own, however it is named; those it imports are not its own."""
+    write(tmp_path, "other.py", KERNEL.format(name="foreign"))
+    text = "from other import foreign\n" + KERNEL.format(name="scaled")
+    tuned = KERNEL.format(name="tuned").replace(
+        "@triton.jit", "@triton.autotune([], [])\n@triton.jit"
+    )
+    path = write(tmp_path, "many.py", text + tuned + "def plain(x): pass\n")
+    assert refusal(path).endswith(
+        "a single function is named as many.py:scaled; its Triton functions are scaled, tuned"
+    )
+    for name in ("scale", ""):
+        with pytest.raises(ProblemError, match=r"; its Triton functions are scaled, tuned$"):
+            load_function(f"{path}:{name}")
+    assert all(is_kernel(load_function(f"{path}:{name}")) for name in ("scaled", "tuned", "plain"))
+
+
+@pytest.mark.parametrize("name", ["Class", "number", "builtin", "dotted", "shortest"])
+def test_names_that_are_no_kernel(tmp_path: Path, name: str) -> None:
+    """A class, a number, a builtin, a module or a lambda is refused in a line."""
+    text = (
+        "import os as dotted\nclass Class: pass\nnumber, builtin = 3, len\nshortest = lambda x: x\n"
+    )
+    path = write(tmp_path, "others.py", text)
+    with pytest.raises(ProblemError) as raised:
+        load_function(f"{path}:{name}")
+    assert "\n" not in str(raised.value)
+
+
+# what a file prints
+
+
+PRINTS = """
+import io, os, sys
+print("by Python")
+os.write(1, b"by the descriptor\\n")
+os.system("echo by a child")
+import ctypes
+ctypes.CDLL(None).puts(b"by C")
+sys.__stdout__.write("by the first stdout\\n")
+"""
+REPLACES = (
+    "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')",
+    "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')",
+    "sys.stderr = sys.stdout = open(os.devnull, 'w')",
+    "sys.stdout = open(1, 'w')",
+    "sys.stdout.close()",
+    "os.close(1)",
+    "sys.stdout = None",
+    "del sys.stdout",
+)
+
+
+def test_prints_go_to_stderr(tmp_path: Path) -> None:
+    """What a file prints, by Python or C, at its import or in its functions, is no result."""
+    text = PRINTS + MODULE.replace("    return Space(", "    print('in space')\n    return Space(")
+    done = command("explain", write(tmp_path, "prints.py", text), "--config", "BLOK=1")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    by = ("by Python", "by the descriptor", "by a child", "by C", "by the first stdout", "in space")
+    for words in by:
+        assert done.stderr.count(words) == 1, words
+
+
+@pytest.mark.slow(seconds=25)
+@pytest.mark.parametrize("replacing", REPLACES)
+def test_a_file_that_replaces_stdout(tmp_path: Path, replacing: str) -> None:
+    """However a file treats stdout, the command's own result and errors are where they belong."""
+    text = f"import io, os, sys\nprint('before')\n{replacing}\n" + MODULE
+    path = write(tmp_path, "replaces.py", text + "import gc\ngc.collect()\n")
+    done = command("prune-report", path, "--format", "csv")
+    assert done.stdout.startswith("target,"), done
+    assert "before" in done.stderr
+    done = command("prune-report", path, "--axis", "BLOK=1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "asmtune: unknown axis 'BLOK'" in done.stderr
+
+
+def test_stdout_comes_back(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is printed before and after goes to stdout, in its order."""
+    sys.stdout.write("before\n")
+    with stdout_to_stderr():
+        sys.stdout.write("inside\n")
+    sys.stdout.write("after\n")
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("before\nafter\n", "inside\n")
+
+
+# what ends an import
+
+
+ENDS = {
+    "import sys; sys.exit()": "line 1: sys.exit(None) while it is imported; put what runs under",
+    "import sys\nsys.exit(0)": "line 2: sys.exit(0)",
+    "\nexit('enough')": "line 2: sys.exit('enough')",
+    "raise SystemExit(3)": "line 1: sys.exit(3)",
+    "import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()": (
+        "line 4: sys.exit(2)"
+    ),
+    "raise Exception('any')": "line 1: Exception: any",
+    "class Own(Exception): pass\n\nraise Own": "line 3: Own",
+    "class Own(BaseException): pass\nraise Own('deep')": "line 2: Own: deep",
+    "raise StopIteration": "line 1: StopIteration",
+    "raise MemoryError": "line 1: MemoryError",
+    "raise Warning('hot')": "line 1: Warning: hot",
+    "raise ExceptionGroup('many', [ValueError(1)])": "line 1: ExceptionGroup: many (1 sub",
+    "raise ValueError('two\\nlines')": "line 1: ValueError: two lines",
+    "raise ValueError('x' * 100_000)": "line 1: ValueError: xxx",
+    "def f(): f()\nf()": "line 1: RecursionError: maximum recursion depth",
+    "import json\njson.loads('{')": "line 2: JSONDecodeError: Expecting",
+    "exec('x = = 1')": "line 1: SyntaxError: invalid syntax",
+    "x = (\n": "line 1: '(' was never closed",
+    "if True:\nx": "line 2: expected an indented block",
+    "from helper import nothing": "ends.py, line 1: ImportError: cannot import name 'nothing'",
+    "import fails": "ends.py: fails.py, line 2: ZeroDivisionError: division by zero",
+    "import broken": "ends.py: broken.py, line 3: invalid syntax",
+    "import exits": "ends.py: exits.py, line 1: sys.exit(5)",
+    "import absent": "line 1: ModuleNotFoundError: No module named 'absent'",
+}
+
+
+@pytest.mark.parametrize("source", ENDS)
+def test_what_ends_an_import(tmp_path: Path, source: str) -> None:
+    """Whatever a file raises is told in one line, with the line that raised."""
+    write(tmp_path, "helper.py")
+    write(tmp_path, "fails.py", "\n1 / 0\n")
+    write(tmp_path, "broken.py", "\n\nx = = 1\n")
+    write(tmp_path, "exits.py", "raise SystemExit(5)\n")
+    line = refusal(write(tmp_path, "ends.py", source + "\n"))
+    assert ENDS[source] in line
+    assert line.startswith(f"{tmp_path / 'ends.py'}")
+
+
+def test_a_function_that_exits(tmp_path: Path) -> None:
+    """`sys.exit` in a file's own function ends no program either."""
+    text = MODULE.replace("    return Space(", "    exit(4)\n    return Space(")
+    module = load_kernel_module(str(write(tmp_path, "exits.py", text)))
+    with pytest.raises(ProblemError, match=r"exits.py: sys.exit\(4\)"):
+        module.space()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "while True: pass",
+        "import time\ntime.sleep(1000)",
+        "import time\nwhile True:\n    try: time.sleep(1)\n    except Exception: pass",
+        "import threading\nthreading.Event().wait()",
+        "import loops",
+    ],
+)
+def test_endless_imports(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that does not end is ended at the limit, which the line names."""
+    write(tmp_path, "loops.py", "while True: pass\n")
+    monkeypatch.setenv("ASMTUNE_IMPORT_TIMEOUT_S", "0.2")
+    start = time.monotonic()
+    line = refusal(write(tmp_path, "endless.py", source + "\n"))
+    assert "still being imported after 0.2 s, which is the limit ASMTUNE_IMPORT_TIMEOUT_S" in line
+    assert "endless.py" in line
+    assert ", line " in line
+    assert time.monotonic() - start < 60
+
+
+def test_endless_import_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit holds in other threads as well, where no signal comes."""
+    monkeypatch.setenv("ASMTUNE_IMPORT_TIMEOUT_S", "0.2")
+    path, lines = write(tmp_path, "endless.py", "while True: pass\n"), []
+
+    def load() -> None:
+        with pytest.raises(ProblemError) as raised:
+            load_kernel_module(str(path))
+        lines.append(str(raised.value))
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert "ASMTUNE_IMPORT_TIMEOUT_S" in lines[0]
+
+
+def test_main_guards_and_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands under a guard is not run, and a parser sees no arguments but defaults."""
+    guard = (
+        "import argparse\nassert vars(argparse.ArgumentParser().parse_args()) == {}\n"
+        "if __name__ == '__main__':\n    raise SystemExit('a program')\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["asmtune", "prune-report", "--shape", "n=1"])
+    module = load_kernel_module(str(write(tmp_path, "guarded.py", MODULE + guard)))
+    assert module.name == "guarded"
+    assert sys.argv[1] == "prune-report"
+
+
+# what is no Python file
+
+
+def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders, notebooks, devices and other files are told as what they are."""
+    (tmp_path / "folder.py").mkdir()
+    write(tmp_path, "notes.ipynb", "{}")
+    write(tmp_path, "data.csv", "1,2")
+    monkeypatch.chdir(tmp_path)
+    assert "folder.py: a folder; name a Python file in it" in refusal(tmp_path / "folder.py")
+    assert "a folder" in refusal(tmp_path)
+    assert "a folder" in refusal("./")
+    assert "/dev/null: not a regular file" in refusal("/dev/null")
+    assert "data.csv: not a Python file" in refusal("data.csv")
+    for reference in ("notes.ipynb", "./notes.ipynb", tmp_path / "notes.ipynb"):
+        assert "a notebook, not a Python file; write its cells to one with" in refusal(reference)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"x = '\xff\xfe'\n", "utf-8"),
+        (b"# coding: nonsense\n", "unknown encoding: nonsense"),
+        (b"x = 1\0\n", "null byte"),
+        (b"\x7fELF\x02\x01\x01\0\0\0", "null byte"),
+        (b"", "defines no 'kernel'"),
+    ],
+)
+def test_files_that_are_no_text(tmp_path: Path, content: bytes, says: str) -> None:
+    """A file that is no UTF-8, or no text, is told so."""
+    path = tmp_path / "bytes.py"
+    path.write_bytes(content)
+    line = refusal(path)
+    assert "bytes" in line
+    assert says in line
+
+
+def test_another_encoding(tmp_path: Path) -> None:
+    """A file that names its encoding is read in it."""
+    path = tmp_path / "latin.py"
+    path.write_bytes(b"# -*- coding: latin-1 -*-\nNAME = '\xe9'\n" + MODULE.encode())
+    assert load_kernel_module(str(path)).python.NAME == "\u00e9"  # type: ignore[union-attr]
