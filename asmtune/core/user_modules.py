@@ -293,7 +293,8 @@ def stdout_to_stderr() -> Iterator[None]:
         try:
             yield
         finally:
-            for stream in (sys.stdout, sys.stderr):
+            for name in ("stdout", "stderr"):
+                stream: Any = getattr(sys, name, None)
                 if stream is not lent:
                     _replaced.append(stream)
                 with suppress(AttributeError, OSError, ValueError):
@@ -319,7 +320,8 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 def _flush() -> None:
     """Writes what Python and C hold back of stdout."""
-    for stream in (sys.stdout, sys.__stdout__):
+    streams: tuple[Any, ...] = (sys.stdout, sys.__stdout__)
+    for stream in streams:
         with suppress(AttributeError, OSError, ValueError):
-            stream.flush()  # type: ignore[union-attr]
+            stream.flush()
     ctypes.CDLL(None).fflush(None)

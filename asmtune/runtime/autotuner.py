@@ -84,7 +84,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     def __repr__(self) -> str:
         """Show the kernel, its key, the number of keys met, and that of the space's configs."""
         if "_chooser" not in vars(self):
-            return super().__repr__()
+            return object.__repr__(self)
         source = self.options.space
         space = vars(self._chooser).get("space") or (None if callable(source) else Space.of(source))
         configs = "configs made at the first launch"
