@@ -164,6 +164,8 @@ def test_dotted_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.kernel.fn.__module__ == "my_pack.kernels.mine"
     assert sys.path == before
     assert "ModuleNotFoundError" in refusal("my_pack.kernels.none")
+    write(tmp_path, "my_pack/bare.py", KERNEL.format(name="only"))
+    assert refusal("my_pack.bare").endswith("is named as my_pack.bare:only")
     assert "unknown kernel 'your_pack.mine'" in refusal("your_pack.mine")
     write(tmp_path, "single.py", MODULE)
     assert "did you mean single.py?" in refusal("single")

@@ -204,11 +204,11 @@ def from_python_module(module: ModuleType) -> KernelModule:
     for part in ("kernel", "space", "SHAPES"):
         if not hasattr(module, part):
             names = kernels_in(module)
-            example = names[0] if names else "FUNCTION"
-            listed = f"; its Triton functions are {', '.join(names)}" if names else ""
+            owner = module.__name__ if "." in module.__name__ else f"{where}.py"
+            listed = f"; its Triton functions are {', '.join(names)}" if len(names) > 1 else ""
             raise ProblemError(
                 f"kernel module {where} defines no {part!r}; kernels/tiled_matmul.py shows the "
-                f"form, and a single function is named as {where}.py:{example}{listed}"
+                f"form, and a single function is named as {owner}:{(*names, 'FUNCTION')[0]}{listed}"
             )
     if hasattr(module, "problem"):
         problem, dtypes = _own_problem(module, where), _dtypes(module, where)

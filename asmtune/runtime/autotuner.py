@@ -91,7 +91,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if space is not None:
             configs = f"{'up to ' * bool(space.constraints)}{space.size} configs"
         key = ", ".join(part.name for part in self._chooser.parts)
-        return f"<asm_autotune {self._chooser.name}: key [{key}], {len(self.cache)} met, {configs}>"
+        met = f"{len(self.cache)} keys met"
+        return f"<asm_autotune {self._chooser.name}: key [{key}], {met}, {configs}>"
 
     @property
     def __name__(self) -> str:
