@@ -375,6 +375,9 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "a folder" in refusal(tmp_path)
     assert "a folder" in refusal("./")
     assert "/dev/null: not a regular file" in refusal("/dev/null")
+    assert "no such file" in refusal("a" * 5000 + ".py")
+    assert "unknown kernel 'aaa" in refusal("a" * 5000)
+    assert "no such file" in refusal("nul\0.py")
     assert "data.csv: not a Python file" in refusal("data.csv")
     for reference in ("notes.ipynb", "./notes.ipynb", tmp_path / "notes.ipynb"):
         assert "a notebook, not a Python file; write its cells to one with" in refusal(reference)

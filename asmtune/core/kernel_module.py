@@ -26,13 +26,14 @@ from types import ModuleType
 from typing import Any
 
 from asmtune.base.errors import ProblemError
-from asmtune.base.text import did_you_mean
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
 from asmtune.core.problem import Problem, is_kernel, jit_function, python_function
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import (
+    file_mode,
     find_module,
     import_dotted,
     import_file,
@@ -81,14 +82,14 @@ def import_module(reference: str) -> ModuleType:
         return importlib.import_module(f"asmtune.kernels.{reference}")
     if find_module(reference) is not None:
         return import_dotted(reference)
-    if reference and path.exists():
+    if reference and file_mode(path):
         return import_file(path)
     hint = did_you_mean(reference, kernel_names())
-    if Path(f"{reference}.py").is_file():
+    if file_mode(Path(f"{reference}.py")):
         hint = f"; did you mean {reference}.py?"
     raise ProblemError(
-        f"unknown kernel {reference!r}: the kernels are {', '.join(kernel_names())}{hint}; "
-        "give a file as path/to/kernel.py"
+        f"unknown kernel {shortened(reference, 200)!r}: the kernels are "
+        f"{', '.join(kernel_names())}{hint}; give a file as path/to/kernel.py"
     )
 
 
