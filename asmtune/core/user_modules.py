@@ -301,7 +301,7 @@ def stdout_to_stderr() -> Iterator[None]:
     lent = _LentStream(sys.stderr)
     with _descriptor_to_stderr():
         if sys.stderr is not None:
-            sys.stdout = sys.stderr = lent  # type: ignore[assignment]
+            sys.stdout = sys.stderr = lent
         try:
             yield
         finally:
