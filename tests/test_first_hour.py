@@ -105,11 +105,11 @@ CONSTRAINED = asmtune.Space({"BLOCK": [32, 64, 128]}).where("small", lambda BLOC
 @pytest.mark.parametrize(
     ("options", "ending"),
     [
-        ({"configs": LISTED, "key": ["n"]}, "key [n], 0 met, 2 configs>"),
-        ({"space": {"BLOCK": [32, 64], "num_warps": [4, 8]}}, "key [], 0 met, 4 configs>"),
-        ({"space": CONSTRAINED}, "0 met, up to 3 configs>"),
-        ({"space": lambda: LISTED}, "0 met, configs made at the first launch>"),
-        ({"space": {"BLOCK": [32]}, "key": ["BLOCK"]}, "key [BLOCK], 0 met, 1 configs>"),
+        ({"configs": LISTED, "key": ["n"]}, "key [n], 0 keys met, 2 configs>"),
+        ({"space": {"BLOCK": [32, 64], "num_warps": [4, 8]}}, "key [], 0 keys met, 4 configs>"),
+        ({"space": CONSTRAINED}, "0 keys met, up to 3 configs>"),
+        ({"space": lambda: LISTED}, "0 keys met, configs made at the first launch>"),
+        ({"space": {"BLOCK": [32]}, "key": ["BLOCK"]}, "key [BLOCK], 0 keys met, 1 configs>"),
     ],
 )
 def test_repr(options: dict[str, Any], ending: str) -> None:
@@ -118,7 +118,7 @@ def test_repr(options: dict[str, Any], ending: str) -> None:
     assert repr(kernel).startswith(f"<asm_autotune {add.__module__}.add: key [")
     assert repr(kernel).endswith(ending)
     kernel.cache["any"] = triton.Config({"BLOCK": 32})
-    assert repr(kernel).endswith(ending.replace("0 met", "1 met"))
+    assert repr(kernel).endswith(ending.replace("0 keys met", "1 keys met"))
 
 
 @pytest.mark.slow(seconds=20)

@@ -35,6 +35,7 @@ from asmtune.core.failures import required
 from asmtune.core.problem import Problem, is_kernel, jit_function, python_function
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import (
+    file_mode,
     find_module,
     import_dotted,
     import_file,
@@ -83,14 +84,14 @@ def import_module(reference: str) -> ModuleType:
         return importlib.import_module(f"asmtune.kernels.{reference}")
     if find_module(reference) is not None:
         return import_dotted(reference)
-    if reference and path.exists():
+    if reference and file_mode(path):
         return import_file(path)
     hint = did_you_mean(reference, kernel_names())
-    if Path(f"{reference}.py").is_file():
+    if file_mode(Path(f"{reference}.py")):
         hint = f"; did you mean {reference}.py?"
     raise ProblemError(
-        f"unknown kernel {reference!r}: the kernels are {', '.join(kernel_names())}{hint}; "
-        "give a file as path/to/kernel.py"
+        f"unknown kernel {shortened(reference, 200)!r}: the kernels are "
+        f"{', '.join(kernel_names())}{hint}; give a file as path/to/kernel.py"
     )
 
 
@@ -236,11 +237,11 @@ def from_python_module(module: ModuleType) -> KernelModule:
     for part in ("kernel", "space", "SHAPES"):
         if not hasattr(module, part):
             names = kernels_in(module)
-            example = names[0] if names else "FUNCTION"
-            listed = f"; its Triton functions are {', '.join(names)}" if names else ""
+            owner = module.__name__ if "." in module.__name__ else f"{where}.py"
+            listed = f"; its Triton functions are {', '.join(names)}" if len(names) > 1 else ""
             raise ProblemError(
                 f"kernel module {where} defines no {part!r}; kernels/tiled_matmul.py shows the "
-                f"form, and a single function is named as {where}.py:{example}{listed}"
+                f"form, and a single function is named as {owner}:{(*names, 'FUNCTION')[0]}{listed}"
             )
     if hasattr(module, "problem"):
         problem, dtypes = _own_problem(module, where), _dtypes(module, where)

@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
+import stat
 import sys
 import traceback
 from collections.abc import Iterator
@@ -86,12 +87,21 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
+def file_mode(path: Path) -> int:
+    """Returns the mode of a file; 0 for one that cannot be, or whose name is too long."""
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
 def _check_file(path: Path) -> None:
-    if path.is_dir():
+    mode = file_mode(path)
+    if stat.S_ISDIR(mode):
         raise ProblemError(f"kernel file {path}: a folder; name a Python file in it")
-    if not path.is_file():
-        kind = "not a regular file" if path.exists() else "no such file"
-        raise ProblemError(f"kernel file {path}: {kind}")
+    if not stat.S_ISREG(mode):
+        kind = "not a regular file" if mode else "no such file"
+        raise ProblemError(f"kernel file {shortened(str(path), 200)}: {kind}")
     if path.suffix == ".ipynb":
         raise ProblemError(
             f"kernel file {path}: a notebook, not a Python file; write its cells to one with "
@@ -225,7 +235,9 @@ class _Errors(AbstractContextManager[None]):
         return f"{where}, line {line}" if line else where
 
     def _is_own(self, file: str | None) -> bool:
-        path = Path(file or "").resolve()
+        if not file or file.startswith("<"):
+            return False
+        path = Path(file).resolve()
         is_installed = "site-packages" in path.parts
         is_beside = any(map(path.is_relative_to, self._folders)) and not is_installed
         return path.is_file() and (path == self._file or is_beside)
@@ -289,11 +301,12 @@ def stdout_to_stderr() -> Iterator[None]:
     lent = _LentStream(sys.stderr)
     with _descriptor_to_stderr():
         if sys.stderr is not None:
-            sys.stdout = sys.stderr = lent  # type: ignore[assignment]
+            sys.stdout = sys.stderr = lent
         try:
             yield
         finally:
-            for stream in (sys.stdout, sys.stderr):
+            for name in ("stdout", "stderr"):
+                stream: Any = getattr(sys, name, None)
                 if stream is not lent:
                     _replaced.append(stream)
                 with suppress(AttributeError, OSError, ValueError):
@@ -319,7 +332,8 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 def _flush() -> None:
     """Writes what Python and C hold back of stdout."""
-    for stream in (sys.stdout, sys.__stdout__):
+    streams: tuple[Any, ...] = (sys.stdout, sys.__stdout__)
+    for stream in streams:
         with suppress(AttributeError, OSError, ValueError):
-            stream.flush()  # type: ignore[union-attr]
+            stream.flush()
     ctypes.CDLL(None).fflush(None)

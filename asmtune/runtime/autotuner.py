@@ -84,14 +84,15 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     def __repr__(self) -> str:
         """Show the kernel, its key, the number of keys met, and that of the space's configs."""
         if "_chooser" not in vars(self):
-            return super().__repr__()
+            return object.__repr__(self)
         source = self.options.space
         space = vars(self._chooser).get("space") or (None if callable(source) else Space.of(source))
         configs = "configs made at the first launch"
         if space is not None:
             configs = f"{'up to ' * bool(space.constraints)}{space.size} configs"
         key = ", ".join(part.name for part in self._chooser.parts)
-        return f"<asm_autotune {self._chooser.name}: key [{key}], {len(self.cache)} met, {configs}>"
+        met = f"{len(self.cache)} keys met"
+        return f"<asm_autotune {self._chooser.name}: key [{key}], {met}, {configs}>"
 
     @property
     def __name__(self) -> str:
