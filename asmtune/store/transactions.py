@@ -26,6 +26,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
+from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError, StoreError
 from asmtune.store import faults, tables
 from asmtune.store.faults import DamagedStoreError, translated
@@ -208,7 +209,7 @@ def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | No
     """
     if not holds_content(path):
         real = Path(os.path.realpath(path))
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(real.parent)
         with _locked(real, patience_s):
             if not holds_content(real):
                 _create(real)

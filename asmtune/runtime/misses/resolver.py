@@ -222,8 +222,9 @@ class Resolver:
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
         winner, spent = result.record.winner, (result.compiled, result.timed)
-        # The tuner gives no other record than one of the space.
-        return Choice(request.own(winner) or winner, True, how, result.record, *spent)
+        # The tuner has checked what it took from a store.
+        own = request.space.matching(winner, **request.problem.shape) or winner
+        return Choice(own, True, how, result.record, *spent)
 
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
