@@ -202,8 +202,9 @@ class Resolver:
         near = self._nearest(lookup)
         if near is not None:
             return near
-        if lookup.predicted is not None:
-            return Choice(lookup.predicted.config, False, "predicted")
+        stored = lookup.predicted
+        if stored is not None:
+            return Choice(stored.config, False, "predicted")
         return replace(self._heuristic(lookup.request), final=False)
 
     def _nearest(self, lookup: MissLookup) -> Choice | None:
