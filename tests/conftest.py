@@ -112,7 +112,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
     folder = shared / "cache"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         (folder / "artifacts").symlink_to(kept / "artifacts")
     with pytest.MonkeyPatch.context() as patch:

@@ -31,6 +31,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
+from asmtune.store.sqlite_file import APPLICATION_ID
 from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, provenance
@@ -303,8 +304,9 @@ def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
 
 
 def test_damaged_store_is_set_aside(bench: Bench, tmp_path: Path) -> None:
-    """A store of random bytes costs one warning; the launch works and a new store holds it."""
-    (tmp_path / "store.sqlite").write_bytes(bytes(range(256)) * 16)
+    """A damaged store costs one warning; the launch works and a new store holds it."""
+    mark = APPLICATION_ID.to_bytes(4, "big")
+    (tmp_path / "store.sqlite").write_bytes(bytes(68) + mark + bytes(range(256)) * 16)
     with pytest.warns(StoreWarning, match="set aside"):
         tuned()[(4,)](tensor(), tensor(), 8)
     tuned()[(4,)](tensor(), tensor(), 8)

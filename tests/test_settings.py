@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from platformdirs import user_cache_path
 
+from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of, versions
-from asmtune.base.settings import Settings
+from asmtune.base.settings import CacheFolderWarning, Settings
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
@@ -144,3 +146,70 @@ def test_versions_of_packages() -> None:
     assert found["triton"] == triton.__version__
     assert found["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert version_of("a-package-that-is-not-there") == "absent"
+
+
+UNSAFE = [(0o775, True), (0o757, True), (0o777, True), (0o2770, True), (0o700, False)]
+
+
+def unsafe(folder: Path, mode: int, own: bool) -> Path:
+    """Make a folder that others may write, or that is another user's."""
+    folder.mkdir()
+    folder.chmod(mode)
+    if not own:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(folder, 65534, 65534)
+    return folder
+
+
+@pytest.mark.parametrize(("mode", "own"), UNSAFE)
+def test_a_named_cache_folder_that_is_not_safe(tmp_path: Path, mode: int, own: bool) -> None:
+    """A folder that others may write, or that is another's, is refused in a line if it is named."""
+    folder = unsafe(tmp_path / "cache", mode, own)
+    with pytest.raises(InputError) as caught:
+        Settings.from_environment({"ASMTUNE_CACHE_DIR": str(folder)})
+    message = str(caught.value)
+    assert message.startswith(f"environment variable ASMTUNE_CACHE_DIR='{folder}': ")
+    assert message.endswith("or set ASMTUNE_CACHE_DIR to a folder of your own")
+    assert "\n" not in message
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "own"), UNSAFE)
+def test_the_usual_cache_folder_that_is_not_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, own: bool
+) -> None:
+    """The usual folder is replaced by a private one for the process, with one warning."""
+    folder = unsafe(tmp_path / "asmtune", mode, own)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.warns(CacheFolderWarning, match=f"cache folder {folder}: .*until this process"):
+        private = Settings.from_environment({}).cache_dir
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Settings.from_environment({}).cache_dir == private
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert folder not in (private, *private.parents)
+    private.rmdir()
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o500, 0o1777])
+def test_a_safe_cache_folder(tmp_path: Path, mode: int) -> None:
+    """A folder that only its owner may write is used; so is one whose files only owners move."""
+    folder = unsafe(tmp_path / "cache", mode, own=True)
+    assert Settings.from_environment({"ASMTUNE_CACHE_DIR": str(folder)}).cache_dir == folder
+
+
+def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+    """Whatever the umask, a cache folder that is made is one that is used the next time."""
+    before = os.umask(0o002)
+    try:
+        make_private(tmp_path / "a" / "cache" / "artifacts")
+        make_private(tmp_path / "a" / "cache" / "artifacts")
+    finally:
+        os.umask(before)
+    folder = tmp_path / "a" / "cache"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert Settings.from_environment({"ASMTUNE_CACHE_DIR": str(folder)}).cache_dir == folder
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        make_private(tmp_path / "file" / "a" / "b")

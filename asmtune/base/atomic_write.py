@@ -1,4 +1,4 @@
-"""Files that appear whole or stay as they were."""
+"""Files that appear whole or stay as they were, and folders of the user alone."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def make_private(folder: Path) -> None:
+    """Makes a folder and its missing parents with mode 0700; `mkdir` gives parents the usual one.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if folder.is_dir():
+        return
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _is_stream(path: Path) -> bool:

@@ -15,15 +15,22 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import stat
+import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from platformdirs import user_cache_path
 
 from asmtune.base.errors import InputError
+from asmtune.base.text import user_stacklevel
 
 _MIB = 1 << 20
 LAUNCHES: Final = ("auto", "native", "python")
@@ -88,12 +95,12 @@ class Settings:
         """Reads settings from `environ` (by default the process's own environment).
 
         Raises:
-            InputError: a variable has an invalid value; names it.
+            InputError: a variable has an invalid value, or names a cache folder that others may
+                write; names it.
         """
         env = os.environ if environ is None else environ
-        folder = env.get("ASMTUNE_CACHE_DIR")
         return cls(
-            cache_dir=Path(folder).expanduser() if folder else user_cache_path("asmtune"),
+            cache_dir=_cache_folder(env.get("ASMTUNE_CACHE_DIR", "")),
             store_url=env.get("ASMTUNE_STORE_URL", ""),
             wait_s=_number(env, "ASMTUNE_WAIT_S", 600),
             artifacts_bytes=int(_positive(env, "ASMTUNE_ARTIFACTS_MB", 2048) * _MIB),
@@ -103,6 +110,68 @@ class Settings:
             import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
         )
+
+
+class CacheFolderWarning(UserWarning):
+    """The user's cache folder is not used, since others may write what is run from it."""
+
+
+def _cache_folder(named: str) -> Path:
+    """Returns the folder that the user named, or the usual one, if only the user may write it."""
+    folder = Path(named).expanduser() if named else user_cache_path("asmtune")
+    problem = _risk_of(folder)
+    if problem is None:
+        return folder
+    if named:
+        raise InputError(f"environment variable ASMTUNE_CACHE_DIR={named!r}: {problem}")
+    return _replacement(folder, problem)
+
+
+def _risk_of(folder: Path) -> str | None:
+    """Returns how others can change what is in a folder; None if they cannot, or there is none."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None  # it is made by the first to write, or that one says why it cannot be
+    if not stat.S_ISDIR(status.st_mode):
+        return None
+    user = os.geteuid()
+    if status.st_uid not in (user, 0):
+        return (
+            f"the folder belongs to user {status.st_uid}, and this is user {user}: change its "
+            "owner, or set ASMTUNE_CACHE_DIR to a folder of your own"
+        )
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        return (
+            f"others may write in the folder (mode {stat.S_IMODE(status.st_mode):04o}): "
+            f"`chmod go-w` it, or set ASMTUNE_CACHE_DIR to a folder of your own"
+        )
+    return None
+
+
+@cache
+def _replacement(folder: Path, problem: str) -> Path:
+    """Makes a private folder in the place of one that is not safe, and warns, once a process.
+
+    Raises:
+        InputError: no private folder can be made.
+    """
+    try:
+        private = Path(tempfile.mkdtemp(prefix="asmtune-cache-"))
+    except OSError as error:
+        raise InputError(f"cache folder {folder}: {problem} ({error.strerror})") from error
+    atexit.register(_remove, private, os.getpid())
+    warnings.warn(
+        f"cache folder {folder}: {problem}; {private} is used until this process ends",
+        CacheFolderWarning,
+        stacklevel=user_stacklevel(),
+    )
+    return private
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process ends as well
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _one_of(env: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from asmtune.base.atomic_write import write_whole
+from asmtune.base.atomic_write import make_private, write_whole
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -254,7 +254,7 @@ def write_artifact(folder: Path, digest: str, data: bytes) -> None:
     """
     path = _path(folder, digest)
     with storage_errors(folder):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         write_whole(path, data, private=True, durable=False)  # what is lost is compiled again
 
 
@@ -266,7 +266,7 @@ def _prepared(folder: Path) -> bytes:
     """Makes a folder, shows that it can be written, and gives its token."""
     probe, token = folder / f"probe-{os.getpid()}-{threading.get_ident()}", folder / _TOKEN
     with storage_errors(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         try:
             probe.write_bytes(b"\0" * 4096)
             if not token.is_file() or token.stat().st_size != _TOKEN_BYTES:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import write_whole
+from asmtune.base.atomic_write import make_private, write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.core.config import Config
@@ -155,7 +155,7 @@ def _copied(override: Override, folder: Path) -> Path:
     try:
         if path.is_file() and path.read_text() == override.text:
             return path
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         write_whole(path, override.text.encode(), private=True)
     except OSError as error:
         cause = (error.strerror or "unwritable").lower()

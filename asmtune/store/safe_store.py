@@ -13,7 +13,6 @@ Use:
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -98,7 +97,8 @@ class SafeStore:
         self._off_until: dict[_Access, float] = {}
         self._warned: set[str] = set()
         self._watches: dict[str, Watch] = {}
-        self._lock = threading.Lock()
+        # No lock: a child that is forked while another thread holds it would wait for ever. Two
+        # threads may open the store at once, which has nothing open between two calls.
 
     @property
     def working(self) -> bool:
@@ -142,8 +142,7 @@ class SafeStore:
 
     def close(self) -> None:
         """Disconnect from the database; the next call opens it again."""
-        with self._lock:
-            store, self._store = self._store, None
+        store, self._store = self._store, None
         if store is not None:
             store.close()
 
@@ -166,12 +165,11 @@ class SafeStore:
         return default
 
     def _open(self) -> Store:
-        with self._lock:
-            if self._store is None:
-                self._store = Store.open(
-                    self._where, on_corrupt="set_aside", patience_s=self._patience_s
-                )
-            return self._store
+        store = self._store
+        if store is None:
+            store = Store.open(self._where, on_corrupt="set_aside", patience_s=self._patience_s)
+            self._store = store
+        return store
 
     def _is_off(self, access: _Access) -> bool:
         """Tell whether a failure is recent; one that cannot be read is not written either."""
@@ -181,9 +179,8 @@ class SafeStore:
 
     def _give_up(self, error: Exception, access: _Access) -> None:
         """Warn, unless another thread has just given up, and let no call through for a while."""
-        with self._lock:
-            again = self._is_off(access)
-            self._off_until[access] = time.monotonic() + RETRY_S
+        again = self._is_off(access)
+        self._off_until[access] = time.monotonic() + RETRY_S
         if not again:
             what = "the store" if access == "reads" else "saving"
             self._warn(f"{error}; going on without {what}")

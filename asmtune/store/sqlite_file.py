@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import re
 import sqlite3
@@ -47,6 +48,8 @@ SCHEMA_QUERY: Final = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NO
 _STEPS: Final = 100_000
 """Instructions of SQLite's machine, about 2 ms, between two looks at the clock."""
 
+_POLL_S: Final = 0.02
+
 FORK_WAIT_S: Final = 20.0
 """Seconds that a fork waits for a transaction of another thread. It takes some 10 ms, unless
 another process holds the file: then at most twice the 10 s that a launch waits for it."""
@@ -58,7 +61,7 @@ _gate = threading.Event()
 _gate.set()
 _depth = 0
 _unusable = False
-_forking = threading.local()
+_thread = threading.local()
 
 
 @contextmanager
@@ -75,26 +78,28 @@ def exclusive(patience_s: float) -> Iterator[None]:
             "store: this process was forked from within a transaction of its parent, whose locks "
             "SQLite takes for its own: the store cannot be used here; fork before or after it"
         )
-    lock = _lock
-    if not _depth:
+    lock, outer = _lock, getattr(_thread, "depth", 0)
+    if not outer:
         _gate.wait(patience_s)
     if not lock.acquire(timeout=patience_s):
         raise TimeoutError(errno.ETIMEDOUT, "another thread of this process is using it")
     _depth += 1
+    _thread.depth = outer + 1
     try:
         yield
     finally:
+        _thread.depth = outer
         _depth -= 1
         lock.release()
 
 
 def _before_fork() -> None:
     _gate.clear()
-    _forking.locked = _lock.acquire(timeout=FORK_WAIT_S)
+    _thread.locked = _lock.acquire(timeout=FORK_WAIT_S)
 
 
 def _after_in_parent() -> None:
-    if _forking.locked:
+    if _thread.locked:
         _lock.release()
     _gate.set()
 
@@ -103,7 +108,7 @@ def _after_in_child() -> None:
     global _lock, _gate, _depth, _unusable
     # With the lock and no transaction, no handle was open at the fork.
     _unusable = _unusable or _depth > 0
-    _lock, _gate, _depth = threading.RLock(), threading.Event(), 0
+    _lock, _gate, _depth, _thread.depth = threading.RLock(), threading.Event(), 0, 0
     _gate.set()
 
 
@@ -196,6 +201,42 @@ def is_ours(path: Path) -> bool:
     """
     with path.open("rb") as file:
         return file.read(_ID_PLACE.stop)[_ID_PLACE] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Identify the file at the path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def creation_lock(path: Path, patience_s: float) -> Iterator[None]:
+    """Hold the lock under which the file is made or replaced.
+
+    Raises:
+        TimeoutError: another process holds it for longer than `patience_s`.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        _lock_file(descriptor, time.monotonic() + patience_s)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # for a forked child as well, which has it open
+        os.close(descriptor)
+
+
+def _lock_file(descriptor: int, until: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
+            time.sleep(_POLL_S)
 
 
 def schema_problem(rows: Iterable[tuple[Any, ...]], expected: Iterable[str]) -> str | None:

@@ -6,8 +6,6 @@ file: made whole, private from the start, set aside if damaged; last `Database`.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import importlib.util
 import math
 import os
@@ -26,14 +24,17 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
+from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError, StoreError
 from asmtune.store import faults, tables
 from asmtune.store.faults import DamagedStoreError, translated
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.sqlite_file import (
     connect,
+    creation_lock,
     exclusive,
     holds_content,
+    identity,
     is_ours,
     is_read_only,
     keep_for_ever,
@@ -147,7 +148,6 @@ def _postgresql(url: URL, patience_s: float) -> Engine:
 BUSY_SECONDS: Final = 60.0
 """Seconds that a call waits for another process's lock, by default."""
 
-_POLL_S: Final = 0.02
 _WRITES: Final = "asmtune_writes"
 
 
@@ -189,15 +189,6 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Identify the file at the path; None where there is none."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
     """Make folder (0700) and file (0600) where missing; return the file's identity.
 
@@ -208,8 +199,8 @@ def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | No
     """
     if not holds_content(path):
         real = Path(os.path.realpath(path))
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(real, patience_s):
+        make_private(real.parent)
+        with creation_lock(real, patience_s):
             if not holds_content(real):
                 _create(real)
     return identity(path)
@@ -224,7 +215,7 @@ def set_aside(
     the file is no longer the one `seen`.
     """
     path = Path(os.path.realpath(path))
-    with _locked(path, patience_s):
+    with creation_lock(path, patience_s):
         if identity(path) != seen:
             return
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
@@ -285,33 +276,6 @@ def _create(
 def _unlink_all(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(path: Path, patience_s: float) -> Iterator[None]:
-    """Hold the lock under which the file is made or replaced.
-
-    Raises:
-        TimeoutError: another process holds it for longer than `patience_s`.
-    """
-    lock = path.with_name(f"{path.name}.lock")
-    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        _lock(descriptor, time.monotonic() + patience_s)
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # for a forked child as well, which has it open
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, until: float) -> None:
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
-            time.sleep(_POLL_S)
 
 
 @dataclass(frozen=True, kw_only=True)

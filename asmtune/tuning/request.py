@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from asmtune.base.errors import InputError
@@ -51,10 +50,16 @@ class TuningRequest:
     choices: Mapping[str, Any] = field(default_factory=dict)
     reference: str | None = None
 
-    @cached_property
+    @property
     def expected(self) -> Provenance:
         """The provenance that a config tuned here and now would have; it takes milliseconds."""
-        return expected_of(self.problem, self.space, self.choices)
+        # Not `cached_property`: up to Python 3.11 it has a lock, which a child that is forked
+        # while another thread works it out would wait for.
+        known: Provenance | None = vars(self).get("expected")
+        if known is None:
+            known = expected_of(self.problem, self.space, self.choices)
+            vars(self)["expected"] = known
+        return known
 
     def configs(self) -> Iterator[Config]:
         """Iterate over the configs that the constraints allow for this problem."""

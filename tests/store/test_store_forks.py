@@ -171,3 +171,32 @@ def test_forks_of_several_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert codes == [0] * 4
+
+
+def test_a_fork_while_another_thread_opens_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child shares its parent's object, and does not wait for a thread that it does not have."""
+    path = tmp_path / "store.sqlite"
+    Store.open(path).save(record(0))
+    safe, opening, over = SafeStore(str(path)), threading.Event(), threading.Event()
+    opens = Store.open
+
+    def slow(*where: object, **options: object) -> Store:
+        opening.set()
+        over.wait(PATIENCE_S)
+        return opens(*where, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "open", slow)
+    thread = threading.Thread(target=lambda: safe.lookup(record(0).key, PROVENANCE))
+    thread.start()
+    opening.wait(PATIENCE_S)
+    monkeypatch.setattr(Store, "open", opens)
+
+    def look() -> None:
+        signal.alarm(PATIENCE_S)
+        assert safe.lookup(record(0).key, PROVENANCE).record == record(0)
+
+    assert in_child(look) == ""
+    over.set()
+    thread.join()

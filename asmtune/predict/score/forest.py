@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.base.atomic_write import write_whole
+from asmtune.base.atomic_write import make_private, write_whole
 from asmtune.base.errors import ParseError
 
 _ARRAYS: Final = {
@@ -126,7 +126,7 @@ class Forest:
         Raises:
             OSError: it cannot be written.
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         data = io.BytesIO()
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         np.savez(data, columns=self.columns, identity=self.identity, **arrays)

@@ -5,7 +5,6 @@ SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's fil
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -131,7 +130,7 @@ class MissLookup:
             if answer.outcome == "hit" and answer.record is not None:
                 yield answer.record.winner, answer.record
 
-    @functools.cached_property
+    @property
     def predicted(self) -> StoredConfig | None:
         """The config that an earlier process predicted for the key, as the space has it."""
         seen, request = self._fast_answer.seen, self.request
@@ -157,6 +156,12 @@ class MissLookup:
 
         return open_user_store(self.settings)
 
-    @functools.cached_property
+    @property
     def _fast_answer(self) -> FastAnswer:
-        return fast_lookup(self.settings.store_where, self.request.key, self.request.expected)
+        # Not `cached_property`: up to Python 3.11 it has a lock, which a child that is forked
+        # while another thread reads would wait for.
+        answer: FastAnswer | None = vars(self).get("answer")
+        if answer is None:
+            where, request = self.settings.store_where, self.request
+            answer = vars(self)["answer"] = fast_lookup(where, request.key, request.expected)
+        return answer

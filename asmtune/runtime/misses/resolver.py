@@ -202,8 +202,9 @@ class Resolver:
         near = self._nearest(lookup)
         if near is not None:
             return near
-        if lookup.predicted is not None:
-            return Choice(lookup.predicted.config, False, "predicted")
+        stored = lookup.predicted
+        if stored is not None:
+            return Choice(stored.config, False, "predicted")
         return replace(self._heuristic(lookup.request), final=False)
 
     def _nearest(self, lookup: MissLookup) -> Choice | None:
@@ -222,8 +223,9 @@ class Resolver:
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
         winner, spent = result.record.winner, (result.compiled, result.timed)
-        # The tuner gives no other record than one of the space.
-        return Choice(request.own(winner) or winner, True, how, result.record, *spent)
+        # The tuner has checked what it took from a store.
+        own = request.space.matching(winner, **request.problem.shape) or winner
+        return Choice(own, True, how, result.record, *spent)
 
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later

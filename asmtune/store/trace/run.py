@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import to_json
@@ -341,9 +342,7 @@ def create(folder: Path, name: str) -> tuple[Path, int]:
     Raises:
         OSError: it cannot be made.
     """
-    # mkdir gives parents the usual mode, so the cache's own folder is made by a call of its own.
-    for place in (folder.parent, folder):
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     for number in range(1, 1000):
         path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
         try:
