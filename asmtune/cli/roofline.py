@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,14 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
+from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import check_destinations, print_line, write_result
-from asmtune.cli.prune_report import Dtype, ScorerName
+from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.shapes import check_inputs
 from asmtune.report.progress import ProgressBar
 from asmtune.studies.api import roofline as run_roofline
 
 if TYPE_CHECKING:
     from asmtune.studies.roofline.points import Chart
+    from asmtune.studies.stored import LoadedKernel
 
 FAILED: Final = 1
 
@@ -31,7 +36,9 @@ class ChartFormat(StrEnum):
     png = "png"
 
 
-Kernels = Annotated[list[str], typer.Argument(metavar="KERNEL...", help="Names or module files.")]
+Kernels = Annotated[
+    list[str], typer.Argument(metavar="KERNEL...", help="Names, module files, or file.py:function.")
+]
 Target = Annotated[str, typer.Option(help="A device's name or a JSON file.")]
 Measure = Annotated[
     bool, typer.Option("--measure", help="Time both configs now, on this machine's GPU.")
@@ -57,25 +64,33 @@ def roofline(
     measure: Measure = False,
     output: Outputs = [],  # noqa: B006
     format_: FormatOption = None,
+    axis: Axes = [],  # noqa: B006
+    arg: Arguments = [],  # noqa: B006
+    grid: Grid = None,
 ) -> None:
     """Put kernels under a target's roofs, before tuning and after; needs no GPU.
 
     Before is the space's default config; after is the tuned one that a launch would take from
     the store or from what is shipped, or else the model's first pick. Times are those of the
     record, taken now with --measure, or predicted; each says which. Without a shape each
-    kernel's first is taken; a shape goes to the kernels that have its dimensions. Exits with 1
-    where a kernel has no point.
+    kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg
+    and --grid are for plain functions. Exits with 1 where a kernel has no point.
     """
     forms = _forms(output, format_)
     from asmtune.report.roofline.figure import check_figures
 
     if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
+    load_target(target)
+    sized = [*shape, *([] if shapes is None else [shapes])]
+    check_inputs(sized, dtype)
+    functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
+    sources = functions.loaded(kernels, is_measured=measure)
     with ProgressBar() as progress:
         chart = run_roofline(
-            kernels,
+            sources,
             target=target,
-            shapes=[*shape, *([] if shapes is None else [shapes])],
+            shapes=sized,
             dtype=dtype,
             scorer=scorer,
             measure=measure,
@@ -87,6 +102,37 @@ def roofline(
         print_line(f"asmtune: {name}: {' '.join(why.split())}", err=True)
     if chart.failures:
         raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True)
+class PlainFunctions:
+    """Options that stand for the module of a plain function, and whether modules' were given."""
+
+    axes: tuple[str, ...]
+    values: tuple[str, ...]
+    grid: str | None
+    is_shaped: bool
+
+    def loaded(self, kernels: Sequence[str], *, is_measured: bool) -> list[str | LoadedKernel]:
+        """Loads the plain functions among kernels; the others stay names.
+
+        Raises:
+            InputError: an option fits none of the kernels, or a function cannot be loaded.
+        """
+        functions = [kernel for kernel in kernels if ":" in kernel]
+        given = {"--axis": self.axes, "--arg": self.values, "--grid": self.grid}
+        option = next((name for name, value in given.items() if value), None)
+        if not functions and option is not None:
+            raise InputError(f"{option} is for a plain function, named as file.py:function")
+        if functions and is_measured:
+            raise InputError(f"--measure: {functions[0]} is a plain function, without tensors")
+        if len(functions) == len(kernels) and self.is_shaped:
+            raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
+        options = {"axes": self.axes, "values": self.values, "grid": self.grid}
+        return [
+            KernelArguments(kernel, **options).load_all() if kernel in functions else kernel
+            for kernel in kernels
+        ]
 
 
 def _rendered(chart: Chart, form: ChartFormat) -> object:

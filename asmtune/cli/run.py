@@ -117,10 +117,23 @@ class UserProgram:
         check_options(self.options)
         if not self.is_module and not Path(self.name).exists():
             raise InputError(f"{self.name}: no such file; for a module's name, give -m")
+        if not self.is_module and Path(self.name).is_dir() and not _main_of(self.name).is_file():
+            raise InputError(f"{self.name}: a folder without {_main_of(self.name).name}")
+        if self.store is not None:
+            self._check_store(self.store)
         if not sys.flags.safe_path:
             sys.path[0] = str(Path.cwd() if self.is_module else _folder(Path(self.name)))
-        if self.is_module and not _is_found(self.name):
+        is_dotted = all(part.isidentifier() for part in self.name.split("."))
+        if self.is_module and not (is_dotted and _is_found(self.name)):
             raise InputError(f"no module named {self.name}")
+
+    @staticmethod
+    def _check_store(where: str) -> None:
+        from asmtune.store import transactions
+
+        home = transactions.parse(where)
+        if isinstance(home, Path) and home.is_dir():
+            raise InputError(f"--store {where}: a folder; name the store's file, or a URL")
 
     def execute(self) -> None:
         """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
@@ -150,6 +163,10 @@ class UserProgram:
         held.close()
         if met and not self.quiet and os.getpid() == process:
             write_note(keys_met_table(met))
+
+
+def _main_of(folder: str) -> Path:
+    return Path(folder) / "__main__.py"
 
 
 def _folder(path: Path) -> Path:

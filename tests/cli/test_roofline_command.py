@@ -156,7 +156,7 @@ def test_one_fails(kernels: Commands) -> None:
     [
         ((), "Missing argument 'KERNEL...'"),
         (("matmull",), "unknown kernel 'matmull': the kernels are .*mean matmul?"),
-        (("{}/plain.py:plain",), "is a plain function, whose tuned config has no key"),
+        (("{}/plain.py:plain",), "plain: no value for x_ptr, n, BLOCK; give it as"),
         (("{}/doubled.py", "{}/other/doubled.py"), "two kernels are called doubled: "),
         (("{}/absent.py",), "absent.py: no such file"),
         (("{}/broken.py",), "doubled n=4096: no config of doubled"),
@@ -165,7 +165,7 @@ def test_one_fails(kernels: Commands) -> None:
         ((*SMALL, "--scorer", "best"), "unknown scorer 'best'"),
         ((*SMALL, "--dtype", "fp64"), "does not support fp64"),
         (("{}/doubled.py", "--shape", "m=4"), "--shape: kernel doubled: the shape lacks n"),
-        (("{}/doubled.py", "--shape", "n=-4"), "kernel doubled on n=-4: "),
+        (("{}/doubled.py", "--shape", "n=-4"), "kernel doubled: n is -4; expected a whole number"),
         (("{}/doubled.py", "--shape", "n"), "--shape: 'n' is not NAME=VALUE"),
         (("{}/doubled.py", "{}/rows.py", "--shape", "n=4"), "no shape fits kernel rows: give"),
         (("{}/doubled.py", "--shapes", "{}/none.txt"), "none.txt: No such file"),

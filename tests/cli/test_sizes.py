@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 import triton
+from command_lines import Commands
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +130,49 @@ def test_each_size_has_its_limit() -> None:
     assert grid({"n": 99}) == (99, 99)
     with pytest.raises(InputError, match="is 100; expected a whole number from 1 to 99"):
         grid({"n": 100})
+
+
+ROWS = (
+    "{}/plain.py:plain", "--arg", "x_ptr=fp16[rows, cols]", "--arg", "rows=8192",
+    "--arg", "cols=64", "--arg", "n=524288", "--axis", "BLOCK=128", "--axis", "num_warps=4",
+)  # fmt: skip
+
+
+def test_sizes_that_are_no_parameters(commands: Commands) -> None:
+    """A number may be a size that shapes and the grid name, and is then no argument."""
+    ran = commands.run(
+        "prune-report", *ROWS, "--grid", "cdiv(rows*cols, BLOCK)", "--format", "json"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["reports"][0]["shape"]["rows"] == 8192
+    line = commands.refused("prune-report", *ROWS, "--arg", "depth=3")
+    assert "has no parameter 'depth': its parameters are x_ptr, n, BLOCK" in line
+    assert "no size names it either" in line
+
+
+def test_a_plain_function_has_a_roofline(commands: Commands) -> None:
+    """It stands under the roofs by its default and by the model's pick, with what was assumed."""
+    ran = commands.run("roofline", *ROWS, "--grid", "cdiv(rows*cols, BLOCK)", "--format", "json")
+    assert (ran.code, ran.err) == (0, "")
+    (entry,) = json.loads(ran.out)["entries"]
+    assert entry["kernel"] == "plain"
+    assert entry["shape"]["rows"] == 8192
+    assert entry["after"]["bytes"] == 2 * 2 * 524288
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("{}/doubled.py", "--arg", "n=3"), "--arg is for a plain function"),
+        (("{}/doubled.py", "--grid", "n"), "--grid is for a plain function"),
+        (("{}/doubled.py", "--axis", "BLOCK=64"), "--axis is for a plain function"),
+        ((*ROWS, "--measure"), "--measure: .*plain.py:plain is a plain function, without tensors"),
+        ((*ROWS, "--shape", "n=4"), "--shape and --dtype are for kernel modules"),
+        ((*ROWS, "--dtype", "fp16"), "--shape and --dtype are for kernel modules"),
+    ],
+)
+def test_options_of_rooflines_that_do_not_fit(
+    arguments: tuple[str, ...], says: str, commands: Commands
+) -> None:
+    """Options of plain functions and of modules are told apart in one line."""
+    assert re.search(says, commands.refused("roofline", *arguments))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_lowering import F16, I32, call, lower, pointer, work
 
-from asmtune.ir.ttir.analysis import Kernel
+from asmtune.ir.ttir.analysis import Kernel, LaunchArguments, analyse
 from asmtune.ir.ttir.evaluate import DEFAULT_TRIPS
 from asmtune.ir.ttir.work import Work
 
@@ -292,3 +292,47 @@ def test_missing_number_is_said() -> None:
     text = lower(kernels.scalar_loop, x_ptr=pointer(), y_ptr=pointer(), n=20)
     found = Kernel(text).work(call((1,)))
     assert found.loops[0].unknown == "argument n was given no number"
+
+
+def _nested(depth: int, opening: str) -> str:
+    """TTIR of triangular loops: each runs to the variable of the one around it."""
+    lines = [
+        "module {",
+        "tt.func public @k(%p: !tt.ptr<f32>) {",
+        "%c0 = arith.constant 0 : i32",
+        "%c1 = arith.constant 1 : i32",
+        "%i0 = arith.constant 100 : i32",
+        "%f = arith.constant 1.0 : f32",
+    ]
+    for level in range(depth):
+        lines += opening.format(outer=level, inner=level + 1).splitlines()
+    lines.append("tt.store %p, %f : !tt.ptr<f32>")
+    for level in reversed(range(depth)):
+        if "scf.while" in opening:
+            lines.append(f"%n{level + 1} = arith.addi %i{level + 1}, %c1 : i32")
+            lines.append(f"scf.yield %n{level + 1} : i32")
+        lines.append("}")
+    return "\n".join([*lines, "tt.return", "}", "}"])
+
+
+FOR = "scf.for %i{inner} = %c0 to %i{outer} step %c1  : i32 {{"
+WHILE = """%w{inner} = scf.while (%b{inner} = %c0) : (i32) -> i32 {{
+%t{inner} = arith.cmpi slt, %b{inner}, %i{outer} : i32
+scf.condition(%t{inner}) %b{inner} : i32
+}} do {{
+^bb0(%i{inner}: i32):"""
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("opening", [FOR, WHILE], ids=["for", "while"])
+@pytest.mark.parametrize("depth", [8, 14])
+def test_nested_triangular_loops_are_not_walked_without_end(opening: str, depth: int) -> None:
+    """Past a number of steps the trips of the inner loops are assumed, and the work says so."""
+    counted = analyse(_nested(depth, opening), LaunchArguments({"p": None}, (1000, 1, 1)))
+    assert [loop.depth for loop in counted.loops] == list(range(1, depth + 1))
+    assert counted.loops[0].trips == 100
+    assert not counted.exact
+    assert any("take more trips than are walked" in str(a) for a in counted.assumptions)
+    few = analyse(_nested(2, opening), LaunchArguments({"p": None}, (1000, 1, 1)))
+    assert not few.assumptions
+    assert [loop.trips for loop in few.loops] == [100, 49.5]

@@ -223,17 +223,36 @@ def plain_function(
     else:
         space = Space({"num_warps": (1, 2, 4, 8), **axes})
     numbers = {n: v for n, v in values.items() if isinstance(v, int | float | bool)}
+    _check_sizes(kernel, values, grid)
     values |= {n: v.sized(n, numbers) for n, v in values.items() if isinstance(v, Pointer)}
-    problem = Problem(kernel, values, (1,), numbers)
+    bound = {n: v for n, v in values.items() if n in jit_function(kernel).arg_names}
+    problem = Problem(kernel, bound, (1,), numbers)
     if grid is None:
         return problem, space
     return replace(problem, grid=_grid(grid, problem, space)), space
 
 
+def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> None:
+    """Refuses a number that is no parameter of the kernel, and that no size names.
+
+    Raises:
+        ProblemError: names it.
+    """
+    pointers = (v.sizes or "" for v in values.values() if isinstance(v, Pointer))
+    named = set(re.findall(r"\w+", " ".join([*pointers, grid or ""])))
+    known = jit_function(kernel).arg_names
+    for name in values:
+        if name not in known and name not in named:
+            raise ProblemError(
+                f"kernel {jit_function(kernel).__name__} has no parameter {name!r}: its parameters "
+                f"are {', '.join(known)}{did_you_mean(name, known)}; no size names it either"
+            )
+
+
 def assumptions_of(problem: Problem) -> tuple[str, ...]:
     """Lists the assumptions of a report on a plain function, a sentence each."""
     notes = []
-    if not callable(problem.grid):
+    if problem.grid == (1,):
         notes.append('the grid is taken as one program; give it as --grid "cdiv(n, BLOCK)"')
     unsized = [n for n, v in problem.arguments.items() if isinstance(v, Pointer)]
     if unsized:
@@ -250,12 +269,14 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
     parameters = {p.name: p for p in jit_function(kernel).params}
     if not equals or not value:
         raise InputError(f"--arg: {text!r} is not NAME=VALUE")
+    parsed = parse_value(value)
     if name not in parameters:
+        if type(parsed) is int:  # a size that tensors' shapes or the grid may name
+            return name, parsed
         raise ProblemError(
             f"kernel {jit_function(kernel).__name__} has no parameter {name!r}: "
             f"its parameters are {', '.join(parameters)}"
         )
-    parsed = parse_value(value)
     if isinstance(parsed, int) and abs(parsed) > _LARGEST:
         raise InputError(f"--arg: {name} is {shortened(value)}, beyond 64 bits")
     if not isinstance(parsed, str):
@@ -304,9 +325,10 @@ def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, A
     parameters = jit_function(problem.kernel).params
     others = problem.arguments.keys() - problem.shape.keys()
     names = [p.name for p in parameters if p.name not in others]
-    sizes.check_names([*names, *space.axes, *OPTION_AXES])
+    sizes.check_names([*names, *problem.shape, *space.axes, *OPTION_AXES])
     defaults = {p.name: p.default for p in parameters if p.has_default}
-    return lambda values: sizes({**defaults, **values})
+    known = {**defaults, **problem.shape}
+    return lambda values: sizes({**known, **values})
 
 
 def _constexpr(text: str) -> Any:

@@ -13,6 +13,7 @@ from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
 from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, read_dot
 from asmtune.ir.ttir.evaluate import (
+    BLOCKS,
     DEFAULT_TRIPS,
     ExecutionCounts,
     ProgramArguments,
@@ -163,10 +164,11 @@ class _Count:
         self._sampled = bool(corners)
         machine = ProgramEvaluator(plan, self._launch, self._counts)
         room = max(16, TRIP_BUDGET // len(self._programs))
+        blocks = BLOCKS // len(self._programs)
         for program in self._programs:
-            machine.run(program, 1.0, room)
+            machine.run(program, 1.0, room, blocks)
         for program in corners:
-            machine.run(program, 0.0, room)
+            machine.run(program, 0.0, room, blocks)
         self._runs = self._spread()
         self._correct_unknown_trips()
 

@@ -32,6 +32,8 @@ class ExecutionCounts:
         least, most: for each loop, the fewest and most trips of one entry; -1 if never entered.
         unknown: for each node that could not be evaluated, why.
         capped: loops of which not all trips were walked.
+        cut: loops of which fewer trips were walked than their sample needs, the blocks of a
+            program being used up.
     """
 
     runs: list[float]
@@ -41,6 +43,7 @@ class ExecutionCounts:
     most: list[int]
     unknown: dict[int, tuple[Node, Unknown]] = field(default_factory=dict)
     capped: set[int] = field(default_factory=set)
+    cut: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, plan: EvaluationPlan) -> ExecutionCounts:
@@ -105,6 +108,12 @@ def changes_evenly(history: list[list[Value]]) -> bool:
     )
 
 
+BLOCKS: Final = 1 << 17
+"""Most blocks run, over all programs of a kernel: half a second. Those of asmtune.kernels take 350
+a program. Samples of nested loops whose trips differ multiply; past the limit a loop is walked one
+trip an entry."""
+
+TOO_MANY: Final = "nested loops take more trips than are walked"
 _LONGEST: Final = 1 << 40
 _MAX_BRANCHES: Final = 10_000
 _UNSET: Final = Unknown("not evaluated")
@@ -121,19 +130,25 @@ class ProgramEvaluator:
         self._counts = counts
         self._values: list[Value] = []
         self._room = 0
+        self._blocks_left = 0
         self._base: list[Value] = [_UNSET] * len(plan.tree.sources)
         for value, number in plan.constants.items():
             self._base[value] = number
         for place, value in enumerate(plan.tree.blocks[0].arguments):
             self._base[value] = launch.values.get(place, _UNSET)
 
-    def run(self, program: tuple[int, int, int], weight: float, room: int) -> None:
-        """Count one program, with at most `room` trips of a loop that has to be walked."""
+    def run(
+        self, program: tuple[int, int, int], weight: float, room: int, blocks: int = BLOCKS
+    ) -> None:
+        """Count one program, with at most `room` trips of a loop that has to be walked.
+
+        After so many `blocks` it walks one trip of each loop that it comes to.
+        """
         self._values = self._base.copy()
         grids = {GRID[0]: program, GRID[1]: self._launch.grid}
         for name, axis, value in self._plan.grid_values:
             self._values[value] = grids[name][axis]
-        self._room = room
+        self._room, self._blocks_left = room, blocks
         self._blocks(self._plan.tree.blocks, weight)
 
     def value(self, value: int) -> Value:
@@ -142,6 +157,7 @@ class ProgramEvaluator:
 
     def _body(self, body: Body, weight: float) -> None:
         self._counts.runs[body.index] += weight
+        self._blocks_left -= 1
         values = self._values
         for step in self._plan.steps[body.index]:
             node = step.node
@@ -161,7 +177,7 @@ class ProgramEvaluator:
         body = blocks[0]
         for _ in range(_MAX_BRANCHES):
             self._body(body, weight)
-            if not body.successors:
+            if self._blocks_left < -_MAX_BRANCHES or not body.successors:
                 break
             body, passed = body.successors[self._branch(body)]
             self._assign(body.arguments, passed)
@@ -234,7 +250,7 @@ class ProgramEvaluator:
     def _sample(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
         """Walk trips that differ only by the loop's variable: all, or some at equal distances."""
         body = node.regions[0][0]
-        walked = min(trips, self._room)
+        walked = self._walked(node, trips, self._room)
         if walked < trips:
             self._counts.capped.add(node.loop)
         room, self._room = self._room, max(4, self._room // walked)
@@ -244,13 +260,20 @@ class ProgramEvaluator:
             self._body(body, weight * trips / walked)
         self._room = room
 
+    def _walked(self, node: Node, trips: int, most: int) -> int:
+        """Return the trips to walk of a loop: one when the program's blocks are used up."""
+        if trips > 1 and self._blocks_left <= 0:
+            self._counts.cut.add(node.loop)
+            return 1
+        return min(trips, most)
+
     def _walk(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
         """Walk a loop with state, trip by trip; past `room` trips, extrapolate the state."""
         body = node.regions[0][0]
         carried = body.arguments[1:]
         yields = _passed_on(body)
         history: list[list[Value]] = [self._read(carried)]
-        walked = min(trips, max(self._room, 2 * PROBE))
+        walked = self._walked(node, trips, max(self._room, 2 * PROBE))
         room, self._room = self._room, max(4, self._room // walked)
         for place in range(walked):
             self._values[body.arguments[0]] = _iterate(low, step, place)
@@ -272,7 +295,9 @@ class ProgramEvaluator:
         while True:
             history.append(self._read(before.arguments))
             self._body(before, weight)
-            leaps = trips >= limit or (trips == PROBE and changes_evenly(history))
+            is_cut = trips > 0 and self._blocks_left <= 0
+            leaps = is_cut or trips >= limit or (trips == PROBE and changes_evenly(history))
+            self._counts.cut.update([node.loop] * is_cut)
             rest = self._rest(node, passed, history if leaps else [], trips)
             if rest == 0:
                 break
@@ -294,6 +319,8 @@ class ProgramEvaluator:
     ) -> int:
         """Return the trips to take at once: 0 to end, 1 to test again, more for all left."""
         goes_on = self._values[passed[0]] if passed else _UNSET
+        if self._blocks_left <= 0 and not trips and not isinstance(goes_on, Unknown) and goes_on:
+            goes_on = Unknown(TOO_MANY)
         if isinstance(goes_on, Unknown):
             self._assume(node, goes_on)
             return max(0, self._launch.default_trips - trips)

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.ir.ttir.costs import BARRIERS
-from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments, ProgramEvaluator
+from asmtune.ir.ttir.evaluate import (
+    TOO_MANY,
+    ExecutionCounts,
+    ProgramArguments,
+    ProgramEvaluator,
+)
 from asmtune.ir.ttir.memory import KINDS, MemoryOperation
 from asmtune.ir.ttir.plan import EvaluationPlan, terminator
 from asmtune.ir.ttir.scalars import Unknown
@@ -262,7 +267,9 @@ def describe_assumptions(
 ) -> tuple[Assumption, ...]:
     """Return the loops and branches that could not be evaluated."""
     described = []
-    for node, reason in counts.unknown.values():
+    unread = {node.loop for node, _ in counts.unknown.values()}
+    cut = [(plan.tree.loops[at], Unknown(TOO_MANY)) for at in sorted(counts.cut - unread)]
+    for node, reason in (*counts.unknown.values(), *cut):
         file, line = plan.tree.line_of(node) or ("", 0)
         is_loop = node.loop >= 0
         loop = node.loop if is_loop else None

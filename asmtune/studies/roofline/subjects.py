@@ -13,6 +13,7 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
+from asmtune.core.inputs.plain_functions import assumptions_of
 from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
@@ -21,7 +22,7 @@ from asmtune.store.lookup import StoreLookup
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary, runs_of
 from asmtune.studies.roofline.survey import RooflineSubject
-from asmtune.studies.stored import KernelSource, existing_store, kernel_module
+from asmtune.studies.stored import KernelSource, LoadedKernel, existing_store, kernel_module
 from asmtune.studies.tuning_queue import TuningQueue
 
 KeyOf = Callable[[Shape], TuneKey]
@@ -77,9 +78,12 @@ def _summary(path: Path) -> Summary | None:
 
 @dataclass(frozen=True)
 class RooflineRequest:
-    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype."""
+    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype.
 
-    kernels: Sequence[KernelSource]
+    A kernel that is loaded already, such as a plain function, has its own; nothing is stored of it.
+    """
+
+    kernels: Sequence[KernelSource | LoadedKernel]
     shapes: Sequence[ShapeSource] = ()
     dtype: str | None = None
 
@@ -90,18 +94,21 @@ class RooflineRequest:
             InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
                 no kernel; or a kernel has none.
         """
-        names = [str(k) for k in self.kernels if not isinstance(k, KernelModule)]
+        loaded = [kernel for kernel in self.kernels if isinstance(kernel, LoadedKernel)]
+        kernels = [kernel for kernel in self.kernels if not isinstance(kernel, LoadedKernel)]
+        names = [str(k) for k in kernels if not isinstance(k, KernelModule)]
         doubled = next((name for name in names if names.count(name) > 1), None)
         if doubled is not None:
             raise InputError(f"kernel {doubled!r} is given twice")
-        modules = _modules(self.kernels)
+        modules = _modules(kernels)
         shapes = _shared(modules, place_shapes(self.shapes))
         store = _Stored(target, settings)
-        return [
+        subjects = [
             subject
             for module in modules
             for subject in _of_module(module, shapes[module.name], self.dtype, store)
         ]
+        return subjects + [_of_loaded(kernel) for kernel in loaded]
 
 
 def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
@@ -164,6 +171,16 @@ def _of_module(
         yield RooflineSubject(
             problem, shape, space, lookup, sized, partial(module.problem, shape, name)
         )
+
+
+def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
+    problem = kernel.problem
+
+    def make(place: str) -> Problem:
+        raise InputError(f"{problem.name} is a plain function, without tensors to measure: {place}")
+
+    miss, notes = StoreLookup("miss"), assumptions_of(problem)
+    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, make, notes)
 
 
 class _Stored:

@@ -139,6 +139,7 @@ class RooflineSubject:
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
         make: the problem on tensors of a place, such as "cuda".
+        notes: what is assumed about the launch, a sentence each.
     """
 
     problem: Problem
@@ -147,6 +148,7 @@ class RooflineSubject:
     lookup: StoreLookup
     sized: bool
     make: Callable[[str], Problem]
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -222,6 +224,7 @@ class Survey:
             tuned_by="model" if record is None else subject.lookup.layer,
             made={name: getattr(provenance, name) for name in made},
             notes=(
+                *subject.notes,
                 *_lookup_notes(subject, timed_now=self.clock is not None),
                 *notes,
                 *_count_notes(points[-1]),
