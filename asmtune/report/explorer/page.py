@@ -77,7 +77,7 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
     if is_measured:
         columns["measured_us"] = measured
     for name in FEATURES:
-        values = [_value((v.features or {}).get(name)) for v in report.verdicts]
+        values = [_value(v.features.get(name)) if v.features else None for v in report.verdicts]
         # A config's own num_warps is not overwritten by the feature of that name.
         if name not in columns and any(value is not None for value in values):
             columns[name] = values
