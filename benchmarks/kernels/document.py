@@ -201,7 +201,7 @@ def _counted_limit(rows: Sequence[Row]) -> str:
     rest = " or ".join(name for name in COUNTED if name not in own)
     close = sum(other >= share - CLOSE for share, other in zip(shares, others, strict=True))
     return (
-        f" Where the model names {limit}, its counter shows {min(shares):.0f}% to "
+        f" Where the model names {limit}, the counter of {limit} shows {min(shares):.0f}% to "
         f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows {rest} is "
         f"as busy, to within {CLOSE} points."
     )
