@@ -18,7 +18,7 @@ from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.documents import read_reports, report_csv, report_json
 from asmtune.report.explorer.page import page_of, report_html
-from asmtune.report.explorer.timings import measured_times
+from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
 from asmtune.studies.api import PruneChoices
@@ -66,7 +66,7 @@ TimingsOption = Annotated[
     str | None,
     typer.Option(
         "--timings",
-        help="Measured times, for html: a run, store, or a file of an export or of recordings.",
+        help="Measured times to show: a run, store, or a file of an export or of recordings.",
     ),
 ]
 
@@ -116,14 +116,12 @@ def prune_report(
     """
     check_destinations([("--output", output)] if output else [])
     is_page = format is ReportFormat.HTML
-    if timings is not None and not is_page:
-        raise InputError("--timings is shown by --format html alone")
     if kernel.endswith(".json"):
         allowed = ("kernel", "format", "output", "timings", "check")
         refuse_options(context, allowed, f"{kernel} is a report")
         reports = read_reports(Path(kernel))
-        measured = measured_times(timings, reports, ())
-        result = report_html(reports, None, measured) if is_page else _render(reports, format)
+        reports = with_timings(reports, measured_times(timings, reports, ()))
+        result = report_html(reports) if is_page else _render(reports, format)
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
         request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
@@ -131,7 +129,8 @@ def prune_report(
         measured = measured_times(timings, arguments.load_all(), target)
         reports, assumed = make_reports(arguments, target, request), arguments.assumptions()
         reports = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
-        page = page_of(reports, arguments.load()[0], target, measured) if is_page else None
+        reports = with_timings(reports, measured)
+        page = page_of(reports, arguments.load()[0], target) if is_page else None
         result = _render(reports, format) if page is None else page
     write_result(result, output)
     problems = [finding for report in reports for finding in findings(report)]
@@ -183,7 +182,7 @@ def findings(report: PruneReport) -> Iterable[str]:
         failure = verdict.failure
         if failure is not None and failure.stage != "rules" and failure.kind not in named:
             yield f"{report.target}: {verdict.config}: {failure}"
-        if verdict.kept and verdict.features and verdict.features["spill_words"]:
+        if verdict.kept and verdict.features and verdict.features.get("spill_words"):
             words = verdict.features["spill_words"]
             yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 

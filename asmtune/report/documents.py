@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import (
-    Decoder,
     JsonCodec,
     expected,
     names_of,
     parse_json,
+    scalar_of,
     text_of,
     to_json,
 )
@@ -120,16 +121,12 @@ def _report(value: Any, where: str) -> PruneReport:
     if isinstance(value, dict):
         for counted in ("counts", "dropped"):  # `PruneReport` counts them again
             value.pop(counted, None)
+        verdicts = value.get("verdicts")
+        for verdict in verdicts if isinstance(verdicts, list) else ():
+            if isinstance(verdict, dict):
+                for later in ("terms_us", "measured_us"):  # older versions lack them
+                    verdict.setdefault(later, None)
     return _CODEC.read(PruneReport, value, where)
-
-
-def _of_kind(kind: Any, description: str) -> Decoder:
-    def check(value: Any, where: str) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise expected(description, where, value)
-        return value
-
-    return check
 
 
 def _features(value: Any, where: str) -> Features:
@@ -137,7 +134,28 @@ def _features(value: Any, where: str) -> Features:
 
 
 def _config(value: Any, where: str) -> Config:
-    return Config.from_dict(names_of(value, where))
+    values = names_of(value, where)
+    return Config.from_dict({n: scalar_of(v, f"{where}.{n}") for n, v in values.items()})
+
+
+def _number(value: Any, where: str) -> float:
+    """Checks for a number that is finite as a float; a whole one stays whole."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:
+        raise expected("a finite number", where, value)
+    return float(value) if isinstance(value, float) else value
+
+
+def _whole(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
+        raise expected("a whole number", where, value)
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise expected("true or false", where, value)
+    return value
 
 
 def _check_stage(name: str, value: Any, where: str) -> None:
@@ -148,9 +166,9 @@ def _check_stage(name: str, value: Any, where: str) -> None:
 _CODEC: Final = JsonCodec(
     decoders={
         str: text_of,
-        bool: _of_kind(bool, "true or false"),
-        int: _of_kind(int, "a whole number"),
-        float: _of_kind(int | float, "a number"),
+        bool: _flag,
+        int: _whole,
+        float: _number,
         Features: _features,
         Config: _config,
     },

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from asmtune.core.config import Config, varying
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
-from asmtune.report.cells import ReportTable, dtype_words, one_line, plain_table, words
+from asmtune.report.cells import ReportTable, dtype_words, number, one_line, plain_table, words
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
@@ -113,17 +113,24 @@ def _add_kept(
     for axis in axes:
         table.add_column(axis, axis=True)
     by_target = [{v.config: v for v in report.verdicts} for report in reports]
-    for report in reports:
+    timed = [any(v.measured_us is not None for v in report.verdicts) for report in reports]
+    for report, is_timed in zip(reports, timed, strict=True):
         table.add_column("rank" if len(reports) == 1 else f"{report.target} rank")
         table.add_column("pred us")
+        if is_timed:
+            table.add_column("meas us")
         table.add_column("limit", left=True)
         for heading in COLUMNS.values():
             table.add_column(heading)
     for config in configs:
         values = config.to_dict()
         cells = [str(values.get(axis, "-")) for axis in axes]
-        for verdicts in by_target:
-            cells += _cells(verdicts.get(config))
+        for verdicts, is_timed in zip(by_target, timed, strict=True):
+            verdict = verdicts.get(config)
+            own = _cells(verdict)
+            if is_timed:
+                own.insert(2, number(verdict.measured_us if verdict else None))
+            cells += own
         table.add_row(*cells)
 
 
@@ -135,11 +142,13 @@ def _cells(verdict: Verdict | None) -> list[str]:
         return [reason, "", "", *("" for _ in COLUMNS)]
     rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
     time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"
-    numbers = (_number(name, verdict.features[name]) for name in COLUMNS)
+    numbers = (_number(name, verdict.features.get(name)) for name in COLUMNS)
     return [rank, time, verdict.bottleneck or "", *numbers]
 
 
-def _number(name: str, value: float) -> str:
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
     if name == "shared_bytes":
         return f"{value / 1024:.0f}"
     return f"{value:.2f}" if name == "occupancy" else f"{value:.0f}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,7 @@ def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
         line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"]), *_counted(row)]
         line += [f"{seen['programs_per_sm']:g}", f"{seen['waves']:.2f}"]
         lines.append([*line, f"{seen['regs_per_thread']:g}", config])
-    said = f"{SLOWER}{_counted_l2(rows)}{_slower_backward(timed)}"
+    said = f"{SLOWER}{_counted_limit(rows)}{_slower_backward(timed)}"
     return f"### Where the vendor is faster\n\n{said}\n\n{table(heads, lines)}"
 
 
@@ -180,19 +181,29 @@ def _counters(row: Row) -> Mapping[str, Any] | None:
     return next((one for one in row.get("kernels", ()) if one["name"] == "kernel"), None)
 
 
-def _counted_l2(rows: Sequence[Row]) -> str:
-    """Say what the counters show where the model names L2."""
-    named = [_counters(row) for row in rows if row["foreseen"]["limit"] == "L2"]
+def _counted_limit(rows: Sequence[Row]) -> str:
+    """Say what the counters show where the model names the unit that it names most often."""
+    names = Counter(row["foreseen"]["limit"] for row in rows if row["foreseen"]["limit"] in COUNTED)
+    if not names:
+        return ""
+    limit = names.most_common(1)[0][0]
+    named = [_counters(row) for row in rows if row["foreseen"]["limit"] == limit]
     counted = [counters for counters in named if counters is not None]
     if not counted:
         return ""
-    shares = [counters["l2_%"] for counters in counted]
-    others = [max(counters["l1_%"], counters["shared_%"]) for counters in counted]
+    shares = [counters[f"{limit.lower()}_%"] for counters in counted]
+    # The counter of L1 counts the way to shared memory as well.
+    own = {"L1", "shared"} if limit in ("L1", "shared") else {limit}
+    others = [
+        max(counters[f"{name.lower()}_%"] for name in COUNTED if name not in own)
+        for counters in counted
+    ]
+    rest = " or ".join(name for name in COUNTED if name not in own)
     close = sum(other >= share - CLOSE for share, other in zip(shares, others, strict=True))
     return (
-        f" Where the model names L2, the counter of L2 shows {min(shares):.0f}% to "
-        f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows L1 or shared "
-        f"memory is as busy, to within {CLOSE} points."
+        f" Where the model names {limit}, the counter of {limit} shows {min(shares):.0f}% to "
+        f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows {rest} is "
+        f"as busy, to within {CLOSE} points."
     )
 
 

@@ -64,7 +64,7 @@ def _others(*row: Any) -> Any:
         (("prune-report", "{}/gone.json"), "gone.json: cannot be read"),
         (("prune-report", str(TIMINGS)), "timings.json: no report: expected the JSON of"),
         (("prune-report", "{}/gone.json", "--target", "A100"), "--target is for kernels"),
-        ((*DOUBLED, "--timings", "x.json"), "--timings is shown by --format html alone"),
+        ((*DOUBLED, "--timings", "x.json"), "--timings x.json: no such run or file"),
         ((*DOUBLED, "--format", "html", "--timings", "x.json"), "no such run or file"),
         ((*DOUBLED, "--format", "html", "--timings", "store"), "no record of doubled.*H200: miss"),
         ((*DOUBLED, "--format", "html", "--timings", str(TIMINGS)), "the report is of doubled"),

@@ -38,6 +38,33 @@ def test_table(commands: Commands) -> None:
     assert "Kept, best first" in ran.out
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv", "html"])
+def test_timings_in_every_format(form: str, commands: Commands) -> None:
+    """A file of recorded times gives its configs' measured time in each format."""
+    config = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4}
+    rows = [
+        {"config": {**config, "num_stages": stages}, "ms": 0.0123 * stages} for stages in (2, 3)
+    ]
+    shape = {"M": 512, "N": 512, "K": 512}
+    task = {"kernel": "tiled_matmul", "shape": shape, "dtype": "fp16", "rows": rows}
+    path = commands.folder / "times.json"
+    path.write_text(json.dumps({"meta": {"device": "NVIDIA H200"}, "tasks": [task]}))
+    ran = commands.run(*SMALL, "--format", form, "--timings", str(path))
+    assert (ran.code, ran.err) == (0, "")
+    if form == "json":
+        (report,) = json.loads(ran.out)["reports"]
+        assert sorted(v["measured_us"] for v in report["verdicts"]) == pytest.approx([24.6, 36.9])
+    elif form == "csv":
+        times = [float(row["measured_us"]) for row in csv.DictReader(io.StringIO(ran.out))]
+        assert sorted(times) == pytest.approx([24.6, 36.9])
+    elif form == "table":
+        assert "24.6" in ran.out
+        assert "36.9" in ran.out
+        assert "measured: times.json (NVIDIA H200), 2 of 2 configs" in ran.out
+    else:
+        assert "<h1>tiled_matmul</h1>" in ran.out
+
+
 def test_json(commands: Commands) -> None:
     """As JSON the whole report, and what fell adds up to the candidates."""
     ran = commands.run(*SMALL, "--format", "json", "--keep", "1", "--scorer", "weights")

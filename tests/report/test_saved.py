@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from explorer_pages import Made
+from rich.console import Console
 from test_documents import report
 
 from asmtune.base.errors import InputError
+from asmtune.cli.prune_report import findings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.core.records.verdicts import Selection
+from asmtune.core.records.verdicts import PruneReport, Selection
 from asmtune.report.documents import read_reports, report_csv, report_json
-from asmtune.report.explorer.timings import LaunchKey, read_timings
+from asmtune.report.explorer.code import no_code
+from asmtune.report.explorer.page import page_model, report_html
+from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
+from asmtune.report.tables import prune_table
 from asmtune.store import interchange
 from tests.trace_runs import DEFAULT, FAST, SLOW, write_run
 
@@ -69,6 +78,102 @@ def test_what_cannot_be_read(text: str, says: str, tmp_path: Path) -> None:
         read_reports(saved(tmp_path, text))
     assert str(caught.value).startswith(str(tmp_path / "report.json"))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["regs_per_thread", "spill_words", "occupancy", "code_bytes"])
+def test_a_feature_of_a_newer_version_is_not_known(name: str, tmp_path: Path) -> None:
+    """A report that was saved without a feature is shown, and says that it is not known."""
+    document = json.loads(report_json([report()]))
+    for verdict in document["reports"][0]["verdicts"]:
+        for later in ("terms_us", "measured_us"):
+            del verdict[later]
+        (verdict["features"] or {}).pop(name, None)
+    reports = read_reports(saved(tmp_path, json.dumps(document)))
+    (model,) = page_model(reports, no_code(reports), None)["reports"]
+    assert name not in model["columns"]
+    assert f"not known, since this report was saved without: {name}" in model["notes"]
+    shown(reports)
+
+
+def shown(reports: list[PruneReport]) -> None:
+    """Show reports in every form."""
+    report_html(reports)
+    report_json(reports)
+    report_csv(reports)
+    Console(file=io.StringIO(), width=120).print(prune_table(reports))
+    for one in reports:
+        list(findings(one))
+        one._repr_html_()
+
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, -1, 0, 2.5, 1e308, 10**400, 2**70, "", "x", "\x1b[31m", "=1+1", "<script>"),
+    *([], {}, [[]], {"a": 1}),
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """List every container of a document with each of its names or places."""
+    if not isinstance(value, dict | list):
+        return []
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    return [(value, key) for key in keys] + [at for key in keys for at in places(value[key])]
+
+
+def mutate(document: Any, chance: random.Random) -> None:
+    """Delete, replace, swap or add one value of a document."""
+    at, key = chance.choice(places(document))
+    how = chance.choice(("delete", "replace", "replace", "swap", "add"))
+    if how == "delete":
+        del at[key]
+    elif how == "replace":
+        at[key] = chance.choice(VALUES)
+    elif how == "swap":
+        last = next(reversed(at)) if isinstance(at, dict) else -1
+        at[key], at[last] = at[last], at[key]
+    elif isinstance(at, dict):
+        at["new"] = chance.choice(VALUES)
+    else:
+        at.append(chance.choice(VALUES))
+
+
+@pytest.mark.slow(seconds=20)
+def test_mutated_reports_are_refused_in_a_line_or_shown(gemm: Made, tmp_path: Path) -> None:
+    """Whatever is changed in a real saved report, it is one line that names the file, or a page."""
+    text = report_json([replace(gemm.reports[0], verdicts=gemm.reports[0].verdicts[:4])])
+    lines: list[str] = []
+    for seed in range(600):
+        chance, document = random.Random(seed), json.loads(text)
+        for _ in range(chance.choice((1, 1, 2, 4))):
+            mutate(document, chance)
+        path = saved(tmp_path, json.dumps(document))
+        try:
+            reports = read_reports(path)
+        except InputError as error:
+            lines.append(str(error))
+            continue
+        shown(reports)
+    assert [line for line in lines if "\n" in line or not line.startswith(str(path))] == []
+    assert 100 < len(lines) < 500
+
+
+def test_measured_times_in_every_form(tmp_path: Path) -> None:
+    """Measured times stand in the table, JSON, CSV and page, and are read back with the report."""
+    timings = read_timings(str(exported(tmp_path)), tmp_path)
+    (timed,) = with_timings([report()], timings)
+    assert [verdict.measured_us for verdict in timed.verdicts] == [9.0, 12.5, None, None]
+    assert timed.notes[-1] == "measured: export.json, 2 of 4 configs"
+    rows = list(csv.DictReader(io.StringIO(report_csv([timed]))))
+    assert [row["measured_us"] for row in rows] == ["9.0", "12.5", "", ""]
+    (again,) = read_reports(saved(tmp_path, report_json([timed])))
+    assert report_json([again]) == report_json([timed])
+    (model,) = page_model([again], no_code([again]), None)["reports"]
+    assert model["columns"]["measured_us"] == [9, 12.5, None, None]
+    table = io.StringIO()
+    Console(file=table, width=240).print(prune_table([again]))
+    assert "meas us" in table.getvalue()
+    assert " 9.0 " in table.getvalue()
+    assert "measured_us" not in report_csv([report()])
 
 
 def exported(folder: Path, device: str = "NVIDIA H200") -> Path:

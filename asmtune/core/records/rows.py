@@ -51,12 +51,13 @@ TRIED_DTYPES: Final[Mapping[str, str]] = {
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
     """Returns a verdict's row: its config's axes, the decision and its reasons, its features."""
     row: dict[str, Any] = {
-        **_axes(verdict.config, {*VERDICT_DTYPES, "target"}),
+        **_axes(verdict.config, {*VERDICT_DTYPES, "measured_us", "target"}),
         "kept": verdict.kept,
         "dropped_at": verdict.dropped_at,
         "rank": verdict.rank,
         "score": verdict.score,
         "predicted_us": verdict.predicted_us,
+        **({} if verdict.measured_us is None else {"measured_us": verdict.measured_us}),
         "bottleneck": verdict.bottleneck,
         "reasons": "; ".join(map(str, verdict.reasons)),
     }

@@ -80,6 +80,7 @@ class Verdict:
         bottleneck: the largest term of this time.
         terms_us: part of this time that each limit takes, by name, largest first; they sum to
             it. None if nothing was predicted, or an older version saved the report.
+        measured_us: median microseconds of a launch, if `--timings` names some of this config.
     """
 
     config: Config
@@ -94,6 +95,7 @@ class Verdict:
     predicted_us: float | None = None
     bottleneck: str | None = None
     terms_us: Mapping[str, float] | None = None
+    measured_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import hashlib
 import html
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import dropped_rows
 from asmtune.report.explain.quantities import TERMS
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
-from asmtune.report.explorer.timings import LaunchKey, Timings
+from asmtune.report.explorer.timings import Timings, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import worth
 
@@ -39,10 +39,8 @@ OWN: Final = frozenset(
 def page_model(
     reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
 ) -> dict[str, Any]:
-    """Makes the data of the page: `{"features", "sources", "reports": [...]}`."""
-    keys = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in reports]
-    measured = [{} if timings is None else timings.of(key) for key in keys]
-    labels = _labels(reports)
+    """Makes the data of the page: `{"features", "terms", "sources", "reports": [...]}`."""
+    reports = with_timings(reports, timings)
     features = {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()}
     features |= {f"{name}_us": ["us", "predicted time", _part(name)] for name in TERMS}
     return {
@@ -50,10 +48,8 @@ def page_model(
         "terms": TERMS,
         "sources": list(code.sources),
         "reports": [
-            _report(report, label, times, timings) | {"code": index, "code_note": code.note}
-            for report, label, times, index in zip(
-                reports, labels, measured, code.index, strict=True
-            )
+            _report(report, label) | {"code": index, "code_note": code.note}
+            for report, label, index in zip(reports, _labels(reports), code.index, strict=True)
         ],
     }
 
@@ -70,35 +66,29 @@ def _labels(reports: Sequence[PruneReport]) -> list[str]:
     ]
 
 
-def _report(
-    report: PruneReport, label: str, times: Mapping[str, float], timings: Timings | None
-) -> dict[str, Any]:
+def _report(report: PruneReport, label: str) -> dict[str, Any]:
     axes, columns = _axes(report.verdicts)
     columns |= _verdicts(report.verdicts)
     for name in TERMS:
         if any(v.terms_us and name in v.terms_us for v in report.verdicts):
             columns[f"{name}_us"] = [_value((v.terms_us or {}).get(name)) for v in report.verdicts]
-    if times:
-        columns["measured_us"] = [times.get(str(v.config)) for v in report.verdicts]
+    measured = [_value(v.measured_us) for v in report.verdicts]
+    is_measured = any(us is not None for us in measured)
+    if is_measured:
+        columns["measured_us"] = measured
     for name in FEATURES:
-        values = [_value((v.features or {}).get(name)) for v in report.verdicts]
+        values = [_value(v.features.get(name)) if v.features else None for v in report.verdicts]
         # A config's own num_warps is not overwritten by the feature of that name.
         if name not in columns and any(value is not None for value in values):
             columns[name] = values
-    notes = list(report.notes)
-    if times and timings is not None:
-        measured_count = sum(value is not None for value in columns["measured_us"])
-        notes.append(
-            f"measured: {timings.source}, {measured_count} of {len(report.verdicts)} configs"
-        )
     return {
         "kernel": report.kernel,
         "target": report.target,
         "label": label,
         "scorer": report.scorer,
         "worth": list(worth(report)),
-        "notes": notes,
-        "measured": bool(times),
+        "notes": [*report.notes, *_lacking(report.verdicts)],
+        "measured": is_measured,
         "kept": len(report.kept),
         "funnel": dropped_rows(report),
         "axes": axes,
@@ -109,6 +99,16 @@ def _report(
             if v.failure is not None
         },
     }
+
+
+def _lacking(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Says which features the report of another version does not have."""
+    read = [verdict.features for verdict in verdicts if verdict.features is not None]
+    lacking = [name for name in FEATURES if read and not any(name in each for each in read)]
+    if lacking:
+        named = ", ".join(lacking[:3])
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        yield f"not known, since this report was saved without: {named}{more}"
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
@@ -161,14 +161,13 @@ def page_of(
     reports: Sequence[PruneReport],
     problem: Problem,
     targets: Sequence[str],
-    timings: Timings | None,
 ) -> str:
     """Makes the page of reports that were just made, with the code of their best configs."""
     with ProgressBar() as progress:
         machines = [load_target(name) for name in targets]
         maker = CodeMaker(machines, Settings.from_environment(), progress)
         code = carried_code(reports, problem, maker)
-    return report_html(reports, code, timings)
+    return report_html(reports, code)
 
 
 def report_html(

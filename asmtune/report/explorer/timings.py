@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -154,6 +154,22 @@ def _canonical(dtype: str) -> str:
         return canonical_dtype(dtype)
     except ProblemError:
         return dtype
+
+
+def with_timings(reports: Sequence[PruneReport], timings: Timings | None) -> list[PruneReport]:
+    """Adds the measured times that fit to the verdicts, with a note of where they come from."""
+    return list(reports) if timings is None else [_timed(report, timings) for report in reports]
+
+
+def _timed(report: PruneReport, timings: Timings) -> PruneReport:
+    key = LaunchKey(report.kernel, report.shape, report.dtypes, report.target)
+    times = timings.of(key)
+    if not times:
+        return report
+    verdicts = tuple(replace(v, measured_us=times.get(str(v.config))) for v in report.verdicts)
+    measured_count = sum(v.measured_us is not None for v in verdicts)
+    note = f"measured: {timings.source}, {measured_count} of {len(verdicts)} configs"
+    return replace(report, verdicts=verdicts, notes=(*report.notes, note))
 
 
 STORE: Final = "store"
