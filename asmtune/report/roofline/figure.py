@@ -75,8 +75,8 @@ _MARKER: Final = 7.0
 _DECADES: Final = 100.0
 """The ratio of an axis's ends from which on its decades are numbers enough."""
 
-_LEFT: Final = 52.0
-_RIGHT: Final = 12.0
+_LEFT: Final = 62.0
+_RIGHT: Final = 24.0
 _TALL: Final = 280.0
 """Height of the panel under the roofs."""
 
@@ -141,10 +141,9 @@ class Drawing:
 
     def _title(self, bottom: float) -> float:
         lines = textwrap.wrap(summary(self._chart), _LETTERS)
+        self._text(_GAP, bottom, "\n".join(lines), va="bottom", linespacing=1.15)
+        bottom += _LINE * len(lines)
         name = f"Roofline of {self._chart.target}"
-        for line in reversed(lines):
-            self._text(_GAP, bottom, line, va="bottom")
-            bottom += _LINE
         self._text(_GAP, bottom + 3, name, va="bottom", weight="bold", size=11)
         return bottom + 1.4 * _LINE
 
@@ -238,29 +237,26 @@ class Drawing:
         self, axes: Axes, taken: Sequence[Box], lines: Sequence[Line], numbered: bool
     ) -> bool:
         entries = plotted(self._chart)[:MOST_LABELS]
-        names = [self._names[id(entry)] for entry in entries]
-        shown = [str(n) for n in range(1, len(names) + 1)] if numbered else names
-        style: dict[str, Any] = {"va": "center", "ha": "center"}
-        texts = [
-            axes.text(*place_of(e.after), t, **style) for e, t in zip(entries, shown, strict=True)
-        ]
-        wanted = []
-        for text, entry in zip(texts, entries, strict=True):
-            extent = text.get_window_extent()
-            at = _pixels(axes, place_of(entry.after))
-            wanted.append(Label(*at, extent.width + 4, extent.height + 2))
+        at = [_pixels(axes, place_of(entry.after)) for entry in entries]
+        shown = [(here, self._names[id(e)]) for here, e in zip(at, entries, strict=True)]
+        wanted, texts = [], []
+        for (x, y), text in _together(at) if numbered else shown:
+            texts.append(axes.text(*_data(axes, (x, y)), text, va="center", ha="center"))
+            extent = texts[-1].get_window_extent()
+            wanted.append(Label(x, y, extent.width + 4, extent.height + 2))
         extent = axes.get_window_extent()
         frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
-        reach = math.inf if numbered else 3 * NEAR
-        boxes = places(wanted, frame, taken, lines, reach)
+        boxes = places(wanted, frame, taken, lines, math.inf if numbered else 3 * NEAR)
         for text, label, box in zip(texts, wanted, boxes, strict=True):
             if box is None:
                 text.remove()
                 continue
             text.set_position(_data(axes, box.middle))
             if (leader := label.leader(box)) is not None:
-                start, end = _data(axes, (leader.x0, leader.y0)), (leader.x1, leader.y1)
-                (x0, y0), (x1, y1) = start, _data(axes, end)
+                (x0, y0), (x1, y1) = (
+                    _data(axes, (leader.x0, leader.y0)),
+                    _data(axes, (leader.x1, leader.y1)),
+                )
                 axes.plot((x0, x1), (y0, y1), color=RULE, linewidth=0.6, zorder=1)
         return None not in boxes
 
@@ -335,6 +331,28 @@ def _pixels(axes: Axes, place: Place) -> Place:
 def _data(axes: Axes, place: Place) -> Place:
     x, y = axes.transData.inverted().transform(place)
     return float(x), float(y)
+
+
+def _together(at: Sequence[Place]) -> list[tuple[Place, str]]:
+    """Numbers points from 1; those that cover one another share a label: `3, 5-8`."""
+    groups: list[tuple[Place, list[int]]] = []
+    for number, here in enumerate(at, 1):
+        near = [numbers for there, numbers in groups if math.dist(here, there) < _MARKER]
+        if near:
+            near[0].append(number)
+        else:
+            groups.append((here, [number]))
+    return [(here, _ranges(numbers)) for here, numbers in groups]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def _number(axis: Any, unit: float, span: float) -> None:

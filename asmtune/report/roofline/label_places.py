@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_RINGS: Final = (9.0, 12.0, 16.0, 21.0, 27.0, 34.0, 42.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0)
-"""Distances from a point to its label that are tried, nearest first."""
+_RINGS: Final = (9.0, 12.0, 16.0, 21.0, 27.0, 34.0, 42.0, 58.0, 80.0, 106.0)
+"""Distances from a point to its label that are tried, nearest first; then all of the frame is."""
 
 _DIRECTIONS: Final = 32
 """Directions of each ring; the first is to the right."""
+
+_STEP: Final = 8
+"""Pixels between the places of the frame that are tried last."""
 
 NEAR: Final = 12.6
 """Distance from which on a line leads from a label to its point."""
@@ -97,7 +100,8 @@ def places(
 ) -> list[Box | None]:
     """Finds a box for each label, in order: near its point, inside the frame, and free.
 
-    A box touches no obstacle, no line, no other label and no line that leads to one.
+    A box touches no obstacle, no line, no label's point, no other label and no line that leads
+    to one.
 
     Args:
         labels: the labels, in the order in which they choose.
@@ -110,13 +114,14 @@ def places(
         None for each label that has no free place.
     """
     boxes: list[Box | None] = []
-    taken, crossed = list(obstacles), list(lines)
+    points = [Box(label.x - 1, label.y - 1, label.x + 1, label.y + 1) for label in labels]
+    taken, crossed = [*obstacles, *points], list(lines)
     for label in labels:
         own = [box for box in boxes if box is not None]
         free = (
             box
-            for ring, box in _candidates(label)
-            if ring <= reach
+            for far, box in _candidates(label, frame)
+            if far <= reach
             and box.inside(frame)
             and not any(box.overlap(other) for other in taken)
             and not any(line.crosses(box) for line in crossed)
@@ -135,7 +140,7 @@ def _leads_through(leader: Line | None, boxes: Sequence[Box]) -> bool:
     return leader is not None and any(leader.crosses(box) for box in boxes)
 
 
-def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
+def _candidates(label: Label, frame: Box) -> Iterator[tuple[float, Box]]:
     for ring in _RINGS:
         for step in range(_DIRECTIONS):
             # Right, left, up, down first: they read best.
@@ -143,6 +148,12 @@ def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
             x = label.x + math.cos(angle) * (ring + label.width / 2)
             y = label.y + math.sin(angle) * (ring + label.height / 2)
             yield ring, _centred(label, x, y)
+    across, up = int(frame.right - frame.left), int(frame.top - frame.bottom)
+    corners = [(x, y) for x in range(0, across, _STEP) for y in range(0, up, _STEP)]
+    half, tall = label.width / 2, label.height / 2
+    boxes = [_centred(label, frame.left + x + half, frame.bottom + y + tall) for x, y in corners]
+    far = {box: math.dist(box.nearest(label.x, label.y), (label.x, label.y)) for box in boxes}
+    yield from ((far[box], box) for box in sorted(boxes, key=far.__getitem__))
 
 
 def _centred(label: Label, x: float, y: float) -> Box:
