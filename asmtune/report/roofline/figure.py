@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from asmtune.report.figures import COLOURS, INK, MARKERS, RULE, WIDTH, fitted_legend, look, saved
@@ -19,15 +20,21 @@ from asmtune.report.roofline.document import (
     labels,
     summary,
 )
-from asmtune.report.roofline.label_places import NEAR, Box, Label, Line, places
+from asmtune.report.roofline.label_places import (
+    NEAR,
+    Box,
+    Label,
+    Line,
+    Place,
+    numbered_together,
+    places,
+)
 from asmtune.studies.roofline.points import Chart, ChartEntry, Point, Roof
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
-
-Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ _GAP: Final = 10.0
 _LETTERS: Final = 66
 """Letters that fit in the figure's width; names of launches take half of it."""
 
-_STYLES: Final = ("-", "--", ":")
+_STYLES: Final[tuple[Any, ...]] = ("-", "--", ":")
 """Lines of the memory roofs, slowest first."""
 
 
@@ -240,8 +247,8 @@ class Drawing:
         at = [_pixels(axes, place_of(entry.after)) for entry in entries]
         shown = [(here, self._names[id(e)]) for here, e in zip(at, entries, strict=True)]
         wanted, texts = [], []
-        for (x, y), text in _together(at) if numbered else shown:
-            texts.append(axes.text(*_data(axes, (x, y)), text, va="center", ha="center"))
+        for (x, y), name in numbered_together(at, _MARKER) if numbered else shown:
+            texts.append(axes.text(*_data(axes, (x, y)), name, va="center", ha="center"))
             extent = texts[-1].get_window_extent()
             wanted.append(Label(x, y, extent.width + 4, extent.height + 2))
         extent = axes.get_window_extent()
@@ -307,7 +314,7 @@ class Drawing:
             middle = top - height / 2
             here = bottom + _BELOW + middle
             self._text(left - 8, here, "\n".join(lines), ha="right", va="center", linespacing=1.1)
-            self._points(axes, entry, lambda point, y=middle: (rates[id(point)], y))
+            self._points(axes, entry, partial(_beside, middle, rates))
             top -= height
         return bottom + _BELOW + sum(heights)
 
@@ -317,6 +324,10 @@ _STRIPS: Final = {
     "TB/s": ("memory", "without FLOPs: bytes a second"),
     "TFLOP/s": ("compute", "without bytes: FLOPs a second"),
 }
+
+
+def _beside(height: float, rates: Mapping[int, float], point: Point) -> Place:
+    return rates[id(point)], height
 
 
 def _rate(point: Point, unit: str) -> float:
@@ -331,28 +342,6 @@ def _pixels(axes: Axes, place: Place) -> Place:
 def _data(axes: Axes, place: Place) -> Place:
     x, y = axes.transData.inverted().transform(place)
     return float(x), float(y)
-
-
-def _together(at: Sequence[Place]) -> list[tuple[Place, str]]:
-    """Numbers points from 1; those that cover one another share a label: `3, 5-8`."""
-    groups: list[tuple[Place, list[int]]] = []
-    for number, here in enumerate(at, 1):
-        near = [numbers for there, numbers in groups if math.dist(here, there) < _MARKER]
-        if near:
-            near[0].append(number)
-        else:
-            groups.append((here, [number]))
-    return [(here, _ranges(numbers)) for here, numbers in groups]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def _number(axis: Any, unit: float, span: float) -> None:

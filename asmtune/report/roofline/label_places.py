@@ -20,6 +20,9 @@ NEAR: Final = 12.6
 """Distance from which on a line leads from a label to its point."""
 
 
+Place = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Box:
     """A rectangle by its edges."""
@@ -101,31 +104,20 @@ def places(
     """Finds a box for each label, in order: near its point, inside the frame, and free.
 
     A box touches no obstacle, no line, no label's point, no other label and no line that leads
-    to one.
-
-    Args:
-        labels: the labels, in the order in which they choose.
-        frame: box that labels stay within.
-        obstacles: boxes that stay free.
-        lines: lines that no label may lie on.
-        reach: greatest distance between a point and its label.
-
-    Returns:
-        None for each label that has no free place.
+    to one, and is at most `reach` from its point. A label that has no such place has None.
     """
     boxes: list[Box | None] = []
     points = [Box(label.x - 1, label.y - 1, label.x + 1, label.y + 1) for label in labels]
     taken, crossed = [*obstacles, *points], list(lines)
     for label in labels:
-        own = [box for box in boxes if box is not None]
+        named = [box for box in boxes if box is not None]
         free = (
             box
             for far, box in _candidates(label, frame)
             if far <= reach
             and box.inside(frame)
-            and not any(box.overlap(other) for other in taken)
-            and not any(line.crosses(box) for line in crossed)
-            and not _leads_through(label.leader(box), own)
+            and _is_free(box, taken, crossed)
+            and not _leads_through(label.leader(box), named)
         )
         box = next(free, None)
         boxes.append(box)
@@ -134,6 +126,11 @@ def places(
             if (leader := label.leader(box)) is not None:
                 crossed.append(leader)
     return boxes
+
+
+def _is_free(box: Box, taken: Sequence[Box], lines: Sequence[Line]) -> bool:
+    covers = any(box.overlap(other) for other in taken)
+    return not covers and not any(line.crosses(box) for line in lines)
 
 
 def _leads_through(leader: Line | None, boxes: Sequence[Box]) -> bool:
@@ -159,3 +156,25 @@ def _candidates(label: Label, frame: Box) -> Iterator[tuple[float, Box]]:
 def _centred(label: Label, x: float, y: float) -> Box:
     half, tall = label.width / 2, label.height / 2
     return Box(x - half, y - tall, x + half, y + tall)
+
+
+def numbered_together(at: Sequence[Place], apart: float) -> list[tuple[Place, str]]:
+    """Numbers points from 1; those closer than `apart` share a label: `3, 5-8`."""
+    groups: list[tuple[Place, list[int]]] = []
+    for number, here in enumerate(at, 1):
+        near = [numbers for there, numbers in groups if math.dist(here, there) < apart]
+        if near:
+            near[0].append(number)
+        else:
+            groups.append((here, [number]))
+    return [(here, _ranges(numbers)) for here, numbers in groups]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
