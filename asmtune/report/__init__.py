@@ -14,5 +14,6 @@ progress      a progress bar on stderr
 code/         PTX and SASS line by line
 explain/      one config: verdict, comparison, code
 explorer/     prune reports as one HTML page
+figures       colours, type and files of all figures, on a light card and a dark one
 roofline/     rooflines as table, JSON and picture
 """

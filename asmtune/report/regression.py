@@ -172,7 +172,7 @@ def trend(history: Sequence[HistoryEntry], slower: Sequence[str]) -> Figure:
 
     panels = sorted(_panels(history).items())
     rows = [panels[at : at + _COLUMNS] for at in range(0, len(panels), _COLUMNS)]
-    heads = [max(_head(lines) for _, lines in row) for row in rows]
+    heads = [max(_head(kernel, lines) for kernel, lines in row) for row in rows]
     across, up = 72 * WIDTH, _TOP + sum(heads) + (_PANEL + _BELOW) * len(rows) + _BOTTOM
     figure = Figure(figsize=(WIDTH, up / 72))
     top = up - _TOP
@@ -184,11 +184,13 @@ def trend(history: Sequence[HistoryEntry], slower: Sequence[str]) -> Figure:
             edges = ((left + _LEFT) / across, top / up, width / across, _PANEL / up)
             axis = figure.add_axes(edges)
             _draw(axis, lines, set(slower))
-            place = {"bbox_to_anchor": ((left + 10) / across, (top + _PANEL + 4) / up)}
+            place: dict[str, Any] = {
+                "bbox_to_anchor": ((left + 10) / across, (top + _PANEL + 4) / up)
+            }
             place |= {"title": _wrapped(_title(kernel, lines)), "alignment": "left"}
             handles, _ = axis.get_legend_handles_labels()
             legend, _ = fitted_legend(figure, handles, 0, loc="lower left", **place)
-            legend.get_title().set_weight("bold")
+            legend.get_title().set_fontweight("bold")
             _name_runs(axis, history, width)
         top -= _BELOW
     gpus = dict.fromkeys(one_line(entry.environment.gpu) for entry in history)
@@ -212,10 +214,10 @@ _RIGHT: Final = 16.0
 """Height of a panel, and points under it and beside it for the numbers of its axes."""
 
 
-def _head(lines: Mapping[str, Line]) -> float:
+def _head(kernel: str, lines: Mapping[str, Line]) -> float:
     """Returns the points above a panel that its kernel's name and its legend need."""
-    names = _names(lines)
-    return 26.0 + sum(11.5 * (name.count("\n") + 1) + 4.0 for name in names)
+    named = [_wrapped(_title(kernel, lines)), *_names(lines)]
+    return 11.0 + sum(11.5 * (name.count("\n") + 1) + 4.0 for name in named)
 
 
 def _wrapped(text: str) -> str:

@@ -36,30 +36,32 @@ def drawn(content: dict[str, Any]) -> Any:
 
 
 def test_bars_begin_at_0() -> None:
-    """The y axis and all bars begin at 0, and no bar or range leaves the axis."""
+    """The axis and all bars begin at 0, and no bar or range leaves the axis."""
     axis = drawn(found())
-    assert axis.get_ylim()[0] == 0.0
-    assert all(bar.get_y() == 0.0 for bar in axis.patches)
-    tops = [*(bar.get_height() for bar in axis.patches)]
-    tops += [y for line in axis.lines for y in line.get_ydata()]
-    assert max(tops) < axis.get_ylim()[1]
+    assert axis.get_xlim()[0] == 0.0
+    assert all(bar.get_x() == 0.0 for bar in axis.patches)
+    tops = [*(bar.get_width() for bar in axis.patches)]
+    tops += [x for line in axis.lines for x in line.get_xdata()]
+    assert max(tops) < axis.get_xlim()[1]
 
 
 def test_groups_of_bars() -> None:
     """Each kernel has its four bars side by side, and their means stand last."""
     axis = drawn(found())
-    assert [label.get_text() for label in axis.get_xticklabels()] == [
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
         "kernel0",
         "kernel1",
         figure.MEAN,
     ]
     bars = {group.get_label(): group.patches for group in axis.containers}
-    assert list(bars) == list(BARS)
-    assert [bar.get_height() for bar in bars["full"]] == pytest.approx(
+    assert list(bars) == [figure.NAMES[bar] for bar in BARS]
+    assert [bar.get_width() for bar in bars[figure.NAMES["full"]]] == pytest.approx(
         [32, 64, (32 * 64) ** 0.5], abs=1e-3
     )
-    assert [bar.get_height() for bar in bars["asm_off"]] == pytest.approx([4, 8, 32**0.5], abs=1e-3)
-    edges = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axis.patches)
+    assert [bar.get_width() for bar in bars[figure.NAMES["asm_off"]]] == pytest.approx(
+        [4, 8, 32**0.5], abs=1e-3
+    )
+    edges = sorted((bar.get_y(), bar.get_y() + bar.get_height()) for bar in axis.patches)
     assert all(right <= left + 1e-9 for (_, right), (left, _) in itertools.pairwise(edges))
 
 
@@ -69,7 +71,7 @@ def test_a_kernel_without_figures_has_no_bars() -> None:
     content["summary"]["speedup"]["kernel0"] = {}
     del content["summary"]["speedup"]["kernel1"]["asm_off"]
     axis = drawn(content)
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["kernel1", figure.MEAN]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["kernel1", figure.MEAN]
     assert len(axis.patches) == 2 * len(BARS) - 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,23 @@ def test_committed_files(named: tuple[str, Any]) -> None:
     assert set(re.findall(r"#[0-9a-f]{6}\b", content.decode())) <= {*DARK, *DARK.values()}
     assert b"@media (prefers-color-scheme: dark)" in content
     assert f'[style*="fill: {GROUND}"]{{fill:{DARK[GROUND]}!important}}'.encode() in content
+
+
+def test_a_trend_of_long_names() -> None:
+    """Names of any length, and one run alone: the panels make room, and nothing is touched."""
+    every = trend_benchmark.runs(recorded()[0])
+    (entry,) = extended((), every[0])
+    long = {"softmax": "a_kernel_with_a_name_of_" * 6, "gelu": "short"}
+    levels = [
+        replace(level, subject=replace(level.subject, kernel=long[level.subject.kernel]))
+        for level in entry.levels
+        if level.subject.kernel in long
+    ]
+    with look():
+        figure = trend([replace(entry, levels=tuple(levels), label="a long label")], [])
+        check_texts(figure)
+        check_axes(figure)
+    assert "slower in the last run than in its baseline" not in legend_of(figure)
 
 
 def test_kinds_of_vendors_have_colours_of_their_own() -> None:

@@ -1,13 +1,14 @@
-"""Labels lie beside their points, inside the frame, and not on each other."""
+"""Labels lie beside their points, inside the frame, and neither on each other nor on a line."""
 
 from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from asmtune.report.roofline.label_places import Box, Label, places
+from asmtune.report.roofline.label_places import Box, Label, Line, places
 
 FRAME = Box(0.0, 0.0, 700.0, 420.0)
 
@@ -20,15 +21,45 @@ labels = st.builds(
 )
 
 
+@st.composite
+def lines(draw: st.DrawFn) -> Line:
+    """A line anywhere in the frame."""
+    ends = st.tuples(st.floats(0, 700), st.floats(0, 420))
+    return Line(*draw(ends), *draw(ends))
+
+
+QUICK = settings(deadline=None, phases=[Phase.explicit, Phase.generate])
+
+
+@QUICK
 @given(st.lists(labels, max_size=16))
 def test_labels_never_overlap(wanted: list[Label]) -> None:
     """Of 16 labels, wherever their points lie, no two share a pixel and none leaves the frame."""
     found = places(wanted, FRAME, [])
     assert len(found) == len(wanted)
-    for box, label in zip(found, wanted, strict=True):
+    assert None not in found[:1]
+    there = [(box, label) for box, label in zip(found, wanted, strict=True) if box is not None]
+    for box, label in there:
         assert box.inside(FRAME)
         assert abs(box.right - box.left - label.width) < 1e-6
-    assert all(one.overlap(other) == 0 for one, other in itertools.combinations(found, 2))
+        assert not any(
+            box.left < one.x < box.right and box.bottom < one.y < box.top for one in wanted
+        )
+    assert all(one.overlap(other) == 0 for (one, _), (other, _) in itertools.combinations(there, 2))
+
+
+@QUICK
+@given(st.lists(labels, max_size=30), st.lists(lines(), max_size=8))
+def test_no_label_lies_on_a_line(wanted: list[Label], drawn: list[Line]) -> None:
+    """Neither on a line nor on one that leads to a label; a label without a place has none."""
+    found = places(wanted, FRAME, [], drawn)
+    assert len(found) == len(wanted)
+    boxes = [(box, label) for box, label in zip(found, wanted, strict=True) if box is not None]
+    for box, _ in boxes:
+        assert not any(line.crosses(box) for line in drawn)
+        assert not any(box.overlap(other) for other, _ in boxes if other is not box)
+        leaders = (label.leader(other) for other, label in boxes if other is not box)
+        assert not any(leader.crosses(box) for leader in leaders if leader is not None)
 
 
 @given(labels, st.lists(st.tuples(st.floats(0, 690), st.floats(0, 410)), max_size=10))
@@ -37,35 +68,61 @@ def test_markers_stay_free(label: Label, corners: list[tuple[float, float]]) -> 
     markers = [Box(x, y, x + 8, y + 8) for x, y in corners]
     own = Box(label.x - 4, label.y - 4, label.x + 4, label.y + 4)
     (box,) = places([label], FRAME, [own, *markers])
+    assert box is not None
     assert all(box.overlap(marker) == 0 for marker in (own, *markers))
 
 
 def test_a_lone_label_stands_on_the_right() -> None:
     """Nothing in the way: beside its point, on its height."""
     (box,) = places([Label(100, 100, 50, 13)], FRAME, [])
+    assert box is not None
     assert 100 < box.left < 115
     assert box.middle[1] == 100
 
 
-def test_a_line_is_crossed_only_to_stay_near() -> None:
-    """A line beside the point is kept off; one that is everywhere is crossed."""
+@pytest.mark.parametrize(
+    ("line", "crosses"),
+    [
+        (Line(0, 0, 10, 10), True),
+        (Line(5, 5, 5, 5), True),
+        (Line(5, -9, 5, 9), True),
+        (Line(-5, 4, 1, 12), False),
+        (Line(-5, 5, -1, 5), False),
+        (Line(0, 10, 10, 10), False),
+        (Line(20, 20, 11, 11), False),
+    ],
+)
+def test_lines_and_boxes(line: Line, crosses: bool) -> None:
+    """A line crosses a box if a part of it is inside; along an edge it does not."""
+    assert line.crosses(Box(0, 0, 10, 10)) is crosses
+
+
+def test_lines_are_never_crossed() -> None:
+    """A line beside the point is kept off; where lines are everywhere, there is no place."""
     label = Label(200, 200, 50, 13)
-    beside = Box(206, 199, 280, 201)
+    beside = Line(206, 200, 280, 200)
     (box,) = places([label], FRAME, [], [beside])
-    assert box.overlap(beside) == 0
-    grid = [Box(0, y, 700, y + 2) for y in range(0, 420, 5)]
-    (box,) = places([label], FRAME, [], grid)
-    assert abs(box.middle[0] - 200) < 60
+    assert box is not None
+    assert not beside.crosses(box)
+    grid = [Line(0, y, 700, y) for y in range(0, 420, 5)]
+    assert places([label], FRAME, [], grid) == [None]
 
 
-def test_where_nothing_is_free_the_least_is_covered() -> None:
-    """A frame that is full but for a strip: the label takes the strip as far as it goes."""
+def test_within_reach() -> None:
+    """What is free only further off than the reach is no place."""
+    label, round_about = Label(200, 200, 50, 13), [Box(120, 150, 280, 250)]
+    assert places([label], FRAME, round_about, reach=30) == [None]
+    (box,) = places([label], FRAME, round_about)
+    assert box is not None
+    assert label.leader(box) is not None
+
+
+def test_where_nothing_is_free_there_is_no_place() -> None:
+    """A frame that is full but for a strip that is lower than the label."""
     full = [Box(0, 0, 100, 40), Box(0, 45, 100, 100)]
-    (box,) = places([Label(50, 50, 40, 13)], Box(0, 0, 100, 100), full)
-    assert box.overlap(full[0]) + box.overlap(full[1]) <= 40 * 8.5
+    assert places([Label(50, 50, 40, 13)], Box(0, 0, 100, 100), full) == [None]
 
 
 def test_a_frame_that_is_too_small() -> None:
-    """A label wider than the frame lies on its point."""
-    (box,) = places([Label(5, 5, 40, 13)], Box(0, 0, 10, 10), [])
-    assert box.middle == (5, 5)
+    """A label wider than the frame has no place."""
+    assert places([Label(5, 5, 40, 13)], Box(0, 0, 10, 10), []) == [None]

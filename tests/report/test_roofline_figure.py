@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 from charts import chart, entry, mixed, product
-from contrast import contrast
+from figure_checks import check_axes, check_colours, check_texts, legend_of
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from PIL import Image
 
 from asmtune.base.errors import MissingPackageError
+from asmtune.report.figures import DARK, GROUND, look
 from asmtune.report.roofline.document import MOST_LABELS, labels
-from asmtune.report.roofline.figure import COLOURS, INK, Drawing, Window, draw, points_of
+from asmtune.report.roofline.figure import Window, draw, drawn, place_of, plotted, points_of
 from asmtune.studies.roofline.points import Chart, WorkCounts
 
 pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-GROUNDS = {"white": "#ffffff", "GitHub's dark": "#0d1117"}
 
 
 def texts(content: bytes) -> list[str]:
@@ -46,9 +46,11 @@ def test_what_the_picture_says() -> None:
     assert "990 TFLOP/s fp16 tensor" in shown
     assert "67 TFLOP/s fp32 cores" in shown
     assert {"measured", "predicted by the model"} <= set(shown)
-    (title,) = [text for text in shown if text.startswith("H200: 4 launches")]
-    assert "~: by a prediction" in title
-    assert "on the left edge those without FLOPs" in title
+    title = " ".join(shown)
+    assert "Roofline of H200" in shown
+    assert "4 launches; ~: by a prediction" in title
+    assert "those without FLOPs below, at their bytes a second" in title
+    assert "without FLOPs: bytes a second, TB/s" in shown
     root = ET.fromstring(draw(mixed(), "svg"))
     named = root.find(f"{SVG}title")
     assert named is not None
@@ -56,26 +58,26 @@ def test_what_the_picture_says() -> None:
 
 
 def test_axes_of_few_decades() -> None:
-    """A copy alone spans less than two: the numbers between are plain, as those of decades are."""
-    alone = chart([entry("copy", WorkCounts("fp32", 0.0, 0.0, 4e8), (110.0, 100.0))])
+    """An axis of less than two has plain numbers between those of decades."""
+    alone = chart([entry("fused", WorkCounts("fp32", 0.0, 4e8, 4e7), (110.0, 100.0))])
     shown = texts(draw(alone, "svg"))
     assert not [text for text in shown if "$" in text]
     assert {"5", "10", "20", "50"} <= set(shown)
 
 
 def test_it_reads_on_light_and_on_dark() -> None:
-    """Every colour of the SVG stands out from both grounds, and nothing covers the ground."""
+    """The figure has a card; every colour has one for the dark card, and both stand out."""
+    with look():
+        check_colours(drawn(mixed()))
     content = draw(mixed(), "svg").decode()
     used = set(re.findall(r"#[0-9a-fA-F]{6}\b", content)) - {"#000000"}
-    assert used <= {INK, *COLOURS}
-    for ground in GROUNDS.values():
-        assert contrast(INK, ground) >= 4
-        assert all(contrast(colour, ground) >= 3 for colour in COLOURS)
+    assert used <= {*DARK, *DARK.values()}
+    assert "@media (prefers-color-scheme: dark)" in content
     # Black is what markers are defined with, and is overruled where they are used.
-    assert not re.search(r"fill: ?#(?:ffffff|FFFFFF)", content)
+    assert f"fill: {GROUND}" in content
     image = Image.open(io.BytesIO(draw(mixed(), "png")))
-    assert image.size[0] > 1500
-    assert image.convert("RGBA").getpixel((0, 0))[3] == 0
+    assert image.size[0] > 1200
+    assert image.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
 
 
 def test_equal_charts_make_equal_files() -> None:
@@ -83,40 +85,102 @@ def test_equal_charts_make_equal_files() -> None:
     assert draw(mixed(), "svg") == draw(mixed(), "svg")
 
 
-def test_labels_do_not_overlap() -> None:
-    """Twelve launches close together: no two names share a pixel, and none covers a marker."""
+def check(made: Chart) -> list[str]:
+    """Check a chart's figure; its texts."""
+    with look():
+        figure = drawn(made)
+        check_texts(figure)
+        check_axes(figure)
+    return texts(draw(made, "svg"))
+
+
+def test_labels_touch_nothing() -> None:
+    """Twelve launches close together: each name is there, and none lies on anything."""
     close = [
         entry(f"kernel_{i}", product(1e11 * (1 + i / 10)), (300.0 + i, 200.0 + 3 * i))
         for i in range(12)
     ]
-    figure = Figure(figsize=(10.5, 6.4), dpi=72)
-    FigureCanvasAgg(figure)
-    Drawing(figure, chart(close), COLOURS, INK).draw()
-    (axes,) = figure.axes
-    boxes = [t.get_window_extent() for t in axes.texts if t.get_text().startswith("kernel_")]
-    assert len(boxes) == 12
-    for place, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
-    made = chart(close)
-    window = Window.of(made)
-    for shown in points_of(made):
-        x, y = axes.transData.transform(window.place(shown))
-        assert not any(b.x0 < x < b.x1 and b.y0 < y < b.y1 for b in boxes)
+    shown = check(chart(close))
+    assert sum(text.startswith("kernel_") for text in shown) == 12
 
 
-def test_what_has_no_intensity_stands_on_an_edge() -> None:
-    """A copy is as far under DRAM's line as its bytes a second are under DRAM's rate."""
+@pytest.mark.slow(seconds=60)
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(7, 12), st.floats(5, 9), st.floats(0.5, 5), st.text("abcdef_", min_size=1)
+        ),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_labels_of_any_launches(launches: list[tuple[float, float, float, str]]) -> None:
+    """Wherever points lie and whatever their names: no text touches another, a line or a mark."""
+    made = chart(
+        [
+            entry(name, product(10**flops, 10**size), (1.7 * 10**us, 10**us))
+            for flops, size, us, name in launches
+        ]
+    )
+    shown = check(made)
+    assert sum(name in shown for name in labels(made.entries)) == len(launches)
+
+
+def test_points_on_one_another() -> None:
+    """Points that cover one another share a label of their numbers; a list says whose they are."""
+    made = chart([entry(f"kernel_{i}", product(), (300.0, 200.0)) for i in range(12)])
+    shown = check(made)
+    assert sum(text.startswith("kernel_") for text in shown) == 12
+    assert "1-12" in shown
+    assert {str(n) for n in range(1, 13)} <= set(shown)
+
+
+def test_long_names() -> None:
+    """Names longer than the figure is wide are cut in the list and broken beside the bars."""
+    long = "a_kernel_" * 12
+    copy = WorkCounts("fp32", 0.0, 0.0, 4e8)
+    shown = check(chart([entry(long, product(), (300.0, 200.0)), entry(long, copy, (9.0, 8.0))]))
+    assert "1" in shown
+    assert any(text.startswith("a_kernel_") for text in shown)
+
+
+def test_launches_without_bytes() -> None:
+    """They stand in rows of their own, by FLOP/s under the roofs of their cores."""
+    shown = check(chart([entry("spin", product(1e11, 0.0), (300.0, 200.0))]))
+    assert "without bytes: FLOPs a second, TFLOP/s" in shown
+    assert "990 TFLOP/s fp16 tensor" in shown
+    assert "FLOPs a byte read or written" not in shown
+
+
+def test_copies_alone() -> None:
+    """Without a launch that has an intensity there is no panel of FLOP/s, nor a roof of cores."""
+    copy = WorkCounts("fp32", 0.0, 0.0, 4e8)
+    shown = check(chart([entry(f"copy{i}", copy, (110.0, 100.0 - i)) for i in range(3)]))
+    assert "without FLOPs: bytes a second, TB/s" in shown
+    assert "FLOPs a byte read or written" not in shown
+    assert "DRAM, 4.8 TB/s" in shown
+
+
+def test_what_is_under_the_roofs() -> None:
+    """Points with an intensity lie within the axes, at their FLOPs a byte and FLOP/s."""
     made = mixed()
     window = Window.of(made)
-    copy = made.entries[3].after
-    x, y = window.place(copy)
-    assert window.left < x < window.left * 1.2
-    dram = next(roof.rate for roof in made.roofs if roof.name == "DRAM")
-    assert y / (x * dram) == pytest.approx(4e8 / 100e-6 / dram)
-    for shown in points_of(made):
-        x, y = window.place(shown)
-        assert window.left < x < window.right
-        assert window.bottom < y < window.top
+    assert [one.kernel for one in plotted(made)] == ["matmul", "matmul", "softmax"]
+    for one in plotted(made):
+        for point in points_of(one):
+            x, y = place_of(point)
+            assert (x, y) == (point.work.flops / point.work.bytes, point.flops_per_s)
+            assert window.left < x < window.right
+            assert window.bottom < y < window.top
+
+
+def test_the_legend() -> None:
+    """Roofs and marks are named outside of the panels."""
+    with look():
+        shown = legend_of(drawn(mixed()))
+    assert {"DRAM, 4.8 TB/s", "67 TFLOP/s fp32 cores", "measured"} <= shown
+    assert "from the default config to the tuned one" in shown
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from asmtune.report.figures import COLOURS, INK, MARKERS, RULE, WIDTH, fitted_legend, look, saved
@@ -19,15 +20,21 @@ from asmtune.report.roofline.document import (
     labels,
     summary,
 )
-from asmtune.report.roofline.label_places import NEAR, Box, Label, Line, places
+from asmtune.report.roofline.label_places import (
+    NEAR,
+    Box,
+    Label,
+    Line,
+    Place,
+    numbered_together,
+    places,
+)
 from asmtune.studies.roofline.points import Chart, ChartEntry, Point, Roof
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
-
-Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,8 @@ _MARKER: Final = 7.0
 _DECADES: Final = 100.0
 """The ratio of an axis's ends from which on its decades are numbers enough."""
 
-_LEFT: Final = 52.0
-_RIGHT: Final = 12.0
+_LEFT: Final = 62.0
+_RIGHT: Final = 24.0
 _TALL: Final = 280.0
 """Height of the panel under the roofs."""
 
@@ -90,7 +97,7 @@ _GAP: Final = 10.0
 _LETTERS: Final = 66
 """Letters that fit in the figure's width; names of launches take half of it."""
 
-_STYLES: Final = ("-", "--", ":")
+_STYLES: Final[tuple[Any, ...]] = ("-", "--", ":")
 """Lines of the memory roofs, slowest first."""
 
 
@@ -141,10 +148,9 @@ class Drawing:
 
     def _title(self, bottom: float) -> float:
         lines = textwrap.wrap(summary(self._chart), _LETTERS)
+        self._text(_GAP, bottom, "\n".join(lines), va="bottom", linespacing=1.15)
+        bottom += _LINE * len(lines)
         name = f"Roofline of {self._chart.target}"
-        for line in reversed(lines):
-            self._text(_GAP, bottom, line, va="bottom")
-            bottom += _LINE
         self._text(_GAP, bottom + 3, name, va="bottom", weight="bold", size=11)
         return bottom + 1.4 * _LINE
 
@@ -238,29 +244,26 @@ class Drawing:
         self, axes: Axes, taken: Sequence[Box], lines: Sequence[Line], numbered: bool
     ) -> bool:
         entries = plotted(self._chart)[:MOST_LABELS]
-        names = [self._names[id(entry)] for entry in entries]
-        shown = [str(n) for n in range(1, len(names) + 1)] if numbered else names
-        style: dict[str, Any] = {"va": "center", "ha": "center"}
-        texts = [
-            axes.text(*place_of(e.after), t, **style) for e, t in zip(entries, shown, strict=True)
-        ]
-        wanted = []
-        for text, entry in zip(texts, entries, strict=True):
-            extent = text.get_window_extent()
-            at = _pixels(axes, place_of(entry.after))
-            wanted.append(Label(*at, extent.width + 4, extent.height + 2))
+        at = [_pixels(axes, place_of(entry.after)) for entry in entries]
+        shown = [(here, self._names[id(e)]) for here, e in zip(at, entries, strict=True)]
+        wanted, texts = [], []
+        for (x, y), name in numbered_together(at, _MARKER) if numbered else shown:
+            texts.append(axes.text(*_data(axes, (x, y)), name, va="center", ha="center"))
+            extent = texts[-1].get_window_extent()
+            wanted.append(Label(x, y, extent.width + 4, extent.height + 2))
         extent = axes.get_window_extent()
         frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
-        reach = math.inf if numbered else 3 * NEAR
-        boxes = places(wanted, frame, taken, lines, reach)
+        boxes = places(wanted, frame, taken, lines, math.inf if numbered else 3 * NEAR)
         for text, label, box in zip(texts, wanted, boxes, strict=True):
             if box is None:
                 text.remove()
                 continue
             text.set_position(_data(axes, box.middle))
             if (leader := label.leader(box)) is not None:
-                start, end = _data(axes, (leader.x0, leader.y0)), (leader.x1, leader.y1)
-                (x0, y0), (x1, y1) = start, _data(axes, end)
+                (x0, y0), (x1, y1) = (
+                    _data(axes, (leader.x0, leader.y0)),
+                    _data(axes, (leader.x1, leader.y1)),
+                )
                 axes.plot((x0, x1), (y0, y1), color=RULE, linewidth=0.6, zorder=1)
         return None not in boxes
 
@@ -311,7 +314,7 @@ class Drawing:
             middle = top - height / 2
             here = bottom + _BELOW + middle
             self._text(left - 8, here, "\n".join(lines), ha="right", va="center", linespacing=1.1)
-            self._points(axes, entry, lambda point, y=middle: (rates[id(point)], y))
+            self._points(axes, entry, partial(_beside, middle, rates))
             top -= height
         return bottom + _BELOW + sum(heights)
 
@@ -321,6 +324,10 @@ _STRIPS: Final = {
     "TB/s": ("memory", "without FLOPs: bytes a second"),
     "TFLOP/s": ("compute", "without bytes: FLOPs a second"),
 }
+
+
+def _beside(height: float, rates: Mapping[int, float], point: Point) -> Place:
+    return rates[id(point)], height
 
 
 def _rate(point: Point, unit: str) -> float:

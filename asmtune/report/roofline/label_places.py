@@ -7,14 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_RINGS: Final = (9.0, 12.0, 16.0, 21.0, 27.0, 34.0, 42.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0)
-"""Distances from a point to its label that are tried, nearest first."""
+_RINGS: Final = (9.0, 12.0, 16.0, 21.0, 27.0, 34.0, 42.0, 58.0, 80.0, 106.0)
+"""Distances from a point to its label that are tried, nearest first; then all of the frame is."""
 
 _DIRECTIONS: Final = 32
 """Directions of each ring; the first is to the right."""
 
+_STEP: Final = 8
+"""Pixels between the places of the frame that are tried last."""
+
 NEAR: Final = 12.6
 """Distance from which on a line leads from a label to its point."""
+
+
+Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -97,30 +103,21 @@ def places(
 ) -> list[Box | None]:
     """Finds a box for each label, in order: near its point, inside the frame, and free.
 
-    A box touches no obstacle, no line, no other label and no line that leads to one.
-
-    Args:
-        labels: the labels, in the order in which they choose.
-        frame: box that labels stay within.
-        obstacles: boxes that stay free.
-        lines: lines that no label may lie on.
-        reach: greatest distance between a point and its label.
-
-    Returns:
-        None for each label that has no free place.
+    A box touches no obstacle, no line, no label's point, no other label and no line that leads
+    to one, and is at most `reach` from its point. A label that has no such place has None.
     """
     boxes: list[Box | None] = []
-    taken, crossed = list(obstacles), list(lines)
+    points = [Box(label.x - 1, label.y - 1, label.x + 1, label.y + 1) for label in labels]
+    taken, crossed = [*obstacles, *points], list(lines)
     for label in labels:
-        own = [box for box in boxes if box is not None]
+        named = [box for box in boxes if box is not None]
         free = (
             box
-            for ring, box in _candidates(label)
-            if ring <= reach
+            for far, box in _candidates(label, frame)
+            if far <= reach
             and box.inside(frame)
-            and not any(box.overlap(other) for other in taken)
-            and not any(line.crosses(box) for line in crossed)
-            and not _leads_through(label.leader(box), own)
+            and _is_free(box, taken, crossed)
+            and not _leads_through(label.leader(box), named)
         )
         box = next(free, None)
         boxes.append(box)
@@ -131,11 +128,16 @@ def places(
     return boxes
 
 
+def _is_free(box: Box, taken: Sequence[Box], lines: Sequence[Line]) -> bool:
+    covers = any(box.overlap(other) for other in taken)
+    return not covers and not any(line.crosses(box) for line in lines)
+
+
 def _leads_through(leader: Line | None, boxes: Sequence[Box]) -> bool:
     return leader is not None and any(leader.crosses(box) for box in boxes)
 
 
-def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
+def _candidates(label: Label, frame: Box) -> Iterator[tuple[float, Box]]:
     for ring in _RINGS:
         for step in range(_DIRECTIONS):
             # Right, left, up, down first: they read best.
@@ -143,8 +145,36 @@ def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
             x = label.x + math.cos(angle) * (ring + label.width / 2)
             y = label.y + math.sin(angle) * (ring + label.height / 2)
             yield ring, _centred(label, x, y)
+    across, up = int(frame.right - frame.left), int(frame.top - frame.bottom)
+    corners = [(x, y) for x in range(0, across, _STEP) for y in range(0, up, _STEP)]
+    half, tall = label.width / 2, label.height / 2
+    boxes = [_centred(label, frame.left + x + half, frame.bottom + y + tall) for x, y in corners]
+    far = {box: math.dist(box.nearest(label.x, label.y), (label.x, label.y)) for box in boxes}
+    yield from ((far[box], box) for box in sorted(boxes, key=far.__getitem__))
 
 
 def _centred(label: Label, x: float, y: float) -> Box:
     half, tall = label.width / 2, label.height / 2
     return Box(x - half, y - tall, x + half, y + tall)
+
+
+def numbered_together(at: Sequence[Place], apart: float) -> list[tuple[Place, str]]:
+    """Numbers points from 1; those closer than `apart` share a label: `3, 5-8`."""
+    groups: list[tuple[Place, list[int]]] = []
+    for number, here in enumerate(at, 1):
+        near = [numbers for there, numbers in groups if math.dist(here, there) < apart]
+        if near:
+            near[0].append(number)
+        else:
+            groups.append((here, [number]))
+    return [(here, _ranges(numbers)) for here, numbers in groups]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
