@@ -8,8 +8,10 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Any, Final, TextIO
 
 WRITE_FAILED: Final = 1
@@ -105,13 +107,43 @@ def guarded(command: Callable[[], object]) -> object:
     if catches:
         own = signal.SIG_DFL if isinstance(outcome, int) else signal.default_int_handler
         signal.signal(signal.SIGINT, own)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
     return outcome
 
 
 def allow_interrupts() -> None:
     """Lets Ctrl-C raise KeyboardInterrupt again, once the commands are imported."""
     if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGALRM, _interrupt)
+
+
+_IMPORT_S: Final = 5.0
+"""Seconds that Ctrl-C waits at most for an import: torch takes 2 s, a user's file may never end."""
+
+_pressed: list[float] = []
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt, but not within an import; ends the process at a second Ctrl-C.
+
+    torch and Triton import modules from C++ that calls `terminate` where one raises.
+    """
+    if number == signal.SIGINT:
+        if _pressed:
+            _leave()
+        _pressed.append(time.monotonic())
+    if _imports(frame) and time.monotonic() - _pressed[0] < _IMPORT_S:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        return
+    raise KeyboardInterrupt
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _leave(*_: object) -> None:

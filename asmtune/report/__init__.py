@@ -4,7 +4,7 @@ Rows import downwards: a module here takes a record that the rooms below have ma
 a form; it decides nothing. `explain/` is the exception: it asks for the second config to compare
 with, and judges both.
 
-cells         values as text for tables
+cells         tables that fit every width, and values as text
 tables        prune reports and replays as tables
 documents     prune reports as JSON and CSV, and read back
 runs          tuning runs from their traces

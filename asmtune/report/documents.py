@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from asmtune.base.json_codec import (
     expected,
     names_of,
     parse_json,
+    printable,
     scalar_of,
     text_of,
     to_json,
@@ -66,10 +68,22 @@ def report_csv(reports: Sequence[PruneReport]) -> str:
     ]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_csv_cell, columns))
+    writer.writerows([_csv_cell(row.get(name, "")) for name in columns] for row in rows)
     return text.getvalue()
+
+
+_FORMULA: Final = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)")
+
+
+def _csv_cell(value: Any) -> Any:
+    """Escapes control codes of a text, and quotes what a spreadsheet would run as a formula."""
+    if not isinstance(value, str):
+        return value
+    is_formula = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+    return ("'" if is_formula else "") + printable(value)
 
 
 def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:

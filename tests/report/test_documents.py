@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -135,3 +136,35 @@ def test_csv_keeps_the_config_apart_from_features() -> None:
     assert [row["num_warps"] for row in rows] == ["4", "4", "4", "64"]
     assert [row["num_stages"] for row in rows] == ["3"] * 4
     assert [row["maxnreg"] for row in rows] == ["32", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("-2+3", "'-2+3"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\\t=1"),
+        ("\r=1", "'\\r=1"),
+        (" =1", "' =1"),
+        ("-", "'-"),
+        ("-1_000", "'-1_000"),
+        ("\uff1d1", "'\uff1d1"),
+        ("-1.5", "-1.5"),
+        ("+3", "+3"),
+        ("-1e-7", "-1e-7"),
+        ("a=b", "a=b"),
+        ("\x1b[31m\u202e", "\\x1b[31m\\u202e"),
+    ],
+)
+def test_csv_has_no_formula(value: str, cell: str) -> None:
+    """A text that a spreadsheet would run begins with an apostrophe; numbers stay numbers."""
+    config = Config({value: value, "other": -1.5}, num_warps=4)
+    odd = Verdict(config, kept=False, dropped_at="rules", reasons=(Reason(value, "x"),))
+    rows = list(csv.reader(io.StringIO(report_csv([replace(report(value), verdicts=(odd,))]))))
+    named = dict(zip(*rows, strict=True))
+    assert named[cell] == cell
+    assert named["target"] == cell
+    assert named["other"] == "-1.5"
+    assert cell in named["reasons"]

@@ -1,0 +1,259 @@
+"""Streams that fail, terminals that know no Unicode, and Ctrl-C: no traceback, the usual codes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from command_lines import Commands
+from typer.main import get_command
+
+from asmtune.cli.app import app
+from asmtune.cli.output import print_line, write_note, write_result
+from asmtune.cli.streams import FALLBACK
+from asmtune.report.cells import plain_table
+
+GOLDEN = Path(__file__).parents[1] / "report" / "golden"
+REPORT = ("prune-report", str(GOLDEN / "one.json"))
+COMMANDS = (("features",), ("--help",), (*REPORT, "--format", "html"))
+"""A table, help, and a document that is larger than the buffer of a pipe."""
+
+
+def shell(
+    line: str, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash, in which `asmtune` stands for the command with the arguments."""
+    command = " ".join(("$PYTHON", "-m", "asmtune", *(f"'{word}'" for word in arguments)))
+    return subprocess.run(
+        ["bash", "-c", line.replace("asmtune", command)],
+        capture_output=True,
+        text=True,
+        errors="replace",  # of a terminal that knows Latin-1
+        timeout=120,
+        env={**os.environ, "PYTHON": sys.executable, **(env or {})},
+        check=False,
+    )
+
+
+@pytest.mark.slow(seconds=12)
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_a_stdout_that_fails(arguments: Sequence[str]) -> None:
+    """A closed stdout and a full device are one line and exit code 1; a gone reader is 141."""
+    for to, reason in ((">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")):
+        ran = shell(f"asmtune {to}", *arguments)
+        line = f"asmtune: stdout: {reason}: the output is not whole\n"
+        assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", line), to
+    # The reader has gone before the first byte, however little is written.
+    ran = shell("{ sleep 0.2; asmtune; echo $? >&2; } | true", *arguments)
+    assert (ran.stdout, ran.stderr) == ("", "141\n")
+
+
+@pytest.mark.slow(seconds=4)
+def test_a_reader_that_has_seen_enough() -> None:
+    """`| head -1` shows the first line and nothing else; the exit code is that of SIGPIPE."""
+    ran = shell("asmtune | head -1; echo ${PIPESTATUS[0]}", *REPORT, "--format", "html")
+    assert ran.stdout.splitlines()[0].lower().startswith("<!doctype html>")
+    assert (ran.stdout.splitlines()[-1], ran.stderr) == ("141", "")
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("to", ["2>&-", "2> /dev/full"])
+def test_a_stderr_that_fails(to: str) -> None:
+    """What nobody can be told changes no exit code, and goes not to stdout."""
+    ran = shell(f"asmtune {to}", "prune-report", "matmull")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "")
+    ran = shell(f"asmtune {to}", "rules")
+    assert ran.returncode == 0
+    assert "spills" in ran.stdout
+
+
+@pytest.mark.slow(seconds=2)
+def test_files_do_not_become_streams() -> None:
+    """With all three streams closed, what the command opens is no stream of its own."""
+    ran = shell("asmtune <&- >&- 2>&-", "kernels")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
+
+
+ENCODINGS = (
+    {"PYTHONIOENCODING": "ascii"},
+    {"PYTHONIOENCODING": "latin-1"},
+    {"LC_ALL": "C", "PYTHONIOENCODING": ""},
+    {"LC_ALL": "POSIX", "PYTHONIOENCODING": ""},
+)
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("env", ENCODINGS, ids=str)
+def test_terminals_without_unicode(env: dict[str, str]) -> None:
+    """Tables are drawn with ASCII, and a message with other letters has them escaped."""
+    ran = shell("asmtune", *REPORT, env=env)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.isascii()
+    assert re.search(r"^=+\+=+\+=+$", ran.stdout, re.MULTILINE)
+    assert "\\u" not in ran.stdout
+    unicode = (GOLDEN / "one_200.txt").read_text(encoding="utf-8")
+    assert len(ran.stdout.splitlines()) == len(unicode.splitlines())
+    ran = shell("asmtune", "prune-report", "größe→", env=env)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("asmtune: ")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.slow(seconds=4)
+def test_a_document_is_utf8() -> None:
+    """A page says that it is UTF-8, and is so whatever the terminal's encoding is."""
+    pages = [
+        shell("asmtune", *REPORT, "--format", "html", env={"PYTHONIOENCODING": name}).stdout
+        for name in ("ascii", "utf-8")
+    ]
+    assert pages[0] == pages[1] != ""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_signs_that_have_an_ascii_form(encoding: str) -> None:
+    """Lines, arrows, dots and Greek letters have a spelling; others are escaped."""
+    text = "┃│━─╇┼ → ← … ≤ ≥ \u00d7 ± µ \u2013 \u2019 ⠋ \udc80 \U0001f600"
+    shown = text.encode(encoding, FALLBACK).decode(encoding)
+    if encoding == "ascii":
+        assert shown == "||=-++ -> <- ... <= >= x +- u - ' * \\udc80 \\U0001f600"
+    else:
+        assert shown == "||=-++ -> <- ... <= >= \u00d7 ± µ - ' * \\udc80 \\U0001f600"
+
+
+def test_help_is_ascii() -> None:
+    """Help is printed by click, which takes an ASCII terminal for one of UTF-8."""
+    group = get_command(app)
+    names = group.list_commands(None)  # type: ignore[attr-defined,arg-type]
+    texts = [group.get_command(None, name) for name in names]  # type: ignore[attr-defined]
+    for command in [group, *texts]:
+        with command.make_context("asmtune", [], resilient_parsing=True) as context:
+            assert command.get_help(context).isascii(), command.name
+
+
+def on_terminal(columns: int, *arguments: str, **env: str) -> str:
+    """What a command prints on a terminal of so many columns, without the codes of colours."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    given = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asmtune", *arguments],
+        stdin=writer,
+        stdout=writer,
+        stderr=subprocess.DEVNULL,
+        env={**given, "TERM": "xterm", **env},
+    )
+    os.close(writer)
+    shown = b""
+    while chunk := _read(reader):
+        shown += chunk
+    os.close(reader)
+    assert process.wait(60) == 0
+    text = shown.decode().replace("\r\n", "\n")
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _read(reader: int) -> bytes:
+    try:
+        return os.read(reader, 65536)
+    except OSError:  # the other side has hung up
+        return b""
+
+
+@pytest.mark.slow(seconds=8)
+def test_the_terminal_sets_the_width() -> None:
+    """On terminals of four widths a saved report is shown as the committed texts have it."""
+    for columns in (60, 80, 120, 200):
+        shown = "\n".join(line.rstrip() for line in on_terminal(columns, *REPORT).splitlines())
+        assert shown + "\n" == (GOLDEN / f"one_{columns}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow(seconds=4)
+def test_terminals_that_say_little() -> None:
+    """A terminal without a width has 80 columns; COLUMNS and a dumb one are heeded."""
+    eighty = (GOLDEN / "one_80.txt").read_text(encoding="utf-8")
+    for columns, env in ((0, {}), (200, {"COLUMNS": "80"}), (80, {"TERM": "dumb"})):
+        shown = on_terminal(columns, *REPORT, **env)
+        assert "\n".join(line.rstrip() for line in shown.splitlines()) + "\n" == eighty
+
+
+@pytest.mark.parametrize("columns", ["", "0", "-3", "many"])
+def test_a_pipe_has_no_width(
+    columns: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pipe nothing is wrapped or left out, unless COLUMNS sets a width."""
+    monkeypatch.setenv("COLUMNS", columns)
+    ran = commands.run("prune-report", str(GOLDEN / "targets.json"))
+    assert "left out" not in ran.out
+    assert max(map(len, ran.out.splitlines())) > 200
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = commands.run(*REPORT)
+    assert ran.out == (GOLDEN / "one_60.txt").read_text(encoding="utf-8")
+
+
+EVIL = "[red]x[/red] [/] \x1b[31m\x1b]0;t\x07 \u202e\u2066 \x9b1m"
+
+
+def test_names_are_no_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages, notes and tables show markup as it is, and control codes escaped."""
+    table = plain_table(EVIL, (EVIL, "n"))
+    table.add_row(EVIL, "1")
+    print_line(EVIL)
+    print_line(EVIL, err=True)
+    write_result(table)
+    write_note(table)
+    for text in capsys.readouterr():
+        assert text.replace("\n", "").isprintable(), ascii(text)
+        assert "[red]x[/red] [/] \\x1b[31m" in text
+        assert "\\u202e\\u2066" in text
+
+
+def test_names_in_errors_are_no_codes(commands: Commands) -> None:
+    """A name of the command line that holds control codes is shown escaped in the error."""
+    for arguments in (
+        ("prune-report", EVIL),
+        ("prune-report", f"{EVIL}.json"),
+        ("prune-report", "tiled_matmul", "--target", EVIL),
+        ("explain", "tiled_matmul", "--config", f"{EVIL}=1"),
+        ("cache", "show", EVIL),
+        (EVIL,),
+    ):
+        ran = commands.run(*arguments)
+        assert ran.code == 2
+        assert ran.err.rstrip("\n").isprintable(), ascii(ran.err)
+
+
+def interrupted(after_s: float, *arguments: str) -> tuple[int, str]:
+    """Press Ctrl-C so many seconds after the start; the exit code and stderr."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asmtune", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(after_s)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+@pytest.mark.slow(seconds=16)
+def test_ctrl_c_while_it_starts() -> None:
+    """Ctrl-C at any time of the imports and of the first work is a line and exit code 130."""
+    arguments = ("prune-report", "tiled_matmul", "--axis", "num_warps=4", "--scorer", "learned")
+    for step in range(8):
+        code, err = interrupted(0.15 + 0.25 * step, *arguments)
+        if code == 0:
+            break  # it was done before
+        assert (code, err) == (130, "asmtune: interrupted\n"), step
