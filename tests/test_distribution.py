@@ -221,6 +221,7 @@ def test_a_wheel_has_all_files(wheel: Path) -> None:
         assert any(found.endswith(f"/{name}") and "dist-info" in found for found in names)
     assert "License-Expression: MIT AND BSD-3-Clause" in text
     assert "Author: the asmtune developers" in text
+    assert "Description-Content-Type: text/markdown" in text
     assert re.search(r"^Keywords: .*triton", text, re.MULTILINE)
 
 
