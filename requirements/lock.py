@@ -47,7 +47,7 @@ def main() -> None:
         if (FOLDER / f"{name}.txt").is_file()
         for entry in _ENTRY.finditer((FOLDER / f"{name}.txt").read_text())
     )
-    lower: set[str] = set()
+    lower: dict[str, str] = {}
     below = "pyproject.toml"
     wanted = requirements(())
     for name, extras in LAYERS.items():
@@ -56,9 +56,10 @@ def main() -> None:
         head = (
             f"# Written by requirements/lock.py: what the {name} layer needs on top of {below}.\n"
         )
-        body = [text for package, text in sorted(locked.items()) if package not in lower]
+        # A layer below may lock a package for Windows alone that this one needs everywhere.
+        body = [text for package, text in sorted(locked.items()) if lower.get(package) != text]
         (FOLDER / f"{name}.txt").write_text("\n".join([head, *body, ""]))
-        lower |= set(locked)
+        lower |= locked
         below = f"{name}.txt"
 
 

@@ -180,6 +180,7 @@ def test_nothing_is_kept_where_not_all_can_be(name: str, runs: Commands) -> None
 
 def test_a_corrupt_history_stays(runs: Commands) -> None:
     """What cannot be read is not written over, and no figure is left behind."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     history = runs.folder / "history.jsonl"
     history.write_text('{"format": "asmtune-bench-history", "version": 3}\n')
     refused = runs.refused(

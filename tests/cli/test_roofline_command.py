@@ -106,6 +106,7 @@ def test_shipped_times(commands: Commands) -> None:
 @pytest.mark.slow
 def test_files_by_their_suffix(commands: Commands) -> None:
     """One run writes a picture, another picture, JSON and text, each whole."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     names = ("r.svg", "r.png", "r.json", "r.txt")
     outputs = [part for name in names for part in ("-o", f"{{}}/{name}")]
     ran = commands.run("roofline", *SMALL, *outputs)
@@ -131,6 +132,7 @@ def test_several_kernels_and_shapes(kernels: Commands) -> None:
 @pytest.mark.slow
 def test_a_copy_and_a_guess(kernels: Commands) -> None:
     """A kernel without FLOPs, and one whose loop only memory ends, are drawn and told of."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     made = document(kernels, "{}/copied.py", "{}/bounded.py", "--shape", "n=4096")
     copy, guess = made["entries"]
     assert copy["after"]["flops"] == 0

@@ -19,6 +19,8 @@ from website.blocks import ROOT
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+pytestmark = pytest.mark.slow(seconds=60)  # the build compiles the configs of its live page
+
 MISSING = [
     name for name in ("mkdocs", "material", "mkdocstrings") if not importlib.util.find_spec(name)
 ]
@@ -59,7 +61,6 @@ class Links(HTMLParser):
             self.to.append(found)
 
 
-@pytest.mark.slow
 def test_no_link_leads_nowhere(site: Path) -> None:
     """Every link within the site leads to a file, and to an anchor where it names one."""
     pages = {}

@@ -312,6 +312,7 @@ def test_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_server_that_is_not_there() -> None:
     """A server that refuses connections is tried for as long as is set, then gone without."""
+    pytest.importorskip("psycopg", reason="no psycopg: pip install '.[postgresql]'")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening
         url = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/x?sslpassword=hidden"
