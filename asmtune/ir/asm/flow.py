@@ -19,6 +19,9 @@ UNREACHABLE = -1
 
 MOST_BLOCKS = 100_000
 
+MOST_STEPS = 10_000_000
+"""Steps up the tree of dominators, 1 s: as many as the square of the blocks in the worst case."""
+
 MOST_IN_LOOPS = 1_000_000
 """Instructions in all loops of a function, each counted once a loop around it: 1 s to read."""
 
@@ -104,6 +107,7 @@ class Dominators:
         self.idom = [UNREACHABLE] * len(successors)
         if order:
             self.idom[0] = 0
+        self._steps = 0
         predecessors = predecessor_lists(successors)
         changed = True
         while changed:
@@ -135,10 +139,15 @@ class Dominators:
                 continue
             other, best = best, node
             while other not in (best, UNREACHABLE):
+                self._steps += 1
                 if rank[other] < rank[best]:
                     other = idom[other]
                 else:
                     best = idom[best]
+            if self._steps > MOST_STEPS:
+                raise ParseError(
+                    f"the branches of a function go back over {MOST_STEPS:,} blocks in all"
+                )
         return best
 
     def reaches(self, node: int) -> bool:
