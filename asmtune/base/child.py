@@ -20,12 +20,12 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TextIO
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import AsmtuneError, MeasureError, StoreError
 
 _REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
 _LAST_BYTES: Final = 1 << 16
@@ -60,6 +60,25 @@ class ChildEnd:
         return f"{cause}: {self.last_line}" if self.last_line else cause
 
 
+@contextlib.contextmanager
+def temporary_files() -> Iterator[None]:
+    """Turn an `OSError` of making temporary files into one line that says what to do.
+
+    Raises:
+        StoreError: in the place of an `OSError`.
+    """
+    try:
+        yield
+    except AsmtuneError:
+        raise
+    except OSError as error:
+        folder = f"temporary folder {tempfile.tempdir or ''}".strip()
+        raise StoreError(
+            f"{folder}: {error.strerror or error}; free some space there and in /dev/shm, or set "
+            "TMPDIR to another folder"
+        ) from error
+
+
 class Child:
     """A process and everything it starts, in a process group of their own.
 
@@ -78,7 +97,8 @@ class Child:
         environment: Mapping[str, str] | None = None,
         files: Sequence[int] = (),
     ) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115 - by kill
+        with temporary_files():
+            self._log: IO[bytes] = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
         self._lines: deque[bytes] = deque()
         self._partial_line = b""
         self._process = subprocess.Popen(

@@ -28,6 +28,7 @@ from typing import Any, Final, Self
 
 from asmtune.base import fingerprint
 from asmtune.base.atomic_write import write_whole
+from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import JsonCodec, expected, parse_json, text_of, time_of
 from asmtune.base.settings import Settings
@@ -53,7 +54,9 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
     with _fallbacks_lock:
         if folder in _fallbacks:
             return
-        with storage_errors(Path(tempfile.gettempdir())):
+        with temporary_files():
+            place = Path(tempfile.gettempdir())
+        with storage_errors(place):
             private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
         atexit.register(_remove, private, os.getpid())
         _prepared(private)

@@ -26,7 +26,7 @@ from joblib.externals.loky.backend import resource_tracker
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 from joblib.parallel import get_active_backend
 
-from asmtune.base.child import die_with_parent
+from asmtune.base.child import die_with_parent, temporary_files
 from asmtune.base.errors import AsmtuneError
 
 T = TypeVar("T")
@@ -127,7 +127,8 @@ class WorkerRun:
 
     def __init__(self) -> None:
         self.stopped = False
-        self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
+        with temporary_files():
+            self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
 
     def stop(self) -> None:
         """Begins no further task; those that run end soon."""
@@ -252,8 +253,10 @@ class Workers:
         """Runs something once on every worker of this machine, and waits."""
         if not self.is_local:
             return
-        # A thread that stops the workers meanwhile does not need this.
-        with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
+        # A thread that stops the workers meanwhile does not need this. On a full disk they say so
+        # when they are used.
+        trouble = RuntimeError, OSError
+        with suppress(*trouble), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
             jobs = self.jobs
             once = delayed(_once_per_worker)
             calls = (once(Path(folder), jobs, work, number) for number in range(jobs))
@@ -313,7 +316,8 @@ class Workers:
                 while wave := list(islice(tasks, _WAVE * self.jobs)):
                     yield from parallel(call(task) for task in wave)
             return
-        results = self._parallel("generator_unordered")(call(task) for task in tasks)
+        with temporary_files():  # joblib's locks and folder
+            results = self._parallel("generator_unordered")(call(task) for task in tasks)
         try:
             for result in results:  # noqa: UP028 - would close them itself: see `_end`
                 yield result

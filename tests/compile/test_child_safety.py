@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -15,6 +16,12 @@ import pytest
 from triton import knobs
 
 from asmtune.base.child import Child, ChildGoneError, module_command
+from asmtune.base.errors import StoreError
+from asmtune.compile.artifacts import encode_artifact
+from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.workers import Workers
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.child_supervisor import COMMAND as BENCH_CHILD
 from asmtune.studies.regression.processes import COMMAND as BENCH_PROCESS
 from tests.compile.process_tree import comes_true
@@ -175,3 +182,31 @@ def test_a_fork_after_a_parallel_report_compiles_as_well() -> None:
     """A process that forked off after joblib's pool was in use has a pool of its own."""
     ended = run("then fork")
     assert (ended.returncode, ended.stdout) == (0, "3 compiled\n" * 3), ended.stderr
+
+
+@pytest.mark.parametrize("error", [errno.ENOENT, errno.ENOSPC])
+def test_full_temporary_folders_are_a_line(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no temporary folder left, a compiler and joblib's workers say so in one line."""
+
+    def full(*_: object) -> str:
+        raise OSError(error, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._get_default_tempdir", full)
+    sandbox = Sandbox(1 << 34)
+    for use in (sandbox.begin, lambda: list(Workers(1).unordered(str, lambda _: iter([1]), str))):
+        with pytest.raises(StoreError, match="TMPDIR") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_is_no_lasting_failure() -> None:
+    """A stage that finds no room is not remembered as what the config cannot do."""
+    failure = guarded("cubin", write_full)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, encode_artifact("ab" * 32, failure)) == ("disk", None)
+
+
+def write_full() -> None:
+    """Write where there is no room."""
+    Path("/dev/full").write_text("x")
