@@ -1,29 +1,31 @@
 """Child processes that exchange JSON lines with their parent and can always be killed.
 
 `Child` is the parent's side: it starts a process in a group of its own, sends and receives
-messages within a limit, and kills the whole group. `die_with_parent` and `own_stdout` are called
-by the child.
+messages within a limit, and kills the whole group. `module_command` is what it starts: a module
+that imports nothing from the working directory. `die_with_parent`, `own_stdout` and
+`import_like_parent` are called by the child.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 from typing import IO, Any, Final, TextIO
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import AsmtuneError, MeasureError, StoreError
 
 _REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
 _LAST_BYTES: Final = 1 << 16
@@ -58,6 +60,25 @@ class ChildEnd:
         return f"{cause}: {self.last_line}" if self.last_line else cause
 
 
+@contextlib.contextmanager
+def temporary_files() -> Iterator[None]:
+    """Turn an `OSError` of making temporary files into one line that says what to do.
+
+    Raises:
+        StoreError: in the place of an `OSError`.
+    """
+    try:
+        yield
+    except AsmtuneError:
+        raise
+    except OSError as error:
+        folder = f"temporary folder {tempfile.tempdir or ''}".strip()
+        raise StoreError(
+            f"{folder}: {error.strerror or error}; free some space there and in /dev/shm, or set "
+            "TMPDIR to another folder"
+        ) from error
+
+
 class Child:
     """A process and everything it starts, in a process group of their own.
 
@@ -76,10 +97,19 @@ class Child:
         environment: Mapping[str, str] | None = None,
         files: Sequence[int] = (),
     ) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115 - by kill
+        with temporary_files():
+            self._log: IO[bytes] = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
         self._lines: deque[bytes] = deque()
         self._partial_line = b""
-        self._process = _start(command, self._log, environment, files)
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=None if environment is None else dict(environment),
+            pass_fds=tuple(files),
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:
@@ -175,40 +205,66 @@ class Child:
         return self._log.read().decode(errors="replace").strip().splitlines()
 
 
-def _start(
-    command: Sequence[str],
-    log: IO[bytes],
-    environment: Mapping[str, str] | None,
-    files: Sequence[int],
-) -> subprocess.Popen[bytes]:
-    """Start a process in a group of its own, from a thread that lives as long as this process.
+_RUN_MODULE: Final = """\
+import importlib.util, runpy, sys
+spec = importlib.util.spec_from_file_location("asmtune", sys.argv.pop(1))
+sys.modules["asmtune"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["asmtune"])
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
 
-    Linux ends a child that calls `die_with_parent` when the thread that started it ends.
+
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs a module of this asmtune in another process.
+
+    Python's option -P keeps the working directory off its path: a `json.py` there would be
+    executed. asmtune is loaded from its own folder, wherever this process has it from.
     """
-
-    def popen() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=None if environment is None else dict(environment),
-            pass_fds=tuple(files),
-            start_new_session=True,
-        )
-
-    return _starter(os.getpid()).submit(popen).result()
+    package = Path(__file__).parents[1] / "__init__.py"
+    return (sys.executable, "-P", "-c", _RUN_MODULE, str(package), module, *arguments)
 
 
-@cache
-def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
-    return ThreadPoolExecutor(1, "asmtune-starter")
+def import_like_parent(path: Sequence[str]) -> None:
+    """Import modules by the parent's `sys.path` first; only code of the user's needs this."""
+    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
 
 
-def die_with_parent() -> None:
-    """Ask Linux to end this process when the thread that started it ends, however it ends."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+_LOOK_S: Final = 0.5
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Kill this process, and its group if it leads one, when its parent ends, however it ends.
+
+    A thread waits for that end. The signal that Linux can send then (PR_SET_PDEATHSIG) would reach
+    this process alone and not what it has started; it also comes when the parent's thread ends.
+
+    Args:
+        parent: the parent's process id; by default the process at the other end of stdin.
+    """
+    # A parent that ended before this line has hung up, or is not the parent any more.
+    hung_up = select.poll()
+    if parent is None:
+        hung_up.register(0, 0)
+    known = os.getppid() if parent is None else parent
+
+    def watch() -> None:
+        if not hung_up.poll(0):
+            _wait_for_end_of_parent(known)
+        leads = os.getpgrp() == os.getpid()
+        os.kill(-os.getpid() if leads else os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="asmtune-parent", daemon=True).start()
+
+
+def _wait_for_end_of_parent(parent: int) -> None:
+    with contextlib.suppress(OSError):  # Linux before 5.3 has no such descriptors
+        end = select.poll()
+        end.register(descriptor := os.pidfd_open(parent), select.POLLIN)
+        if os.getppid() == parent:
+            end.poll()
+        os.close(descriptor)
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
 
 
 def own_stdout() -> TextIO:

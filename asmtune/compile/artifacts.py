@@ -1,8 +1,9 @@
 """The cache of compiled artifacts on disk, by content, within a size limit.
 
-Each artifact is one file of gzipped JSON, so nothing in it can execute. Files are written
-atomically; a damaged one is deleted and made again. If the folder cannot be written, a warning
-says so, and a private folder replaces it until this process ends.
+Each artifact is one file of gzipped JSON, so nothing in it can execute. A seal in it, a digest of
+its key and its content, tells files that were swapped or changed. Files are written atomically; a
+damaged one is deleted and made again. If the folder cannot be written, a warning says so, and a
+private folder replaces it until this process ends.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from asmtune.base import fingerprint
 from asmtune.base.atomic_write import make_private, write_whole
-from asmtune.base.errors import StoreError
+from asmtune.base.child import temporary_files
+from asmtune.base.errors import InputError, StoreError
+from asmtune.base.json_codec import JsonCodec, expected, parse_json, text_of, time_of
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Artifact, Failure
 
@@ -50,7 +54,9 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
     with _fallbacks_lock:
         if folder in _fallbacks:
             return
-        with storage_errors(Path(tempfile.gettempdir())):
+        with temporary_files():
+            place = Path(tempfile.gettempdir())
+        with storage_errors(place):
             private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
         atexit.register(_remove, private, os.getpid())
         _prepared(private)
@@ -169,7 +175,7 @@ class ArtifactCache:
         Raises:
             StoreError: the folder cannot be written.
         """
-        if (data := encode_artifact(outcome)) is not None:
+        if (data := encode_artifact(digest, outcome)) is not None:
             write_artifact(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
@@ -236,7 +242,7 @@ def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-    outcome = decode_artifact(data)
+    outcome = decode_artifact(digest, data)
     # A read-only folder can still be read.
     with contextlib.suppress(OSError):
         if outcome is None:
@@ -286,23 +292,58 @@ _LASTING_KINDS: Final = frozenset(
 )
 
 
-def encode_artifact(outcome: Artifact | Failure) -> bytes | None:
-    """Encodes an outcome; None for a failure that may not happen again."""
+def encode_artifact(digest: str, outcome: Artifact | Failure) -> bytes | None:
+    """Encodes the outcome of a digest; None for a failure that may not happen again."""
     if isinstance(outcome, Failure):
         if outcome.kind not in _LASTING_KINDS:
             return None
         entry = {"failure": asdict(outcome)}
     else:
         entry = asdict(outcome) | {"cubin": base64.b64encode(outcome.cubin).decode()}
-    return gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
+    data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
+    head, body = data[:_HEAD], data[_HEAD:]
+    return head[:3] + _HAS_COMMENT + head[4:] + _seal(digest, body) + body
 
 
-def decode_artifact(data: bytes) -> Artifact | Failure | None:
-    """Decodes an entry; None if the bytes are damaged or of another format."""
-    try:
-        entry = json.loads(gzip.decompress(data))
-        if "failure" in entry:
-            return Failure(**entry["failure"])
-        return Artifact(**entry | {"cubin": base64.b64decode(entry["cubin"])})
-    except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, TypeError, KeyError):
+def decode_artifact(digest: str, data: bytes) -> Artifact | Failure | None:
+    """Decodes the entry of a digest; None if the bytes are damaged, or of another entry."""
+    body = data[_HEAD + _SEAL :]
+    if data[_HEAD : _HEAD + _SEAL] != _seal(digest, body):
         return None
+    try:
+        entry = parse_json(gzip.decompress(data))
+        if "failure" in entry:
+            return _CODEC.read(Failure, entry["failure"], "failure")
+        return _CODEC.read(Artifact, entry, "artifact")
+    except (EOFError, OSError, zlib.error, ValueError, TypeError, InputError):
+        return None
+
+
+_HEAD: Final = 10  # bytes of gzip's header
+_HAS_COMMENT: Final = b"\x10"  # flag of the header: a text that ends with a zero comes next
+_SEAL: Final = 65
+
+
+def _seal(digest: str, body: bytes) -> bytes:
+    # It binds the content to the key: of two swapped files neither is read.
+    return fingerprint.digest("asmtune artifact 2", digest, body).encode() + b"\0"
+
+
+def _cubin(value: Any, where: str) -> bytes:
+    return base64.b64decode(text_of(value, where), validate=True)
+
+
+_READ: Final = {
+    "outputs": {"ttir", "ttgir", "ptx"},
+    "metadata": {"num_warps", "shared"},
+}
+"""What is read of an artifact without a question."""
+
+
+def _check_read(field: str, value: Any, where: str) -> None:
+    for name in _READ.get(field, ()):
+        if not isinstance(value.get(name), str if field == "outputs" else int):
+            raise expected(f"an object with {name!r}", where, value)
+
+
+_CODEC: Final = JsonCodec(decoders={str: text_of, float: time_of, bytes: _cubin}, check=_check_read)

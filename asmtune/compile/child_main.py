@@ -290,11 +290,17 @@ def _capped(sketch: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
     return {"ttgir": ttgir, "metadata": {**sketch["metadata"], "maxnreg": maxnreg}}
 
 
+def limit_memory(limit: int) -> None:
+    """Limits this process's address space, at most to what its user may have (`ulimit -v`)."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 def main() -> None:
     """Serves requests; stdout of the compiler and its tools goes nowhere."""
     die_with_parent()
-    limit = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    limit_memory(int(sys.argv[1]))
     BackEnd(own_stdout()).serve(sys.stdin)
 
 

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from asmtune.base.child import temporary_files
 from asmtune.core.records.artifacts import Failure
 
 STAGE: Final = "sass"
@@ -33,7 +34,7 @@ def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
     except (RuntimeError, OSError) as error:
         detail = f"{error}; install triton with its tools, or set TRITON_NVDISASM_PATH"
         return Failure(STAGE, "tool", detail)
-    with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+    with temporary_files(), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
 
+from asmtune.base.child import temporary_files
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
@@ -138,7 +139,7 @@ def handle(binary: Binary) -> Any:
         "hash": binary.digest,
         "target": {"backend": backend, "arch": arch, "warp_size": warp_size},
     }
-    with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+    with temporary_files(), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
         described, code = Path(folder) / "kernel.json", Path(folder) / "kernel.cubin"
         described.write_text(json.dumps(metadata))
         code.write_bytes(binary.cubin)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
-from asmtune.base.fingerprint import canonical, digest, version_of
+from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
@@ -40,20 +40,23 @@ class LowerRequest:
         ttir: the module's text.
         options: the backend's options as JSON values.
         machine: Triton's (backend, arch, warp size).
-        environment: variables that the compiler reads.
+        environment: variables that the compiler reads; None for one that is not set.
+        compiler: identity of Triton and of its tools.
         override: a hand-edited file in the place of a stage's output.
     """
 
     ttir: str
     options: Mapping[str, Any]
     machine: tuple[str, int, int]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]
+    compiler: str
     override: Override | None = None
 
     @cached_property
     def digest(self) -> str:
         """Returns the identity of the artifact."""
-        rest = canonical([self.options, self.machine, self.environment, version_of("triton")])
+        variables = {name: value for name, value in self.environment.items() if value is not None}
+        rest = canonical([self.options, self.machine, variables, self.compiler])
         edited = () if self.override is None else (self.override.stage, self.override.text)
         return digest(_text_digest(self.ttir), rest, *edited)
 
@@ -82,14 +85,15 @@ class Lowering:
     """
 
     def __init__(self, problem: Problem, target: Target, timeout_s: float) -> None:
-        from asmtune.compile.toolchain import Toolchain, environment
+        from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
 
         self.problem = problem
         self.machine = (target.backend, target.capability, target.warp_size)
         self._toolchain = Toolchain(*self.machine)
         self._function = jit_function(problem.kernel)
         self._timeout_s = timeout_s
-        self._environment = environment()
+        self.environment = environment()
+        self._compiler = compiler_identity()
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
 
@@ -115,7 +119,7 @@ class Lowering:
         ttir = self._lower(specialised, options)
         if isinstance(ttir, Failure):
             return ttir
-        return LowerRequest(ttir, options, self.machine, self._environment, override)
+        return LowerRequest(ttir, options, self.machine, self.environment, self._compiler, override)
 
     def specialise(self, config: Config) -> Specialised | Failure:
         """Specialises the kernel's source as Triton would for a launch."""

@@ -253,7 +253,8 @@ def warm(
     Starting them takes a second, in which this process can do something else. `read` is the
     function that will read artifacts in the workers, by default those of this thread.
     """
-    start = StartCompiler(lowering.machine, settings.compile_memory_bytes, read)
+    environment, memory_bytes = lowering.environment, settings.compile_memory_bytes
+    start = StartCompiler(lowering.machine, environment, memory_bytes, read)
     chosen = workers or Workers(settings.jobs)
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
     thread.start()

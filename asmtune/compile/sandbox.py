@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import os
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.child import Child, ChildGoneError
+from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.compile.lower import LowerRequest
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
@@ -30,12 +29,15 @@ class Sandbox:
 
     LLVM and ptxas ignore Python's signals, so only killing the process ends a compile. The child
     and everything it started share a process group, which is killed as a whole. The child may take
-    `memory_bytes` of address space.
+    `memory_bytes` of address space. Triton reads some variables once, so a request with others
+    than the child's gets a new child.
     """
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._child: Child | None = None
+        self._environment: Mapping[str, str | None] = {}
+        self._variables: Mapping[str, str] = {}
         self._lock = threading.Lock()
 
     def compile(
@@ -48,7 +50,8 @@ class Sandbox:
         Raises:
             JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
         """
-        built = self._ask(_message(request, sketch=False), timeout_s, flag)
+        message = _message(request, sketch=False)
+        built = self._ask(message, request.environment, timeout_s, flag)
         if isinstance(built, Failure):
             return _of_file(built, request)
         built["cubin"] = base64.b64decode(built["cubin"])
@@ -58,14 +61,15 @@ class Sandbox:
         self, request: LowerRequest, timeout_s: float, flag: Path | None = None
     ) -> Sketch | Failure:
         """Compiles as far as LLVM, like `compile`."""
-        answer = self._ask(_message(request, sketch=True), timeout_s, flag)
+        message = _message(request, sketch=True)
+        answer = self._ask(message, request.environment, timeout_s, flag)
         if isinstance(answer, Failure):
             return _of_file(answer, request)
         return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
 
-    def start(self, machine: tuple[str, int, int]) -> None:
+    def start(self, machine: tuple[str, int, int], environment: Mapping[str, str | None]) -> None:
         """Starts the child if there is none, and waits until it could compile."""
-        self._ask({"start": machine}, _START_S, None)
+        self._ask({"start": machine}, environment, _START_S, None)
 
     def begin(self) -> None:
         """Starts the child if there is none; does not wait."""
@@ -73,9 +77,16 @@ class Sandbox:
             self._ready()
 
     def _ask(
-        self, message: dict[str, Any], timeout_s: float, flag: Path | None
+        self,
+        message: dict[str, Any],
+        environment: Mapping[str, str | None],
+        timeout_s: float,
+        flag: Path | None,
     ) -> dict[str, Any] | Failure:
         with self._lock:
+            self._environment = environment
+            if any(self._variables.get(name) != value for name, value in environment.items()):
+                self.close()
             return self._answer(message, timeout_s, flag)
 
     def _answer(
@@ -117,8 +128,10 @@ class Sandbox:
     def _ready(self) -> Child:
         if self._child is None or not self._child.is_running:
             self.close()
-            module = "asmtune.compile.child_main"
-            self._child = Child([sys.executable, "-m", module, str(self._memory_bytes)])
+            command = module_command("asmtune.compile.child_main", str(self._memory_bytes))
+            variables = {**os.environ, **self._environment}
+            self._variables = {n: value for n, value in variables.items() if value is not None}
+            self._child = Child(command, self._variables)
         return self._child
 
     def _with_diagnostics(self, failure: Failure) -> Failure:

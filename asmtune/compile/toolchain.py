@@ -6,12 +6,16 @@ is checked on 3.6 and on the newest release by `tests/compile`.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import triton
 from triton._C.libtriton import get_cache_invalidating_env_vars, ir, nvidia, passes
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
@@ -20,6 +24,7 @@ from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.base.errors import ProblemError
+from asmtune.base.fingerprint import canonical, digest, version_of
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
@@ -197,6 +202,68 @@ def option_names() -> frozenset[str]:
     return frozenset(f.name for f in fields(CUDAOptions))
 
 
-def environment() -> dict[str, str]:
-    """Returns the environment variables that change what Triton's compiler emits."""
-    return dict(get_cache_invalidating_env_vars())
+_VARIABLES: Final = {
+    "DISABLE_PTXAS_OPT",
+    "PTXAS_OPTIONS",
+    "TRITON_LIBDEVICE_PATH",
+    "TRITON_MOCK_PTX_VERSION",
+    "TRITON_PTXAS_BLACKWELL_PATH",
+    "TRITON_PTXAS_PATH",
+}
+"""Variables that Triton keys on by what they change; those that were ever set are added."""
+
+
+def environment() -> dict[str, str | None]:
+    """Returns the variables that change what Triton's compiler emits; None for one not set."""
+    _VARIABLES.update(get_cache_invalidating_env_vars())
+    return {name: os.environ.get(name) for name in sorted(_VARIABLES)}
+
+
+def compiler_identity() -> str:
+    """Returns what tells this compiler from another: Triton's files, and the user's own tools.
+
+    Triton hashes its files' content, which takes 1.4 s in each process; sizes and times of change
+    take 10 ms.
+    """
+    own = (os.environ.get(f"TRITON_{name}_PATH") for name in ("PTXAS", "PTXAS_BLACKWELL"))
+    tools = [_tool_identity(path, _state(Path(path))) for path in own if path]
+    library = os.environ.get("TRITON_LIBDEVICE_PATH")
+    return canonical([_triton_identity(), *tools, _state(Path(library)) if library else None])
+
+
+@cache
+def _triton_identity() -> str:
+    root = Path(triton.__file__).parent
+    folders = [root / name for name in ("_C", "backends", "compiler", "language")]
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+    states = [(str(file.relative_to(root)), *_state(file)) for file in files if _is_code(file)]
+    return digest(version_of("triton"), canonical(states))
+
+
+def _is_code(file: Path) -> bool:
+    return file.suffix in (".py", ".so", ".bc") or file.parent.name == "bin"
+
+
+@lru_cache
+def _tool_identity(path: str, state: tuple[int, ...]) -> list[Any]:
+    """Returns a tool's state and version: a script that calls another tool has the latter's."""
+    try:
+        version = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            timeout=30,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        version = type(error).__name__
+    return [*state, version]
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Returns a file's size and time of change, by which another content is told; () if none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return ()
+    return stat.st_size, stat.st_mtime_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -106,7 +106,7 @@ class CompileSite:
     def lookup(self, item: CompileItem) -> Artifact | Failure | None:
         """Returns the stored outcome of an item, or None."""
         if item.entry is not None:
-            return decode_artifact(item.entry)
+            return decode_artifact(item.request.digest, item.entry)
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
                 if (outcome := read_artifact(folder, item.request.digest)) is not None:
@@ -162,7 +162,7 @@ def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Fail
         return known, None
     request = item.request
     outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
-    entry = encode_artifact(outcome)
+    entry = encode_artifact(request.digest, outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
             write_artifact(site.place.folders[-1], request.digest, entry)
@@ -187,15 +187,17 @@ class StartCompiler:
 
     Attributes:
         machine: Triton's (backend, arch, warp size).
+        environment: variables that the compiler reads; None for one that is not set.
         memory_bytes: address space of the child.
         read: the reader; unpickling it has imported its modules.
     """
 
     machine: tuple[str, int, int]
+    environment: Mapping[str, str | None]
     memory_bytes: int
     read: Callable[[Any], Any]
 
     def __call__(self) -> None:
         """Waits until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
-            sandbox.start(self.machine)
+            sandbox.start(self.machine, self.environment)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import copy
+import multiprocessing.resource_tracker
+import os
 import tempfile
 import threading
 import time
@@ -18,9 +20,13 @@ from typing import Any, Final, Generic, Self, TypeVar
 from uuid import uuid4
 
 from joblib import Parallel, delayed
+from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
+from joblib.externals.loky import reusable_executor
+from joblib.externals.loky.backend import resource_tracker
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 from joblib.parallel import get_active_backend
 
+from asmtune.base.child import die_with_parent, temporary_files
 from asmtune.base.errors import AsmtuneError
 
 T = TypeVar("T")
@@ -34,6 +40,82 @@ _PATIENCE_S: Final = 10.0
 """Seconds to wait for all workers to start; one starts in 1 s."""
 
 
+_SAFE_PATH: Final = "PYTHONSAFEPATH"
+
+
+class _EndsWithParent:
+    """Has the workers of one of joblib's backends end with this process."""
+
+    def configure(self, *arguments: Any, **options: Any) -> Any:
+        """Starts the pool."""
+        own = {**getattr(self, "backend_kwargs", {}), **options}
+        users = own.get("initializer"), own.get("initargs", ())
+        options |= {"initializer": _begin_worker, "initargs": (os.getpid(), *users)}
+        return super().configure(*arguments, **options)  # type: ignore[misc]
+
+
+class _ForkedWorkers(_EndsWithParent, MultiprocessingBackend):  # type: ignore[misc]
+    pass
+
+
+class _LokyWorkers(_EndsWithParent, LokyBackend):  # type: ignore[misc]
+    """Has workers start with a safe path, which keeps Python off the working directory.
+
+    A worker has this process's path afterwards.
+    """
+
+    def _prepare_worker_env(self, n_jobs: int) -> dict[str, str]:
+        return {**super()._prepare_worker_env(n_jobs), _SAFE_PATH: "1"}
+
+    def configure(self, *arguments: Any, **options: Any) -> Any:
+        """Starts joblib's two trackers, which serve all workers, then the pool."""
+        _start_trackers()
+        return super().configure(*arguments, **options)
+
+
+_OURS: Final = {LokyBackend: _LokyWorkers, MultiprocessingBackend: _ForkedWorkers}
+
+
+def _begin_worker(
+    parent: int, initializer: Callable[..., None] | None, arguments: tuple[Any, ...]
+) -> None:
+    die_with_parent(parent)
+    if initializer is not None:
+        initializer(*arguments)
+
+
+_trackers_lock: Final = threading.Lock()
+
+
+def _start_trackers() -> None:
+    # They get this process's own variables and options: nothing else can be said to them.
+    with _trackers_lock:
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            multiprocessing.resource_tracker.ensure_running()
+            resource_tracker.ensure_running()
+        finally:
+            if before is None:
+                del os.environ[_SAFE_PATH]
+            else:
+                os.environ[_SAFE_PATH] = before
+
+
+_pools_of_parents: Final[list[Any]] = []
+
+
+def _forget_pool() -> None:
+    """Has joblib start a new pool in a forked process: the thread of the other one is gone."""
+    # Its end would wake the parent's thread by their common pipe.
+    _pools_of_parents.append(reusable_executor._executor)
+    reusable_executor._executor = None
+    reusable_executor._executor_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_pool)
+
+
 class WorkerRun:
     """Tracks one use of the workers, until it is stopped.
 
@@ -45,7 +127,8 @@ class WorkerRun:
 
     def __init__(self) -> None:
         self.stopped = False
-        self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
+        with temporary_files():
+            self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
 
     def stop(self) -> None:
         """Begins no further task; those that run end soon."""
@@ -170,8 +253,10 @@ class Workers:
         """Runs something once on every worker of this machine, and waits."""
         if not self.is_local:
             return
-        # A thread that stops the workers meanwhile does not need this.
-        with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
+        # A thread that stops the workers meanwhile does not need this. On a full disk they say so
+        # when they are used.
+        trouble = RuntimeError, OSError
+        with suppress(*trouble), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
             jobs = self.jobs
             once = delayed(_once_per_worker)
             calls = (once(Path(folder), jobs, work, number) for number in range(jobs))
@@ -231,7 +316,8 @@ class Workers:
                 while wave := list(islice(tasks, _WAVE * self.jobs)):
                     yield from parallel(call(task) for task in wave)
             return
-        results = self._parallel("generator_unordered")(call(task) for task in tasks)
+        with temporary_files():  # joblib's locks and folder
+            results = self._parallel("generator_unordered")(call(task) for task in tasks)
         try:
             for result in results:  # noqa: UP028 - would close them itself: see `_end`
                 yield result
@@ -263,6 +349,7 @@ class Workers:
     def _parallel(self, return_as: str) -> Any:
         # A backend object serves one `Parallel` at a time; a cluster's holds its client.
         backend = copy.copy(self._backend) if self.is_local else self._backend
+        backend.__class__ = _OURS.get(type(backend), type(backend))
         # A cluster reports results in the thread that talks to it, which must not make tasks: all
         # are sent from this thread.
         first = "2 * n_jobs" if self.is_local else "all"

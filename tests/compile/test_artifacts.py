@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from triton import knobs
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
+from asmtune.compile.artifacts import _HEAD, ArtifactCache, ArtifactWarning, _seal
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.core.config import Config
@@ -226,3 +227,106 @@ def test_digests_tell_requests_apart(target: Target) -> None:
     assert len(digests) == 7
     assert same == request
     assert Lowering(scale_problem(32), target, 30).request(Config({"BLOCK": 64})) == request
+
+
+@pytest.fixture
+def two(target: Target, empty_settings: Settings) -> tuple[list[LowerRequest], ArtifactCache]:
+    """Two configs that are compiled, and their folder."""
+    lowering = Lowering(scale_problem(), target, 30)
+    requests = [lowering.request(Config({"BLOCK": block})) for block in (64, 128)]
+    for request in requests:
+        assert isinstance(request, LowerRequest)
+        assert isinstance(compile_one(request, empty_settings), Artifact)
+    return requests, ArtifactCache(empty_settings.artifacts_dir, 1 << 30)  # type: ignore[return-value]
+
+
+def test_swapped_files_are_compiled_again(
+    two: tuple[list[LowerRequest], ArtifactCache], empty_settings: Settings
+) -> None:
+    """Of two entries in each other's place neither is read: each config gets its own code again."""
+    requests, cache = two
+    own = [cache.get(request.digest) for request in requests]
+    paths = [cache._path(request.digest) for request in requests]
+    first, second = (path.read_bytes() for path in paths)
+    paths[0].write_bytes(second)
+    paths[1].write_bytes(first)
+    again = [compile_one(request, empty_settings) for request in requests]
+    for before, after in zip(own, again, strict=True):
+        assert isinstance(before, Artifact)
+        assert isinstance(after, Artifact)
+        assert (after.digest, after.cubin) == (before.digest, before.cubin)
+
+
+def test_changed_entries_are_compiled_again(
+    two: tuple[list[LowerRequest], ArtifactCache], empty_settings: Settings
+) -> None:
+    """A well-formed entry with one field removed, emptied or of another type is not read."""
+    (request, other), cache = two
+    path = cache._path(request.digest)
+    entry = json.loads(gzip.decompress(path.read_bytes()))
+    others = json.loads(gzip.decompress(cache._path(other.digest).read_bytes()))
+    changed = [{"failure": {"stage": "ptx", "kind": "ptxas", "detail": "by hand"}}, {}, others]
+    for name in entry:
+        changed.append({key: value for key, value in entry.items() if key != name})
+        changed += [entry | {name: value} for value in (None, 3, "", [], {}, others[name])]
+    for part in ("outputs", "metadata"):
+        for name in entry[part]:
+            changed.append(entry | {part: {k: v for k, v in entry[part].items() if k != name}})
+    for wrong in changed:
+        if wrong == entry:
+            continue
+        data = gzip.compress(json.dumps(wrong).encode())
+        for written in (data, sealed(request.digest, data)):
+            path.write_bytes(written)
+            found = cache.get(request.digest)
+            assert found is None or written is not data, wrong
+            assert path.exists() == (found is not None)
+    path.write_bytes(data)
+    assert isinstance(compile_one(request, empty_settings), Artifact)
+    assert isinstance(cache.get(request.digest), Artifact)
+
+
+def sealed(digest: str, data: bytes) -> bytes:
+    """An entry's bytes with a seal that is right."""
+    head, body = data[:_HEAD], data[_HEAD:]
+    return head[:3] + b"\x10" + head[4:] + _seal(digest, body) + body
+
+
+@pytest.mark.slow(seconds=12)
+def test_another_assembler_has_artifacts_of_its_own(
+    target: Target, empty_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper of ptxas, another content of it, and none again: each compiles what it is for."""
+
+    def made(jobs: int = 1) -> Artifact | Failure | None:
+        lowering = Lowering(scale_problem(), target, 30)
+        hooks: Hooks[str] = Hooks(_digest, lambda *_: None)
+        configs = [Config({"BLOCK": 64}), Config({"BLOCK": 128})]
+        settings = replace(empty_settings, jobs=jobs)
+        for _ in compile_configs(lowering, configs, hooks, settings):
+            pass
+        request = lowering.request(configs[0])
+        assert isinstance(request, LowerRequest)
+        return ArtifactCache(empty_settings.artifacts_dir, 1 << 30).get(request.digest)
+
+    plain, script = made(), tmp_path / "ptxas"
+    assert isinstance(plain, Artifact)
+    for option in ("--opt-level 0", "--opt-level 1", "--no-such-option"):
+        script.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && exec {knobs.nvidia.ptxas.path} --version\n'
+            f'exec {knobs.nvidia.ptxas.path} "$@" {option}\n'
+        )
+        script.chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRITON_PTXAS_PATH", str(script))
+            patch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(script))
+            wrapped = made(jobs=2)
+        if "such" in option:
+            assert isinstance(wrapped, Failure)
+        else:
+            assert isinstance(wrapped, Artifact)
+            assert wrapped.cubin != plain.cubin
+    again = made(jobs=2)
+    assert again == plain
+    monkeypatch.setenv("PTXAS_OPTIONS", "--opt-level 0")
+    assert made() != plain

@@ -15,13 +15,13 @@ class Failure:
         stage: where it failed: "rules", "lower", a stage of the compiler, "read", "sass" (it
             cannot be disassembled), "launch", or "check" (its output is wrong).
         kind: the cause, as one word: "kernel" (the source is at fault), "options", "registers",
-            "shared_memory", "memory" (the host's or the GPU's), "timeout", "override" (a
-            hand-edited file cannot be used, or does not fit the kernel), "crash" (the process that
-            compiled or launched it died), "fault" (it broke the CUDA context), "ptxas", "nvdisasm",
-            "tool" (a program does not start), "compiler" (any other error), "parse" (its output
-            cannot be read), "lost" (the artifact is no longer cached), "capture" (a launch that
-            cannot stand in a CUDA graph), at "check" "wrong_output", "unwritten" or "stray_write",
-            and at "rules" the name of the rule that is broken.
+            "shared_memory", "memory" (the host's or the GPU's), "disk" (it is full), "timeout",
+            "override" (a hand-edited file cannot be used, or does not fit the kernel), "crash" (the
+            process that compiled or launched it died), "fault" (it broke the CUDA context),
+            "ptxas", "nvdisasm", "tool" (a program does not start), "compiler" (any other error),
+            "parse" (its output cannot be read), "lost" (the artifact is no longer cached),
+            "capture" (a launch that cannot stand in a CUDA graph), at "check" "wrong_output",
+            "unwritten" or "stray_write", and at "rules" the name of the rule that is broken.
         detail: the message of the program that failed, shortened.
     """
 

@@ -10,10 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from asmtune.base.errors import ParseError
 from asmtune.ir.asm.program import BasicBlock, Loop, LoopRole
 
 UNREACHABLE = -1
 """Immediate dominator of a block that no path from the entry reaches."""
+
+
+MOST_BLOCKS = 100_000
+
+MOST_STEPS = 10_000_000
+"""Steps up the tree of dominators, 1 s: as many as the square of the blocks in the worst case."""
+
+MOST_IN_LOOPS = 1_000_000
+"""Instructions in all loops of a function, each counted once a loop around it: 1 s to read."""
 
 
 class Jump(NamedTuple):
@@ -38,6 +48,9 @@ def find_blocks(
     """Cut `count` instructions into basic blocks, given the jumps that end one by index.
 
     `labels` are names of branch targets, by the index of the instruction that each stands before.
+
+    Raises:
+        ParseError: there are more than `MOST_BLOCKS`.
     """
     if not count:
         return ()
@@ -46,6 +59,8 @@ def find_blocks(
         starts.add(index + 1)
         starts.update(jump.targets)
     starts.discard(count)
+    if len(starts) > MOST_BLOCKS:
+        raise ParseError(f"a function has {len(starts):,} basic blocks, more than {MOST_BLOCKS:,}")
     ordered = sorted(starts)
     block_at = {start: block for block, start in enumerate(ordered)}
     blocks = []
@@ -92,6 +107,7 @@ class Dominators:
         self.idom = [UNREACHABLE] * len(successors)
         if order:
             self.idom[0] = 0
+        self._steps = 0
         predecessors = predecessor_lists(successors)
         changed = True
         while changed:
@@ -100,6 +116,19 @@ class Dominators:
                 best = self._meet_all(predecessors[node])
                 changed = changed or best != self.idom[node]
                 self.idom[node] = best
+        self._number_tree(order)
+
+    def _number_tree(self, order: Sequence[int]) -> None:
+        """Number the tree's nodes so that those under a node are the `_size` ones from its own."""
+        count = len(self.idom)
+        self._first, self._size, free = [0] * count, [1] * count, [1] * count
+        for node in order[:-1]:  # a node comes before its dominators
+            self._size[self.idom[node]] += self._size[node]
+        for node in reversed(order[:-1]):
+            above = self.idom[node]
+            self._first[node] = free[above]
+            free[above] += self._size[node]
+            free[node] = self._first[node] + 1
 
     def _meet_all(self, nodes: Sequence[int]) -> int:
         """Return the deepest node that dominates all those already placed in the tree."""
@@ -110,10 +139,15 @@ class Dominators:
                 continue
             other, best = best, node
             while other not in (best, UNREACHABLE):
+                self._steps += 1
                 if rank[other] < rank[best]:
                     other = idom[other]
                 else:
                     best = idom[best]
+            if self._steps > MOST_STEPS:
+                raise ParseError(
+                    f"the branches of a function go back over {MOST_STEPS:,} blocks in all"
+                )
         return best
 
     def reaches(self, node: int) -> bool:
@@ -124,10 +158,7 @@ class Dominators:
         """Return whether `other` is reached, and only by paths that pass `node`."""
         if not self.reaches(node) or not self.reaches(other):
             return False
-        # The search leaves a dominator later than the nodes that it dominates.
-        while self._rank[other] < self._rank[node]:
-            other = self.idom[other]
-        return other == node
+        return self._first[node] <= self._first[other] < self._first[node] + self._size[node]
 
 
 def predecessor_lists(successors: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -144,6 +175,9 @@ def find_loops(blocks: Sequence[BasicBlock], role_of: RoleOf) -> tuple[Loop, ...
 
     A cycle that can be entered at two places has no header that dominates it and is no
     natural loop: such irreducible code counts as straight, it is not an error.
+
+    Raises:
+        ParseError: the loops hold more than `MOST_IN_LOOPS` instructions in all.
     """
     successors = [block.successors for block in blocks]
     tree = Dominators(successors)
@@ -154,6 +188,7 @@ def find_loops(blocks: Sequence[BasicBlock], role_of: RoleOf) -> tuple[Loop, ...
                 latches.setdefault(header, []).append(node)
     predecessors = predecessor_lists(successors)
     bodies: dict[int, set[int]] = {}
+    held = 0
     for header, sources in latches.items():
         body = bodies[header] = {header}
         stack = list(sources)
@@ -161,6 +196,11 @@ def find_loops(blocks: Sequence[BasicBlock], role_of: RoleOf) -> tuple[Loop, ...
             node = stack.pop()
             if node not in body:
                 body.add(node)
+                held += 1 + blocks[node].end - blocks[node].start
+                if held > MOST_IN_LOOPS:
+                    raise ParseError(
+                        f"the loops of a function hold more than {MOST_IN_LOOPS:,} instructions"
+                    )
                 stack.extend(p for p in predecessors[node] if tree.reaches(p))
     return _nest(bodies, latches, role_of)
 

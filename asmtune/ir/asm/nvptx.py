@@ -267,8 +267,8 @@ def _has_result(opcode: str) -> bool:
     return classify(opcode) not in _NO_RESULT and not opcode.startswith(_STORES)
 
 
-_COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_ENTRY: Final = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)[{;]")
+_COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
+_ENTRY: Final = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^){;]*)\))?([^{;]*)(?:[{;]|\Z)")
 _TYPE: Final = re.compile(r"\.[bfsu](8|16|32|64|128)\b")
 _LENGTH: Final = re.compile(r"\[\s*(\d{1,9})\s*\]")
 _DIRECTIVE: Final = re.compile(r"\.(reqntid|maxntid|reqnctapercluster)\s+([\d,\s]+)")

@@ -17,23 +17,35 @@ from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
 from asmtune.ir.asm.nvptx import JUMPS, loop_role
 from asmtune.ir.asm.program import AsmFunction, BasicBlock, Instruction, Listing, LoopRole
 
-_FUNCTION = re.compile(r"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$%]+)").search
+_FUNCTION = re.compile(r"\.(entry|func)\b\s*").search
+_RETURNED = re.compile(r"\([^)]*\)\s*").match
+_FUNCTION_NAME = re.compile(r"[\w$%]+").match
 _FUNCTION_DIRECTIVES = re.compile(r"\.(\w+)\s*([\w,\s]*)").findall
+
+
+MOST_BRACES = 64
+MOST_TARGETS = 1_000_000
+"""Branch targets in a function: many `brx` may share one long table."""
+
+MOST_FUNCTIONS = 10_000
 
 
 def quoted(text: str) -> str:
     """Quote text for a message, on one line and no longer than 60 characters."""
-    flat = " ".join(text.split())
+    flat = " ".join(text[:1000].split())
     return repr(flat if len(flat) <= 60 else flat[:57] + "...")
 
 
 class Scope:
     """Labels declared between one pair of braces, and the scope around it."""
 
-    __slots__ = ("labels", "line", "parent", "tables")
+    __slots__ = ("depth", "labels", "line", "parent", "tables")
 
     def __init__(self, parent: Scope | None, line: int) -> None:
         self.parent = parent
+        self.depth: int = 1 if parent is None else parent.depth + 1
+        if self.depth > MOST_BRACES:
+            raise ParseError(f"line {line}: braces nest deeper than {MOST_BRACES}")
         self.line = line
         self.labels: dict[str, int] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
@@ -58,11 +70,15 @@ class FunctionBuilder:
 
     def __init__(self, header: str, line: int) -> None:
         match = _FUNCTION(header)
-        if match is None:
+        start = match.end() if match else 0
+        if returned := _RETURNED(header, start):
+            start = returned.end()
+        name = _FUNCTION_NAME(header, start)
+        if match is None or name is None:
             raise ParseError(f"line {line}: a function without a name: {quoted(header)}")
         self.is_entry = match[1] == "entry"
-        self.name = match[2]
-        tail = header[max(match.end(), header.rfind(")")) :]
+        self.name = name[0]
+        tail = header[max(name.end(), header.rfind(")")) :]
         self.directives = {
             key: " ".join(value.split()) for key, value in _FUNCTION_DIRECTIVES(tail)
         }
@@ -74,8 +90,13 @@ class FunctionBuilder:
         """Resolve labels, find blocks and loops; raise ParseError where a label is missing."""
         jumps: dict[int, Jump] = {}
         labels: dict[int, str] = {}
+        count = 0
         for instruction, scope in self.jumps:
             named = _named_targets(instruction, scope)
+            count += len(named)
+            if count > MOST_TARGETS:
+                where = f"line {instruction.line}: function {self.name}"
+                raise ParseError(f"{where} has more than {MOST_TARGETS:,} branch targets")
             jumps[instruction.index] = Jump(tuple(named), falls=instruction.predicate is not None)
             for index, name in named.items():
                 labels.setdefault(index, name)
@@ -135,6 +156,8 @@ _LOCATION = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b").match
 _INLINED = re.compile(r"\s*// (begin|end) inline asm\s*").fullmatch
 _FILE = re.compile(r'\s*(\d{1,9})\s+"([^"]*)"').match
 _LABEL = re.compile(r"([\w$%.]+)\s*:(?!:)\s*").match
+_SPACE = re.compile(r"\s*").match
+_NOTHING = re.compile(r"[\s;]*").match
 _COMMENT = re.compile(r'("[^"]*")|//.*')
 _BLOCK_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _LINE_DIRECTIVE = re.compile(r"\.(version|target|address_size|file|loc|section)\b(.*)").match
@@ -222,29 +245,34 @@ class _Reader:
     def _read_slowly(self, line: str) -> None:
         if "//" in line:
             line = _COMMENT.sub(r"\1", line)
-        text = line.strip()
-        while text:
-            text = self._advance(text).lstrip()
+        # Positions, not rests of the text: a line may hold 200,000 statements.
+        place = 0
+        while (place := self._skipped(line, place)) < len(line):
+            place = self._advance(line, place)
 
-    def _advance(self, text: str) -> str:
-        """Take one label, brace, directive or statement off the text; return the rest."""
+    def _skipped(self, line: str, place: int) -> int:
+        match = (_SPACE if self._pending else _NOTHING)(line, place)
+        return place if match is None else match.end()
+
+    def _advance(self, text: str, place: int) -> int:
+        """Read the label, brace, directive or statement at a place; return where it ends."""
         if not self._pending:
-            if text[0] in "{};":
-                self._meet(text[0])
-                return text[1:]
-            if self._function is not None and (match := _LABEL(text)):
+            if text[place] in "{}":
+                self._meet(text[place])
+                return place + 1
+            if self._function is not None and (match := _LABEL(text, place)):
                 self._define(match[1])
-                return text[match.end() :]
-            if match := _LINE_DIRECTIVE(text):
+                return match.end()
+            if match := _LINE_DIRECTIVE(text, place):
                 self._obey(match[1], match[2])
-                return ""
-            self._check_start(text)
+                return len(text)
+            self._check_start(text, place)
             self._pending_line = self._number
             self._in_header = False
-        end = self._statement_end(text)
-        self._pending.append(text if end < 0 else text[:end])
+        end = self._statement_end(text, place)
+        self._pending.append((text[place:] if end < 0 else text[place:end]).rstrip())
         if end < 0:
-            return ""
+            return len(text)
         statement = "\n".join(self._pending).strip()
         self._pending.clear()
         if text[end] == "{":
@@ -253,27 +281,27 @@ class _Reader:
             self._source = None
         elif self._function is not None:
             self._take(self._function, statement)
-        return text[end + 1 :]
+        return end + 1
 
-    def _check_start(self, text: str) -> None:
-        inside = self._function is not None
-        if text[0] == "." or (inside and (text[0] == "@" or text[0].isalpha())):
+    def _check_start(self, text: str, place: int) -> None:
+        inside, first = self._function is not None, text[place]
+        if first == "." or (inside and (first == "@" or first.isalpha())):
             return
         expected = "an instruction, label or directive" if inside else "a directive"
-        raise ParseError(f"line {self._number}: not PTX: expected {expected}: {quoted(text)}")
+        shown = quoted(text[place : place + 1000])
+        raise ParseError(f"line {self._number}: not PTX: expected {expected}: {shown}")
 
-    def _statement_end(self, text: str) -> int:
-        end = text.find(";")
+    def _statement_end(self, text: str, place: int) -> int:
+        end = text.find(";", place)
         if self._function is None:
-            self._in_header = self._in_header or _HEADER(text) is not None
-            brace = text.find("{")
-            if self._in_header and brace >= 0 and (end < 0 or brace < end):
+            stop = len(text) if end < 0 else end
+            self._in_header = self._in_header or _HEADER(text, place, stop) is not None
+            brace = text.find("{", place, stop)
+            if self._in_header and brace >= 0:
                 return brace
         return end
 
     def _meet(self, char: str) -> None:
-        if char == ";":
-            return
         function = self._function
         if function is None:
             raise ParseError(f"line {self._number}: {char!r} outside a function")
@@ -284,6 +312,8 @@ class _Reader:
         else:
             self._programs.append(function.close(self._directives))
             self._function = None
+            if len(self._programs) > MOST_FUNCTIONS:
+                raise ParseError(f"line {self._number}: more than {MOST_FUNCTIONS:,} functions")
 
     def _define(self, name: str) -> None:
         function = self._function

@@ -22,7 +22,7 @@ from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
 from asmtune.ir.asm.nvptx import OpClass, classify, only_polls
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
-from asmtune.ir.asm.ptx import quoted
+from asmtune.ir.asm.ptx import MOST_FUNCTIONS, quoted
 
 # Names up to a dot; a name with modifiers stands before its root.
 _NAMES: Final[dict[OpClass, str]] = {
@@ -111,7 +111,7 @@ _SOON: Final = 6
 # Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
 _INSTRUCTION: Final = re.compile(
     r"\s*/\*([0-9a-f]{4,16})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)"
-    r"(?:\s+([^;&?]*?))?\s*(?:[&?][^;]*)?;"
+    r"(\s[^;&?]*)?(?:[&?][^;]*)?;"
 ).match
 _ADDRESS: Final = re.compile(r"\s*/\*[0-9a-f]{4,16}\*/").match
 _SOURCE: Final = re.compile(r'\s*//## File "([^"]*)", line (\d{1,9})').match
@@ -215,6 +215,8 @@ class _Reader:
         elif not name.startswith("."):
             self._function = _Function(name)
             self._functions.append(self._function)
+            if len(self._functions) > MOST_FUNCTIONS:
+                raise ParseError(f"function {quoted(name)}: more than {MOST_FUNCTIONS:,} of them")
             self._source = None
 
     def _add(self, number: int, line: str) -> None:
@@ -223,7 +225,7 @@ class _Reader:
             why = "outside a function" if match else "not SASS"
             raise ParseError(f"line {number}: {why}: {quoted(line)}")
         address, predicate, opcode, operands = match.groups()
-        items, text = self._function.instructions, operands or ""
+        items, text = self._function.instructions, (operands or "").strip()
         items.append(Instruction(len(items), number, opcode, predicate, text, self._source))
         self._function.addresses.append(int(address, 16))
 

@@ -10,7 +10,7 @@ After "MLIR Language Reference", sections on operations, regions and locations.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -120,18 +120,20 @@ _OPERATION: Final = re.compile(
 ).fullmatch
 _RESULT: Final = re.compile(rf"({_VALUE})(?::(\d{{1,4}}))?").findall
 _OPERANDS: Final = re.compile(rf"{_VALUE}(?:#\d{{1,4}})?").findall
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+# A string without an end takes the rest of the line: at each quote it would be read again.
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)')
 _ALIAS: Final = re.compile(r"(#\w+) = loc\((.*)\)").match
 _LABEL: Final = re.compile(r"\^(\w+)(?:\((.*)\))?:").match
-_ARGUMENT: Final = re.compile(rf"({_VALUE}): (.*?)(?: \{{.*?\}})?(?: loc\((.*)\))?").fullmatch
+_ARGUMENT: Final = re.compile(rf"({_VALUE}): ").match
 _FUNCTION: Final = re.compile(r'(?:(\w+) )?@("(?:[^"\\]|\\.)*"|[\w.$\-]+)\(').match
 _FOR: Final = re.compile(
     rf"(?:unsigned )?({_VALUE}) = ({_VALUE}\S*) to ({_VALUE}\S*) step ({_VALUE}\S*)"
     r"(?: iter_args\((.*?)\) -> \((.*)\))? *:? *([\w!.<>]*)"
 ).match
-_WHILE: Final = re.compile(r"(?:\((.*?)\) )?: \((.*)\) -> ").match
 _PAIR: Final = re.compile(rf"({_VALUE}) = ({_VALUE}(?:#\d{{1,4}})?)").findall
 _MAX_DEPTH: Final = 100
+_MAX_LINE: Final = 200_000
+_MAX_RESULTS: Final = 1_000_000
 
 
 def parse_ttir(text: str) -> Module:
@@ -143,6 +145,9 @@ def parse_ttir(text: str) -> Module:
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
+        if len(stripped) > _MAX_LINE:
+            shown = f"{len(stripped):,} characters, more than {_MAX_LINE:,}"
+            raise ParseError(f"line {number}: {shown}: {stripped[:60]!r}")
         if stripped:
             reader.take(number, stripped)
     return reader.finish()
@@ -156,6 +161,7 @@ class _Reader:
         self._functions: dict[str, Function] = {}
         self._locations: dict[str, str] = {}
         self._function_read: Function | None = None
+        self._results = 0
 
     def take(self, number: int, line: str) -> None:
         first = line[0]
@@ -186,13 +192,20 @@ class _Reader:
         # A line that opens a region has its location at the region's end.
         rest, location = (rest[:-1].strip(), "") if opens else _split_location(rest)
         bare = _STRING.sub('""', rest) if '"' in rest else rest
-        results = _results(pack) if pack else ()
+        results = self._named_results(number, pack) if pack else ()
         operation = Operation(name, results, tuple(_OPERANDS(bare)), rest, location, number)
         self._block.operations.append(operation)
         if name == "tt.func":
             self._function(operation, opens)
         elif opens:
             self._open(operation, _entry_arguments(operation))
+
+    def _named_results(self, number: int, pack: str) -> tuple[str, ...]:
+        named = _RESULT(pack)
+        self._results += sum(int(count or 1) for _, count in named)
+        if self._results > _MAX_RESULTS:
+            raise ParseError(f"line {number}: more than {_MAX_RESULTS:,} results in the text")
+        return _result_names(named)
 
     def _function(self, operation: Operation, opens: bool) -> None:
         match = _FUNCTION(operation.text)
@@ -250,9 +263,9 @@ def _split_location(text: str) -> tuple[str, str]:
     return text[:place].strip(), text[place + 5 :].rstrip()[:-1]
 
 
-def _results(pack: str) -> tuple[str, ...]:
+def _result_names(named: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     names: list[str] = []
-    for name, count in _RESULT(pack):
+    for name, count in named:
         names += [f"{name}#{place}" for place in range(int(count))] if count else [name]
     return tuple(names)
 
@@ -275,8 +288,21 @@ def _argument(text: str, line: int) -> Argument:
     match = _ARGUMENT(text)
     if match is None:
         raise ParseError(f"line {line}: no argument: {text[:60]!r}")
-    value, kind, location = match.groups()
-    return Argument(value, kind, location or "")
+    kind, has_location, location = text[match.end() :].partition(" loc(")
+    if has_location and not location.endswith(")"):
+        kind, location = text[match.end() :], ")"
+    bare, has_attributes, _ = kind.partition(" {")
+    kind = bare if has_attributes and kind.endswith("}") else kind
+    return Argument(match[1], kind, location[:-1])
+
+
+def _while_parts(text: str) -> tuple[str, str] | None:
+    """Return the bindings and the types of `(%a = %b) : (i32) -> i32`; None if it is none."""
+    end = text.find(") : (") if text.startswith("(") else -2
+    start, stop = end + 2, text.rfind(") -> ")
+    if not text.startswith(": (", start) or stop < start + 3:
+        return None
+    return text[1 : max(end, 1)], text[start + 3 : stop]
 
 
 def _entry_arguments(operation: Operation) -> list[Argument]:
@@ -291,8 +317,8 @@ def _entry_arguments(operation: Operation) -> list[Argument]:
         operation.operands = (*bounds, *(value for _, value in pairs))
         entries = [Argument(name, kind) for (name, _), kind in zip(pairs, types, strict=False)]
         return [Argument(variable, match[7] or "i32"), *entries]
-    if operation.name == "scf.while" and (match := _WHILE(text)):
-        pairs, types = _PAIR(match[1] or ""), split_list(match[2])
+    if operation.name == "scf.while" and (parts := _while_parts(text)):
+        pairs, types = _PAIR(parts[0]), split_list(parts[1])
         operation.operands = tuple(value for _, value in pairs)
         return [Argument(name, kind) for (name, _), kind in zip(pairs, types, strict=False)]
     return []

@@ -135,7 +135,7 @@ def is_inside(body: Body, loop: Node) -> bool:
 # doubles at each step would not end.
 MAX_NODES: Final = 200_000
 _MAX_CALLS: Final = 60
-_CALLEE: Final = re.compile(r'@("(?:[^"\\]|\\.)*"|[\w.$\-]+)').search
+_CALLEE: Final = re.compile(r'@("(?:[^"\\]|\\.?)*(?:"|\Z)|[\w.$\-]+)').search
 _SUCCESSOR: Final = re.compile(r"\^(\w+)(?:\(([^)]*)\))?").findall
 _VALUES: Final = re.compile(r"%[\w$.\-]+(?:#\d{1,4})?").findall
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from asmtune.base.child import die_with_parent, own_stdout
+from asmtune.base.child import die_with_parent, import_like_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
@@ -36,6 +36,7 @@ class Service:
         self._out = out
         self._machine: BenchGpu
         self._trials: Trials
+        self._path: Sequence[str] = ()
         self._tuner_hooks = TunerHooks()
         self._arguments: dict[str, Any] = {}
         self._hooks: dict[int, Callable[..., Any]] = {}
@@ -59,8 +60,9 @@ class Service:
             self._say(answer)
 
     def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        # The user's functions import modules by the parent's path.
-        sys.path[:] = [*request["path"], *(p for p in sys.path if p not in request["path"])]
+        self._path = request["path"]
+        if request["functions"]:
+            import_like_parent(self._path)
         setup = messages.setup_of(request)
         self._machine = self._make_machine()
         self._arguments = unpack_arguments(request["arguments"])
@@ -70,6 +72,8 @@ class Service:
         return {"device": self._machine.name}
 
     def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["hooks"]:
+            import_like_parent(self._path)
         for number, text in request["hooks"].items():
             self._hooks[int(number)] = messages.unpickled(text, "a config's pre_hook")
         candidates = [self._candidate(candidate) for candidate in request["candidates"]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.base.child import Child, ChildGoneError
+from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
@@ -18,7 +18,7 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 
-COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
+COMMAND: Final = module_command("asmtune.measure.bench.child_main")
 
 _USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
 _COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does

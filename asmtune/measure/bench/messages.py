@@ -78,7 +78,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
         },
         "checks": {n: value for n, value in vars(setup.checks).items() if n != "reference"},
         # Together, so that hooks that share a closure still do so in the child.
-        "functions": pickled(functions, "the functions"),
+        "functions": pickled(functions, "the functions") if functions else "",
         "policy": asdict(setup.policy),
         "seed": setup.seed,
     }
@@ -108,7 +108,8 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
     }
-    sent = unpickled(message["functions"], ", ".join(role.strip("=") for role in _FUNCTIONS))
+    names = ", ".join(role.strip("=") for role in _FUNCTIONS)
+    sent = unpickled(message["functions"], names) if message["functions"] else {}
     reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
     return ChildSetup(
         Effects(**effects),

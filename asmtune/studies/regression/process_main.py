@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import torch
 
-from asmtune.base.child import die_with_parent, own_stdout
+from asmtune.base.child import die_with_parent, import_like_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
@@ -44,8 +44,10 @@ from asmtune.studies.regression.run import POLICY
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Times the rows of a plan and yields messages; ends early if the GPU is lost.
 
-    A plan has `rows`, as `row_to_json` makes them, by number, and a `seed`.
+    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, and the `path` of the
+    user's modules.
     """
+    import_like_parent(plan.get("path", ()))
     here = environment_here()
     yield {"environment": encoded(here)}
     target = match_device(here.gpu)

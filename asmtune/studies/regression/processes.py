@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.child import Child, ChildGoneError
+from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
@@ -161,6 +161,13 @@ class BenchRequest:
         return BenchRow(queue.reference, subject, config, lookup.layer, remark)
 
 
+def _path(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Returns the path that modules of the user's are imported by, if there are any."""
+    shipped = kernel_names()
+    is_user_code = any(row["reference"] not in shipped for row in rows.values())
+    return {"path": sys.path if is_user_code else []}
+
+
 def row_to_json(row: BenchRow) -> dict[str, Any]:
     """Converts to JSON values what a process needs to time a row."""
     return {
@@ -191,7 +198,7 @@ def _stale_remark(lookup: StoreLookup) -> str:
     return f"config of an older record: {', '.join(parts)}"
 
 
-COMMAND: Final = (sys.executable, "-m", "asmtune.studies.regression.process_main")
+COMMAND: Final = module_command("asmtune.studies.regression.process_main")
 
 PATIENCE_S: Final = 180.0
 """For one message: a context, a compile of 30 s at most, tensors and samples; importing PyTorch
@@ -297,7 +304,7 @@ class Processes:
             if another:
                 self._start()
             rows = {number: row_to_json(collected.rows[number]) for number in pending}
-            clocks = self._run_plan(child, {"rows": rows, "seed": seed}, done)
+            clocks = self._run_plan(child, {**_path(rows), "rows": rows, "seed": seed}, done)
             self._end(child)
         for number in collected.left:
             collected.samples.setdefault(number, []).append(done[number])
