@@ -82,7 +82,7 @@ def roofline(
     if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
     load_target(target)
-    sized = [*shape, *([] if shapes is None else [shapes])]
+    sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sized, dtype)
     functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
     sources = functions.loaded(kernels, is_measured=measure)
@@ -128,9 +128,10 @@ class PlainFunctions:
             raise InputError(f"--measure: {functions[0]} is a plain function, without tensors")
         if len(functions) == len(kernels) and self.is_shaped:
             raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
-        options = {"axes": self.axes, "values": self.values, "grid": self.grid}
         return [
-            KernelArguments(kernel, **options).load_all() if kernel in functions else kernel
+            KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid).load_all()
+            if kernel in functions
+            else kernel
             for kernel in kernels
         ]
 

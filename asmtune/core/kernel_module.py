@@ -181,7 +181,7 @@ def _expected(value: Any, own: Sequence[Any]) -> str | None:
     if int in kinds:
         least = min(1, *(one for one in own if type(one) is int), 1)
         is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-        is_whole = is_whole and least <= value <= _LARGEST  # type: ignore[operator]
+        is_whole = is_whole and least <= value <= _LARGEST
         return None if is_whole else f"a whole number from {least} to {_LARGEST}"
     if float in kinds:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

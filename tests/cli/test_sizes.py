@@ -176,3 +176,19 @@ def test_options_of_rooflines_that_do_not_fit(
 ) -> None:
     """Options of plain functions and of modules are told apart in one line."""
     assert re.search(says, commands.refused("roofline", *arguments))
+
+
+@pytest.mark.parametrize(
+    ("declared", "remark"),
+    [("n", None), ("2*n", None), ("n//2", "1,000 bytes, and the kernel goes on to byte 2,000")],
+)
+def test_a_pointer_smaller_than_what_is_read(
+    declared: str, remark: str | None, commands: Commands
+) -> None:
+    """A remark says how far the kernel reads behind a pointer; the mask counts."""
+    plain = ("{}/plain.py:plain", "--arg", f"x_ptr=fp16[{declared}]", "--arg", "n=1000")
+    axes = ("--axis", "BLOCK=128", "--axis", "num_warps=4", "--grid", "cdiv(n, BLOCK)")
+    ran = commands.run("prune-report", *plain, *axes)
+    assert (ran.code, ran.err) == (0, "")
+    assert ("goes on to byte" in ran.out) == (remark is not None)
+    assert remark is None or f"x_ptr has {remark}" in ran.out

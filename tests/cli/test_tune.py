@@ -356,7 +356,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("tune", "matmull"), "unknown kernel 'matmull'"),
         (("tune", "{}/plain.py:plain"), "is a plain function, and tuning needs tensors"),
         (("tune", "{}/doubled.py", "--shape", "m=1"), "--shape: kernel doubled: the shape lacks n"),
-        (("tune", "{}/doubled.py", "--shape", "n=x"), "kernel doubled on n=x: "),
+        (("tune", "{}/doubled.py", "--shape", "n=x"), "kernel doubled: n is 'x'; expected"),
         (("tune", "{}/doubled.py", "--shapes", "{}/absent.csv"), "absent.csv: No such file"),
         (("tune", "{}/doubled.py", "--shapes", "{}/plain.py"), "plain.py, line 1: "),
         (("tune", "{}/doubled.py", "--dtype", "fp64"), "doubled does not support fp64"),

@@ -19,6 +19,7 @@ from asmtune.ir.ttir.evaluate import (
     ProgramArguments,
     ProgramEvaluator,
 )
+from asmtune.ir.ttir.extents import Extents
 from asmtune.ir.ttir.loops import (
     PROCESSORS,
     LoopContext,
@@ -294,4 +295,13 @@ class _Count:
             written_bytes=bytes_by_kind["write"],
             atomic_bytes=bytes_by_kind["atomic"],
             size_bytes=bound.size_bytes,
+            end_bytes=self._end(place) if bound.size_bytes else 0,
         )
+
+    def _end(self, place: int) -> int:
+        """Return the furthest byte that the first and the last program reach of an argument."""
+        x, y, z = self._launch.grid
+        corners = {(0, 0, 0), (x - 1, 0, 0), (0, y - 1, 0), (x - 1, y - 1, z - 1)}
+        own = [operation for operation in self._operations if operation.roots == (place,)]
+        programs = [Extents(self._plan, self._launch, corner) for corner in corners]
+        return max((program.end(one) or 0 for program in programs for one in own), default=0)

@@ -183,6 +183,8 @@ class ArgumentUse:
         written_bytes: bytes that the launch stores to it.
         atomic_bytes: bytes of the launch's atomic updates.
         size_bytes: the memory behind it as the caller told, or None.
+        end_bytes: bytes from its start to the end of the furthest access, as far as the text
+            tells; 0 if it does not.
     """
 
     name: str
@@ -195,6 +197,7 @@ class ArgumentUse:
     written_bytes: float
     atomic_bytes: float
     size_bytes: int | None
+    end_bytes: int = 0
 
     @property
     def inplace(self) -> bool:

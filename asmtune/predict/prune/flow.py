@@ -143,6 +143,20 @@ def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
     )
 
 
+def size_notes(works: Iterable[Work]) -> tuple[str, ...]:
+    """Return the arguments whose memory ends before the furthest byte that is accessed."""
+    ends: dict[tuple[str, int], int] = {}
+    for work in works:
+        for use in work.arguments:
+            if use.size_bytes and use.end_bytes > use.size_bytes:
+                key = (use.name, use.size_bytes)
+                ends[key] = max(use.end_bytes, ends.get(key, 0))
+    return tuple(
+        f"{name} has {size:,} bytes, and the kernel goes on to byte {end:,}: give it its whole size"
+        for (name, size), end in ends.items()
+    )
+
+
 def _either(assumed: list[str]) -> str:
     listed = assumed[:_MOST_ASSUMPTIONS]
     return " or ".join([*listed, "others"] if len(assumed) > _MOST_ASSUMPTIONS else listed)
@@ -209,6 +223,7 @@ class Funnel:
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
+        works = list(front.works([v.config for v in ranking.verdicts if v.kept]))
         return PruneReport(
             kernel=problem.name,
             shape=problem.shape,
@@ -224,7 +239,8 @@ class Funnel:
                 *default_notes(ranking.verdicts, default),
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
-                *guess_notes(front.works([v.config for v in ranking.verdicts if v.kept])),
+                *guess_notes(works),
+                *size_notes(works),
                 *self.scorer.notes(self.target),
             ),
         )
