@@ -27,17 +27,30 @@ _ALLOWED: Final[Mapping[str, tuple[str, int]]] = {
 
 
 def check_option(name: str, value: Any, where: str) -> None:
-    """Checks the value of one of Triton's compile options; `where` begins the message.
+    """Checks the value that an axis gives one of Triton's compile options.
 
     Raises:
-        SpaceError: Triton takes no such value; says what it takes.
+        SpaceError: Triton takes no such value; begins with `where`, says what it takes.
     """
     form, most = _ALLOWED[name]
-    if value is None and name == "maxnreg":
-        return
     is_count = type(value) is int and 0 < value <= most
-    if not is_count or (form is _POWERS and value & (value - 1)):
+    is_none = value is None and name == "maxnreg"
+    if not (is_count or is_none) or (form is _POWERS and value & (value - 1)):
         raise SpaceError(f"{where} {value!r}: expected {form} to {most}")
+
+
+def check_types(config: Config) -> None:
+    """Checks that options of a config are whole numbers, or a `maxnreg` of None.
+
+    Other values are left to Triton: a config of a list that does not compile costs itself alone.
+
+    Raises:
+        SpaceError: one is something else.
+    """
+    for name in OPTION_AXES:
+        value = getattr(config, name)
+        if type(value) is not int and (name != "maxnreg" or value is not None):
+            raise SpaceError(f"config: {name} is {value!r}: expected a whole number")
 
 
 class Config:
@@ -79,8 +92,7 @@ class Config:
         self.num_stages = num_stages
         self.num_ctas = num_ctas
         self.maxnreg = maxnreg
-        for name in OPTION_AXES:
-            check_option(name, getattr(self, name), f"config: {name} is")
+        check_types(self)
         self.pre_hook = pre_hook
         # Triton takes it as a keyword of the launch, whichever way it gets there.
         self.ir_override = self.kwargs.pop("ir_override", None) or ir_override

@@ -11,7 +11,7 @@ from typing import Any
 
 from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
 from asmtune.base.text import did_you_mean
-from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config, check_option
+from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config, check_option, check_types
 
 Predicate = Callable[..., bool]
 
@@ -199,7 +199,11 @@ class Space:
         chosen = points[0] if default is None else Config.of(default)
         if chosen not in points:
             raise SpaceError(f"default {chosen} is not one of the {len(points)} configs given")
-        space = cls(spanned_axes(points))
+        for point in points:
+            check_types(point)
+        spanned = spanned_axes(points)
+        space = cls({name: spanned[name] for name in spanned if name not in OPTION_AXES})
+        space.axes = MappingProxyType(spanned)
         space.default, space._points = chosen, points
         return space
 
