@@ -120,6 +120,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.delenv("ASMTUNE_STORE_URL", raising=False)
         patch.setenv("TRITON_CACHE_DIR", str(kept / "triton"))
         patch.setenv("ASMTUNE_JOBS", "1")
+        patch.delenv("COLUMNS", raising=False)  # pytest-xdist sets its terminal's width
         yield folder
 
 

@@ -169,7 +169,7 @@ def test_the_users_caps_are_all(funnel: Funnel, space: Space, caps: bool) -> Non
     """Where the user names `maxnreg`, or wants none, the configs are as he wrote them."""
     report = replace(funnel, caps=caps).prune(many_programs(), space)
     assert {v.config for v in report.verdicts} == set(space.configs())
-    assert report.notes == ()
+    assert not any("maxnreg" in note for note in report.notes)
 
 
 def test_judge_adds_none(funnel: Funnel) -> None:

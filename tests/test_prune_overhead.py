@@ -21,7 +21,9 @@ def test_stages_of_artifacts_alone(tmp_path: Path) -> None:
     """Every artifact's stages count once; remembered failures tell of none."""
     cache = ArtifactCache(tmp_path, 1 << 20)
     for digest, seconds in (("a1", {"llir": 0.5, "cubin": 0.25}), ("b2", {"cubin": 0.125})):
-        cache.put(digest, Artifact(digest, "k", "sm_90", {}, b"", {}, seconds))
+        texts = {"ttir": "", "ttgir": "", "ptx": ""}
+        metadata = {"num_warps": 4, "shared": 0}
+        cache.put(digest, Artifact(digest, "k", "sm_90", texts, b"", metadata, seconds))
     cache.put("c3", Failure("cubin", "ptxas", "no"))
     found = sorted(stage_seconds(tmp_path), key=len)
     assert found == [{"cubin": 0.125}, {"llir": 0.5, "cubin": 0.25}]

@@ -353,7 +353,9 @@ def test_values_that_no_axis_can_have(name: str, values: Any, allowed: str) -> N
     assert "\n" not in str(refused.value)
     if isinstance(values, list) and len(values) == 1 and name != "BLOCK":
         if type(values[0]) is int:
-            assert Space.from_configs([{name: values[0]}]).first() == Config({}, **{name: values[0]})
+            assert Space.from_configs([{name: values[0]}]).first() == Config(
+                {}, **{name: values[0]}
+            )
             return
         with pytest.raises(SpaceError, match=f"{name} is .*: expected a whole number"):
             Config({}, **{name: values[0]})

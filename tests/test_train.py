@@ -140,7 +140,7 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         ((str(TIMINGS), "--kernels", "{}", "--kernels", "{}", "--output", "{}/o"), "2 --kernels"),
         (
             (str(TIMINGS), "--kernels", str(DATA / "kernels"), "--output", "{}/no/o.npz"),
-            "No such file or directory",
+            "no such folder",
         ),
         ((str(TIMINGS), "--output", "{}/o.npz"), "--kernels"),
     ],

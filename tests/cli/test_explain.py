@@ -252,7 +252,7 @@ def test_what_is_not_in_the_space_is_told(commands: Commands) -> None:
     [
         (("--against", "BLOK=64"), "--against: no axis 'BLOK'; the axes are BLOCK"),
         (("--against", "BLOCK"), "'BLOCK' is neither NAME=VALUE,... nor one of best, default"),
-        (("--against", "num_warps=x"), "axis 'num_warps' has 'x'"),
+        (("--against", "num_warps=x"), "num_warps is 'x': expected a whole number"),
         (("--against", "num_warps=2"), "--against num_warps=2: it is the config that is expl"),
         (("--against", "default"), "--against default: it is the config that is explained"),
         (("--against", "best", "--alone"), "--against best: it is the config that is explained"),

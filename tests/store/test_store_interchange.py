@@ -201,7 +201,7 @@ BROKEN = [
         "records[1].failures[0].kind: expected text, got 5",
     ),
     (_set(1, "records", 1, "key", "shape", "M"), "records[1].key: expected a key once, got"),
-    (_set({"a\nb": []}, "records", 1, "key", "shape"), "shape.a\\nb': expected a finite number"),
+    (_set({"a\nb": []}, "records", 1, "key", "shape"), "shape.a\\nb: expected a finite number"),
 ]
 
 
