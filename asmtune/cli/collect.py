@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +43,9 @@ def collect(
         raise InputError(f"no target describes the device {device!r}; add a JSON file for it")
     modules = [load_kernel_module(kernel) for kernel in kernels]
     funnel = Funnel(target, make_scorer("chance"), Settings.from_environment())
-    meta = {"device": device, **versions(), "timing": "CUDA events, L2 flushed, interleaved; ms"}
+    date = datetime.now(UTC).date().isoformat()
+    timing = "CUDA events, L2 flushed, interleaved; ms"
+    meta = {"device": device, **versions(), "timing": timing, "date": date}
     tasks: list[dict[str, Any]] = []
     for task in Collector(funnel, seconds=seconds).tasks(modules):
         if any("ms" in row for row in task["rows"]):

@@ -213,17 +213,19 @@ def test_a_full_device_keeps_copies_on_the_host() -> None:
     with suppress(torch.OutOfMemoryError):
         while torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= PIECE:
             fillers.append(torch.empty(PIECE, dtype=torch.uint8, device="cuda"))
-    x = torch.ones(320 << 20, device="cuda")
-    values = {"x_ptr": x, "n": x.numel(), "BLOCK": 1024}
-    grid = (x.numel() // 1024,)
-    run = launch(effect_kernels.scale_in_place, grid, values)
-    with checker_of(effect_kernels.scale_in_place, grid, values) as checker:
-        assert checker.set_reference(run) is None
-        assert checker.check(run) is None
-        assert checker.check(lambda: None) is not None
-        assert checker.notes[0].startswith("the GPU has no room for a copy of x_ptr")
-    assert bool((x == 1).all())
-    del fillers
+    try:
+        x = torch.ones(320 << 20, device="cuda")
+        values = {"x_ptr": x, "n": x.numel(), "BLOCK": 1024}
+        grid = (x.numel() // 1024,)
+        run = launch(effect_kernels.scale_in_place, grid, values)
+        with checker_of(effect_kernels.scale_in_place, grid, values) as checker:
+            assert checker.set_reference(run) is None
+            assert checker.check(run) is None
+            assert checker.check(lambda: None) is not None
+            assert checker.notes[0].startswith("the GPU has no room for a copy of x_ptr")
+        assert bool((x == 1).all())
+    finally:
+        fillers.clear()  # a failure would hold them, and fail the tests that come next
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bool, torch.int64])
