@@ -244,10 +244,10 @@ class Workers:
             yield from self._survive(work, TaskSource(tasks(run.flag), run), lost, run)
         finally:
             self._runs.discard(run)
-            if self.is_local or not run.stopped:
-                run.close()
-            else:  # a cluster on this machine may not have seen it yet
+            if run.stopped:  # a task that is on its way to a worker has not seen it yet
                 atexit.register(run.close)
+            else:
+                run.close()
 
     def each(self, work: Callable[[], None]) -> None:
         """Runs something once on every worker of this machine, and waits."""
