@@ -48,7 +48,7 @@ def matter(name: str, device: str = "NVIDIA H200") -> AgreementKey:
     """Give the key that a scene agrees on."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
     return AgreementKey(
-        TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: SPACE
+        TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: [*SPACE, FALLBACK]
     )
 
 

@@ -335,4 +335,5 @@ def test_nested_triangular_loops_are_not_walked_without_end(opening: str, depth:
     assert any("take more trips than are walked" in str(a) for a in counted.assumptions)
     few = analyse(_nested(2, opening), LaunchArguments({"p": None}, (1000, 1, 1)))
     assert not few.assumptions
-    assert [loop.trips for loop in few.loops] == [100, 49.5]
+    if opening == FOR:  # those of a while loop are walked in a sample of its trips
+        assert [loop.trips for loop in few.loops] == [100, 49.5]
