@@ -1,9 +1,9 @@
 """`learned`: a forest that predicts how far a candidate is behind the task's best.
 
-It is fitted on timings of many kernels that ship with the package, on first
-use, and kept in the user's cache as plain arrays. It sees ratios to the target's limits and to
-the task's other candidates, never a kernel's name. If it cannot be used, `roofline` ranks and a
-note says why.
+Another forest orders the best ranked pair by pair (`pairs`). Both are fitted on timings of many
+kernels that ship with the package, on first use, and kept in the user's cache as plain arrays.
+They see ratios to the target's limits and to the task's other candidates, never a kernel's name.
+If they cannot be used, `roofline` ranks and a note says why.
 """
 
 from __future__ import annotations
@@ -25,9 +25,18 @@ from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest
+from asmtune.predict.score.pairs import PAIRS, columns_of_pairs, fit_pairs, reordered
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
-from asmtune.predict.score.vectors import LEAST_US, NAMES, Scale, base_columns, schema, vectors
+from asmtune.predict.score.vectors import (
+    BASE,
+    LEAST_US,
+    NAMES,
+    Scale,
+    base_columns,
+    schema,
+    vectors,
+)
 
 DATA: Final = Path(__file__).with_name("data")
 """The training rows that ship with the package."""
@@ -47,8 +56,45 @@ ROOFLINE_SHARE: Final = 0.6
 FEWEST: Final = 5
 """With fewer candidates `roofline` ranks: the task's least and median mean little then."""
 
-MOST_FORESTS: Final = 4
-"""Forests kept in the cache, some 12 MiB each."""
+MOST_MODELS: Final = 4
+"""Models kept in the cache, some 20 MiB each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The fitted forests.
+
+    Attributes:
+        slowdown: predicts the logarithm of a config's time over the task's best.
+        pairs: predicts that of one config over another's; None where there were no near ties.
+    """
+
+    slowdown: Forest
+    pairs: Forest | None
+
+    def save(self, path: Path) -> None:
+        """Write a file a forest, `path` the last.
+
+        Raises:
+            OSError: one cannot be written.
+        """
+        if self.pairs is not None:
+            self.pairs.save(_pairs_file(path))
+        self.slowdown.save(path)
+
+    @classmethod
+    def load(cls, path: Path, identity: str) -> Model:
+        """Read what `save` wrote.
+
+        Raises:
+            ParseError: a file is missing, damaged, or another's.
+        """
+        pairs = Forest.load(_pairs_file(path), columns_of_pairs(len(BASE)), identity)
+        return cls(Forest.load(path, len(NAMES), identity), pairs)
+
+
+def _pairs_file(path: Path) -> Path:
+    return path.with_suffix(".pairs.npz")
 
 
 @dataclass(frozen=True)
@@ -140,8 +186,8 @@ class Learned(Scorer):
             return str(error)
 
     @cached_property
-    def _model(self) -> Forest | None:
-        """The forest, from the cache or fitted anew."""
+    def _model(self) -> Model | None:
+        """The forests, from the cache or fitted anew."""
         if isinstance(self._examples, str):
             return None
         tasks = [task for part in self._examples for task in part.tasks]
@@ -154,19 +200,19 @@ class Learned(Scorer):
         identity = self._identity()
         path = self.settings.cache_dir / "models" / f"{identity}.npz"
         with contextlib.suppress(ParseError):
-            return Forest.load(path, len(NAMES), identity)
-        forest = fit(tasks, self.settings.jobs, identity)
+            return Model.load(path, identity)
+        model = fit(tasks, self.settings.jobs, identity)
         with contextlib.suppress(OSError):  # It is fitted again in the next process.
-            forest.save(path)
+            model.save(path)
             # Delete the oldest forests, of other versions or rows.
-            forests = sorted(path.parent.glob("*.npz"), key=lambda kept: -kept.stat().st_mtime)
-            for old in forests[MOST_FORESTS:]:
+            files = sorted(path.parent.glob("*.npz"), key=lambda kept: -kept.stat().st_mtime)
+            for old in files[2 * MOST_MODELS :]:
                 old.unlink(missing_ok=True)
-        return forest
+        return model
 
     def _identity(self) -> str:
         """Return a digest of everything that the forest depends on."""
-        how = (TREES, LEAST_IN_LEAF, COLUMNS_TRIED, MOST_SLOWDOWN, SLOW_WEIGHT)
+        how = (TREES, LEAST_IN_LEAF, COLUMNS_TRIED, MOST_SLOWDOWN, SLOW_WEIGHT, PAIRS)
         rows = [path.read_bytes() for path in self.sources]
         versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
         return digest(schema(), repr(how), *versions, *rows)
@@ -184,8 +230,8 @@ def _number(dtype: str) -> str:
     return dtype if dtype.startswith(("fp", "bf")) else ""
 
 
-def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
-    """Fit a forest on tasks; the result does not depend on the number of jobs."""
+def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Model:
+    """Fit a model on tasks; the result does not depend on the number of jobs."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     rows = np.concatenate([task.vectors for task in tasks])
@@ -199,11 +245,18 @@ def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
     )
     weights = np.exp(-SLOW_WEIGHT * np.minimum(slowdown, 3.0))
     model.fit(rows, np.minimum(slowdown, MOST_SLOWDOWN), sample_weight=weights)
-    return Forest.of(model.estimators_, rows.shape[1], identity)
+    slowdowns = Forest.of(model.estimators_, rows.shape[1], identity)
+    return Model(slowdowns, fit_pairs(tasks, jobs, identity))
 
 
-def rank(forest: Forest, base: NDArray[np.float32]) -> NDArray[np.float64]:
+def rank(model: Model, base: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return scores of all candidates of a task, from their `vectors.base_columns`."""
     scale = Scale.of(base)
+    return ranked_at(model, base, scale)
+
+
+def ranked_at(model: Model, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
+    """Return scores of some candidates of a task, whose scale is that of all of them."""
     roofline = base[:, 0] - scale.least[0]
-    return np.asarray(-forest.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)
+    scores = np.asarray(-model.slowdown.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)
+    return scores if model.pairs is None else reordered(model.pairs, base, scale, scores)

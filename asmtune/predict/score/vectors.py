@@ -131,6 +131,9 @@ _PLAIN: Final[Mapping[str, _Read]] = {
 }
 """As they are."""
 
+MICROSECONDS: Final = len(_MICROSECONDS)
+"""Number of columns of microseconds, which come first."""
+
 BASE: Final = (*_MICROSECONDS, *_COUNTS, *_PLAIN)
 """Names of the columns of `base_columns`; the roofline's microseconds come first."""
 
@@ -194,6 +197,6 @@ def base_columns(features: Sequence[Features], target: Target) -> Matrix:
 
 def vectors(base: Matrix, scale: Scale) -> Matrix:
     """Return one row a candidate, one column a name of `NAMES`."""
-    microseconds = base[:, : len(_MICROSECONDS)]
+    microseconds = base[:, :MICROSECONDS]
     parts = (base, base - scale.least, base - scale.median, microseconds - base[:, :1])
     return np.hstack(parts).astype(np.float32)
