@@ -16,7 +16,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
 from asmtune.predict.score.examples import Examples, TaskRows
-from asmtune.predict.score.learned import FEWEST, fit, rank
+from asmtune.predict.score.learned import FEWEST, fit, ranked_at
 from asmtune.predict.score.vectors import schema
 from asmtune.studies.replay.flow import judged_moments
 from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
@@ -96,10 +96,12 @@ def rank_unseen(
         others = [task.thinned() for task in seen if task.kernel != kernel]
         if not others:
             continue
-        forest = fit(others, jobs, "")
+        model = fit(others, jobs, "")
         for moment, tasks in tasks_of.items():
             own_tasks = [task for task in tasks if task.kernel == kernel]
-            ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own_tasks]
+            ranked[moment] += [
+                (task, ranked_at(model, task.base, task.scale).tolist()) for task in own_tasks
+            ]
     return dict(ranked)
 
 

@@ -1,0 +1,74 @@
+"""Replay of `learned` and `roofline` over stored training rows: no GPU, nothing compiled.
+
+    python -m benchmarks.replay_rows [FILE.npz ...] [--output FILE]
+
+Each kernel is ranked by a model of all files' other kernels. A file of training rows has at most
+220 rows of a task, so that a task with more (most of the oracle's) is ranked on this choice
+of its rows: its fastest third of that number, and a random choice of the rest.
+
+Fits a model for each kernel: some 10 s each on 2 cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from asmtune.base.settings import Settings
+from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
+from asmtune.predict.score.learned import DATA
+from asmtune.studies.replay.results import ScorerResult
+from asmtune.studies.train import Unseen, rank_unseen, unseen_result
+from benchmarks.provenance import RESULTS, write
+
+CUTS = ("top1", "top5", "top10", "worst_top10")
+
+
+def main() -> None:
+    """Replay, print a line a file, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
+    parser.add_argument("--output", type=Path, default=RESULTS / "replay_rows.json")
+    options = parser.parse_args()
+    files = {path.stem: Examples.load(path) for path in options.files}
+    tasks = [task for examples in files.values() for task in examples.tasks]
+    start = time.perf_counter()
+    ranked = rank_unseen(tasks, {"assembly": tasks}, Settings.from_environment().jobs)["assembly"]
+    seconds = time.perf_counter() - start
+    results = {name: _file(examples, ranked) for name, examples in files.items()}
+    for name, result in results.items():
+        for scorer, by_kernel in result["scorers"].items():
+            print(f"{name:12} {scorer:9}", *(f"{by_kernel['all'][cut]:.3f}" for cut in CUTS))
+    write(options.output, {"files": results, "most_rows": MOST_ROWS, "seconds": round(seconds)})
+
+
+def _file(examples: Examples, ranked: Unseen) -> dict[str, dict[str, dict[str, object]]]:
+    own = {id(task) for task in examples.tasks}
+    learned = [(task, scores) for task, scores in ranked if id(task) in own]
+    roofline = [(task, (-task.base[:, 0]).tolist()) for task, _ in learned]
+    about = {
+        "tasks": len(learned),
+        "rows": sum(len(task.slowdown) for task, _ in learned),
+        "tasks_thinned": sum(_is_thinned(task) for task, _ in learned),
+    }
+    scorers = {"learned": _summary(learned), "roofline": _summary(roofline)}
+    return {"about": about, "scorers": scorers}
+
+
+def _is_thinned(task: TaskRows) -> bool:
+    return len(task.slowdown) == MOST_ROWS
+
+
+def _summary(ranked: Unseen) -> dict[str, object]:
+    result: ScorerResult = unseen_result(ranked)
+    kernels = {kernel: _cuts(result.summary(kernel)) for kernel in result.kernels}
+    return {"all": _cuts(result.summary()), "kernels": kernels}
+
+
+def _cuts(summary: dict[str, float]) -> dict[str, float]:
+    return {cut: round(summary[cut], 4) for cut in CUTS}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The replay of stored training rows: every kernel unseen, and figures that can be recomputed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asmtune.core.hardware.shipped import load_target
+from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.learned import fit, ranked_at
+from asmtune.predict.score.vectors import BASE, Scale, schema
+from benchmarks import replay_rows
+
+
+def task(kernel: str, seed: int) -> TaskRows:
+    """A task whose registers decide, which the predicted time does not tell."""
+    draws = np.random.default_rng(seed)
+    base = draws.normal(size=(30, len(BASE))).astype(np.float16).astype(np.float32)
+    slow = base[:, BASE.index("registers")] - base[:, BASE.index("registers")].min()
+    slow = (0.5 * slow).astype(np.float16).astype(np.float32)
+    return TaskRows(kernel, {"n": seed}, "float16", base, Scale.of(base), slow)
+
+
+@pytest.mark.slow(seconds=4)
+def test_each_kernel_is_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pick of a kernel is that of a model fitted on the other kernels of all files."""
+    files = {"one": ("a", "b"), "two": ("c", "d")}
+    parts = {
+        name: tuple(
+            task(kernel, 10 * at + shape) for at, kernel in enumerate(own) for shape in (1, 2)
+        )
+        for name, own in files.items()
+    }
+    for name, tasks in parts.items():
+        path = tmp_path / f"{name}.npz"
+        Examples(tasks, load_target("H200").name, schema(), {}).save(path)
+    paths = [str(tmp_path / f"{name}.npz") for name in files]
+    monkeypatch.setattr(sys, "argv", ["x", *paths, "--output", str(tmp_path / "out.json")])
+    replay_rows.main()
+    found = json.loads((tmp_path / "out.json").read_text())["files"]
+    assert found["two"]["about"] == {"tasks": 4, "rows": 120, "tasks_thinned": 0}
+    model = fit([t for own in parts.values() for t in own if t.kernel != "c"], 1, "")
+    kept = [
+        float(np.exp(-t.slowdown[np.argmax(ranked_at(model, t.base, t.scale))]))
+        for t in parts["two"]
+        if t.kernel == "c"
+    ]
+    by_hand = float(np.exp(np.log(kept).mean()))
+    assert found["two"]["scorers"]["learned"]["kernels"]["c"]["top1"] == round(by_hand, 4)
+    learned, roofline = (found["one"]["scorers"][n]["all"]["top1"] for n in ("learned", "roofline"))
+    assert learned > roofline
