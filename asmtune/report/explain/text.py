@@ -9,6 +9,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from asmtune.base.text import amount
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.nvptx import Group as OpGroup
@@ -18,7 +19,7 @@ from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
-from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS, amount
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
 from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
 
 STYLES: Final = {
