@@ -1,4 +1,4 @@
-"""Text of messages: values in one short line, amounts with units, and hints at names that were mistyped."""
+"""Text of messages: short values, amounts with units, and hints at mistyped names."""
 
 from __future__ import annotations
 

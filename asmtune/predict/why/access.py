@@ -124,7 +124,7 @@ class KernelAccesses:
         self.call, self.work, self.target = call, work, target
         self._flow = Flow(tree)
         self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
-        self.symbols = Symbols()
+        self.symbols = Symbols(self._flow)
         x, y, z = call.grid
         self.addresses = self.of_program((x // 2, y // 2, z // 2))
 
@@ -146,16 +146,21 @@ class KernelAccesses:
 
     def operations(self) -> Iterator[tuple[Node, MemoryAccess]]:
         """Yield operations on global memory with what one program asks for at their line."""
-        by_line: dict[tuple[int, str], MemoryAccess] = {}
-        for item in self.work.accesses:
-            by_line.setdefault((item.line, item.kind), item)
+        by_place = {(item.line, item.kind, item.arguments): item for item in self.work.accesses}
         for node in self.kernel.values.tree.nodes():
-            kind = _TMA.get(node.name) or KINDS.get(node.name) or "read"
-            if node.name in MEMORY or node.name in _TMA:
-                position = self.kernel.values.tree.line_of(node)
-                item_ = by_line.get((position[1] if position else 0, kind))
-                if item_ is not None and item_.line:
-                    yield node, item_
+            position = self.kernel.values.tree.line_of(node)
+            if position is not None and (node.name in MEMORY or node.name in _TMA):
+                kind = _TMA.get(node.name) or KINDS.get(node.name) or "read"
+                item = by_place.get((position[1], kind, self.arguments(node)))
+                if item is not None and item.line:
+                    yield node, item
+
+    def start(self, node: Node, addresses: Addresses) -> tuple[Linear, ...]:
+        """Return where a program's first tile begins: its address, or a box's coordinates."""
+        values = self.kernel.values
+        scalars = [v for v in node.operands[1:] if values.kind(v).role == "scalar"]
+        own = scalars if node.name in _TMA else node.operands[:1]
+        return tuple(addresses.at(v, (0,) * len(values.kind(v).shape)) for v in own)
 
     def _pattern(self, node: Node, item: MemoryAccess) -> AccessPattern | None:
         if node.name in _TMA:

@@ -66,9 +66,14 @@ _MAX_DEPTH: Final = 300
 
 
 class Symbols:
-    """Symbols of a launch: their keys, and the loads that they depend on."""
+    """Symbols of a launch: their keys, and the loads that they depend on.
 
-    def __init__(self) -> None:
+    `known` has numbers that are the same in all programs: of values that are not in `differing`.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.known: dict[tuple[int, Place], Linear | None] = {}
+        self.differing = _differing(flow)
         self._numbers: dict[Hashable, int] = {}
         self._lines: list[frozenset[int]] = []
         self._loaded: list[bool] = []
@@ -95,6 +100,19 @@ class Symbols:
         return frozenset().union(*(self._lines[symbol] for symbol, _ in number.symbols))
 
 
+def _differing(flow: Flow) -> set[int]:
+    """Return the values that may differ from program to program."""
+    differing: set[int] = set()
+    before = -1
+    while len(differing) > before:
+        before = len(differing)
+        for value, (owner, _) in enumerate(flow.tree.sources):
+            is_id = isinstance(owner, Node) and owner.name == "tt.get_program_id"
+            if is_id or not differing.isdisjoint(flow.origins(value)):
+                differing.add(value)
+    return differing
+
+
 class Addresses:
     """Numbers that one program of a launch computes; programs share their symbols."""
 
@@ -113,19 +131,22 @@ class Addresses:
         self._symbols = symbols
         self._program = program
         self._ids = {"tt.get_program_id": program, "tt.get_num_programs": grid}
-        self._known: dict[tuple[int, Place], Linear] = {}
+        self._known: dict[tuple[int, Place], Linear | None] = {}
         self._depth = 0
 
     def at(self, value: int, place: Place) -> Linear:
         """Return one element of a value; of an address, in bytes."""
         key = (value, place)
-        if key not in self._known:
-            self._known[key] = self._symbol(key, value)  # while it is computed, against cycles
+        known = self._known if value in self._symbols.differing else self._symbols.known
+        number = known.get(key)
+        if number is None:
+            if key in known or self._depth > _MAX_DEPTH:
+                return self._symbol(key, value)  # it is computed from itself
+            known[key] = None
             self._depth += 1
-            if self._depth < _MAX_DEPTH:
-                self._known[key] = self._compute(value, place)
+            number = known[key] = self._compute(value, place)
             self._depth -= 1
-        return self._known[key]
+        return number
 
     def _symbol(self, key: Hashable, value: int, operands: Sequence[Linear] = ()) -> Linear:
         """Return the symbol of a key; it depends on the memory that the operands depend on."""
@@ -177,10 +198,6 @@ class Addresses:
     def _moved(self, node: Node, position: int, place: Place) -> Linear | None:
         """Return an element that comes from another place of an operand; None of other results."""
         name, operands = node.name, node.operands
-        if name == "tt.make_range" and (match := _START(node.text)):
-            return Linear(int(match[1]) + place[0])
-        if name in self._ids:
-            return Linear(self._ids[name][AXES.get(node.text[:1], 0)])
         if name in ("tt.splat", "tt.unsplat"):
             shape = self._values.kind(operands[0]).shape
             return self.at(operands[0], (0,) * len(shape))
@@ -189,7 +206,7 @@ class Addresses:
             return self.at(operands[0], (*place[:axis], *place[axis + 1 :]))
         if name == "tt.broadcast":
             shape = self._values.kind(operands[0]).shape
-            return self.at(operands[0], tuple(min(p, s - 1) for p, s in zip(place, shape)))
+            return self.at(operands[0], tuple(map(min, place, (size - 1 for size in shape))))
         if name == "tt.trans" and (match := _ORDER(node.text)):
             source = [0] * len(place)
             for axis, own in zip(match[1].split(","), place, strict=True):
@@ -215,6 +232,10 @@ class Addresses:
 
     def _computed(self, node: Node, value: int, place: Place) -> Linear:
         name = node.name
+        if name == "tt.make_range" and (start := _START(node.text)):
+            return Linear(int(start[1]) + place[0])
+        if name in self._ids:
+            return Linear(self._ids[name][AXES.get(node.text[:1], 0)])
         if name == "arith.constant":
             match = _DENSE(node.text)
             number = constant(f"{match[1]} : {match[2]}" if match else node.text)
@@ -228,9 +249,7 @@ class Addresses:
             size = pointee_bits(self._values.kind(node.operands[0])) // 8
             return operands[0].plus(operands[1].times(size))
         result = self._arithmetic(node, operands)
-        return (
-            self._symbol((*key_of(node), *operands), value, operands) if result is None else result
-        )
+        return result or self._symbol((*key_of(node), *operands), value, operands)
 
     def _other(self, node: Node, value: int, place: Place) -> Linear:
         """Return the symbol of a load: equal for elements that lie at the same address."""
@@ -245,11 +264,8 @@ class Addresses:
 
     def _arithmetic(self, node: Node, operands: Sequence[Linear]) -> Linear | None:
         name = node.name.removeprefix("arith.")
-        if len(operands) == 3 and name == "select":
-            condition, first, second = operands
-            if condition.symbols:
-                return first if first == second else None
-            return first if condition.known else second
+        if name == "select":
+            return _selected(*operands)
         if len(operands) != 2:
             return None
         first, second = operands
@@ -263,11 +279,8 @@ class Addresses:
             return first.times(1 << second.known)
         if node.name in _CLAMPING:
             return first if first.symbols else second
-        divisor = second.known
-        if node.name in _DIVIDING and not second.symbols and divisor > 0:
-            if all(factor % divisor == 0 for _, factor in first.symbols):
-                factors = {symbol: factor // divisor for symbol, factor in first.symbols}
-                return Linear(first.known // divisor, _sorted(factors))
+        if node.name in _DIVIDING and not second.symbols and second.known > 0:
+            return _divided(first, second.known)
         return None
 
     def _known_numbers(self, node: Node, first: int, second: int) -> Linear | None:
@@ -280,6 +293,19 @@ class Addresses:
         except (ArithmeticError, ValueError):
             pass
         return None
+
+
+def _selected(condition: Linear, first: Linear, second: Linear) -> Linear | None:
+    if condition.symbols:
+        return first if first == second else None
+    return first if condition.known else second
+
+
+def _divided(number: Linear, divisor: int) -> Linear | None:
+    if any(factor % divisor for _, factor in number.symbols):
+        return None
+    factors = {symbol: factor // divisor for symbol, factor in number.symbols}
+    return Linear(number.known // divisor, _sorted(factors))
 
 
 _VALUE: Final = re.compile(r"%[\w$.\-]+(?:#\d+)?")

@@ -80,9 +80,8 @@ def _candidates(subject: Subject, profile: Profile) -> Iterator[Conversion]:
     for pattern in subject.accesses.patterns:
         if pattern.pattern != "strided" or pattern.share > UNUSED:
             continue
-        items = [
-            one for one in work.accesses if (one.line, one.kind) == (pattern.line, pattern.kind)
-        ]
+        place = pattern.line, pattern.kind
+        items = [one for one in work.accesses if (one.line, one.kind) == place]
         after = predict(_with_neighbours(subject, profile, items), target).us
         uses = [use for use in work.arguments if use.name == pattern.argument]
         if len(uses) != 1 or not items or after > before * (1 - FASTER):

@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from typing import Final
 
 from asmtune.base.text import amount
@@ -45,7 +45,8 @@ AGAIN: Final = 1.25
 LOWER: Final = 0.95
 """Factor by which a config of the advice lowers what the finding is about, at least."""
 
-_MOST_PROGRAMS: Final = 4096
+_MOST_PROGRAMS: Final = 2048
+"""Programs whose reads are replayed; two waves at least."""
 
 Measure = Callable[[Features], float]
 
@@ -150,10 +151,11 @@ def _l2_misses(subject: Subject) -> Iterator[Finding]:
     different = accesses.work.unique_read_bytes
     if different <= target.l2_bytes or features["programs"] <= resident:
         return
-    misses, distinct = _replayed(accesses, resident, target.l2_bytes)
-    if not distinct or misses < AGAIN * distinct:
+    replayed = _replayed(accesses, resident, target.l2_bytes)
+    misses = min(replayed.misses * features["programs"] / replayed.programs, _l2_bytes(features))
+    factor = misses / different
+    if factor < AGAIN or replayed.misses < AGAIN * replayed.different:
         return
-    factor = misses / distinct
     cost = (factor - 1) * different / dram_rate(target) * 1e6
     if cost < TELLING * subject.predicted_us:
         return
@@ -161,14 +163,26 @@ def _l2_misses(subject: Subject) -> Iterator[Finding]:
     text = (
         f"{bytes_of(different)} different bytes are read, and {bytes_of(through)} go through "
         f"L2 of {bytes_of(target.l2_bytes)}: {resident} programs at a time, each byte comes "
-        f"{factor:.1f} times from DRAM, {bytes_of(factor * different)} in all"
+        f"{factor:.1f} times from DRAM, {bytes_of(misses)} in all"
     )
     measures = (_l2_bytes, subject.term("L2", "DRAM"))
     yield Finding("L2 misses", text, cost_us=cost, measures=measures)
 
 
-def _replayed(accesses: KernelAccesses, resident: int, l2_bytes: int) -> tuple[float, float]:
-    """Return bytes read from DRAM and different bytes, where L2 keeps what was read last.
+_Piece = tuple[tuple[int, ...], tuple[Linear, ...]]
+
+
+@dataclass(frozen=True)
+class _Replayed:
+    """Bytes that the first programs of a launch read from DRAM, and different ones of them."""
+
+    programs: int
+    misses: float
+    different: float
+
+
+def _replayed(accesses: KernelAccesses, resident: int, l2_bytes: int) -> _Replayed:
+    """Replay the reads of the first programs through an L2 that keeps what was read last.
 
     What one program reads by one operation is one piece, known by its first address. The programs
     of a wave read in step, so that a piece comes once a wave at most.
@@ -176,22 +190,22 @@ def _replayed(accesses: KernelAccesses, resident: int, l2_bytes: int) -> tuple[f
     x, y, z = accesses.call.grid
     programs = ((x_, y_, z_) for z_, y_, x_ in product(range(z), range(y), range(x)))
     reads = {
-        (item.line, item.arguments): (node.operands[0], item.bytes)
+        (item.line, item.arguments): (node, item.bytes)
         for node, item in accesses.operations()
-        if item.kind == "read" and not accesses.kernel.values.kind(node.operands[0]).role == "none"
+        if item.kind == "read"
     }
-    kept: OrderedDict[tuple[tuple[int, ...], Linear], float] = OrderedDict()
+    kept: OrderedDict[_Piece, float] = OrderedDict()
     size = misses = 0.0
-    different: set[tuple[tuple[int, ...], Linear]] = set()
-    for _ in range(math.ceil(min(x * y * z, _MOST_PROGRAMS) / resident)):
-        wave: dict[tuple[tuple[int, ...], Linear], float] = {}
-        for program in (one for one, _ in zip(programs, range(resident), strict=False)):
+    different: dict[_Piece, float] = {}
+    replayed = min(x * y * z, max(2, math.ceil(_MOST_PROGRAMS / resident)) * resident)
+    for _ in range(math.ceil(replayed / resident)):
+        wave: dict[_Piece, float] = {}
+        for program in islice(programs, resident):
             addresses = accesses.of_program(program)
-            for (_, arguments), (value, read) in reads.items():
-                place = (0,) * len(accesses.kernel.values.kind(value).shape)
-                wave[arguments, addresses.at(value, place)] = read
+            for (_, arguments), (node, read) in reads.items():
+                wave[arguments, accesses.start(node, addresses)] = read
         for piece, read in wave.items():
-            different.add(piece)
+            different[piece] = read
             if piece not in kept:
                 misses += read
                 size += read
@@ -199,8 +213,7 @@ def _replayed(accesses: KernelAccesses, resident: int, l2_bytes: int) -> tuple[f
             kept.move_to_end(piece)
         while size > l2_bytes and kept:
             size -= kept.popitem(last=False)[1]
-    sizes = {arguments: read for (_, arguments), (_, read) in reads.items()}
-    return misses, sum(sizes[arguments] for arguments, _ in different)
+    return _Replayed(replayed, misses, sum(different.values()))
 
 
 def _conflicts(subject: Subject) -> Iterator[Finding]:
@@ -258,7 +271,7 @@ def _too_shallow(subject: Subject) -> bool:
 
 
 def _registers(subject: Subject) -> Iterator[Finding]:
-    features, target = subject.features, subject.target
+    features = subject.features
     registers, spilled = features["regs_per_thread"], features["spill_words"]
     if spilled:
         moved = features["program_spill_bytes"] * features["programs"]
