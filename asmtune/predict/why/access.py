@@ -103,8 +103,8 @@ class AccessPattern:
             pattern = f"sequential: rows of {self.run_bytes:,} B"
         whose = "by TMA, a box's" if self.by == "TMA" else "a warp's"
         return (
-            f"{pattern}: {self.asked:,.3g} sectors asked for {whose} request, {self.used:,.3g} "
-            f"used ({self.share:.0%})"
+            f"{pattern}: {self.asked:,.3g} sector{'s' * (self.asked != 1)} asked for {whose} "
+            f"request, {self.used:,.3g} used ({self.share:.0%})"
         )
 
 

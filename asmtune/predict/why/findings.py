@@ -163,7 +163,7 @@ def _l2_misses(subject: Subject) -> Iterator[Finding]:
     text = (
         f"{bytes_of(different)} different bytes are read, and {bytes_of(through)} go through "
         f"L2 of {bytes_of(target.l2_bytes)}: {resident} programs at a time, each byte comes "
-        f"{factor:.1f} times from DRAM, {bytes_of(misses)} in all"
+        f"{factor:.1f} times from DRAM, {bytes_of(misses)} in all, {cost:,.1f} us more at its rate"
     )
     measures = (_l2_bytes, subject.term("L2", "DRAM"))
     yield Finding("L2 misses", text, cost_us=cost, measures=measures)
