@@ -52,6 +52,8 @@ class AccessPattern:
         stride_bytes: between the elements of neighbours, of a strided access.
         run_bytes: neighbouring bytes that a request covers without a gap, the fewest.
         asked, used: sectors that a request touches, and sectors' worth of bytes that it wants.
+        tile_share: of the bytes of sectors that requests of a tile touch together, those used; L1
+            may keep a sector from one request to the next.
         by: "TMA" if the copy engine reads whole tiles, "cp.async" or "".
         sources: lines that load what the address depends on.
         bytes: that one program asks for at this line.
@@ -65,6 +67,7 @@ class AccessPattern:
     run_bytes: int
     asked: float
     used: float
+    tile_share: float
     by: str
     sources: tuple[int, ...]
     bytes: float
@@ -75,9 +78,14 @@ class AccessPattern:
         return min(1.0, self.used / self.asked) if self.asked else 1.0
 
     @property
+    def asked_bytes(self) -> float:
+        """Bytes of sectors that one program asks for, where a tile asks for each once."""
+        return self.bytes / self.tile_share
+
+    @property
     def wasted_bytes(self) -> float:
         """Bytes of sectors that one program asks for and does not use."""
-        return self.bytes * (1.0 / self.share - 1.0)
+        return self.asked_bytes - self.bytes
 
     def __str__(self) -> str:
         verb = {"read": "load of", "write": "store to", "atomic": "atomic update of"}[self.kind]
@@ -102,9 +110,12 @@ class AccessPattern:
         elif self.by == "TMA":
             pattern = f"sequential: rows of {self.run_bytes:,} B"
         whose = "by TMA, a box's" if self.by == "TMA" else "a warp's"
+        in_all = ""
+        if self.tile_share > 1.5 * self.share and self.share <= 0.5:
+            in_all = f", a tile's requests together {self.tile_share:.0%}"
         return (
             f"{pattern}: {self.asked:,.3g} sector{'s' * (self.asked != 1)} asked for {whose} "
-            f"request, {self.used:,.3g} used ({self.share:.0%})"
+            f"request, {self.used:,.3g} used ({self.share:.0%}){in_all}"
         )
 
 
@@ -169,6 +180,8 @@ class KernelAccesses:
         if not requests:
             return None
         counts = [_sectors(starts, size) for starts, size in requests]
+        everything = {start for own, _ in requests for start in own}
+        touched, wanted = _sectors(sorted(everything, key=_place_of), requests[0][1])
         asked = sum(count[0] for count in counts) / len(counts)
         used = sum(count[1] for count in counts) / len(counts)
         starts, size = requests[0]
@@ -178,7 +191,8 @@ class KernelAccesses:
         loaded = frozenset().union(*map(self.symbols.lines, starts))
         by = "cp.async" if node.name.startswith("ttg.async") else ""
         lines = tuple(sorted(loaded))
-        numbers = (asked, used / SECTOR, by, lines, item.bytes)
+        in_all = min(1.0, wanted / (touched * SECTOR))
+        numbers = (asked, used / SECTOR, in_all, by, lines, item.bytes)
         name = self._argument(node)
         return AccessPattern(item.line, item.kind, name, pattern, stride, run, *numbers)
 
@@ -209,7 +223,7 @@ class KernelAccesses:
         sectors = rows * -(-run // SECTOR), rows * run / SECTOR
         lines = tuple(sorted(loaded)) or (item.line,)
         name = self._argument(node)
-        own = (*sectors, "TMA", lines, item.bytes)
+        own = (*sectors, sectors[1] / sectors[0], "TMA", lines, item.bytes)
         return AccessPattern(item.line, item.kind, name, pattern, 0, run, *own)
 
     def _requests(self, node: Node) -> list[tuple[list[Linear], int]]:
@@ -323,6 +337,10 @@ def combined(bases: Sequence[Basis], number: int, first: Place) -> Place:
         if number >> bit & 1:
             place = tuple(own ^ step for own, step in zip(place, basis, strict=True))
     return place
+
+
+def _place_of(number: Linear) -> tuple[tuple[tuple[int, int], ...], int]:
+    return number.symbols, number.known
 
 
 def _sectors(starts: Sequence[Linear], size: int) -> tuple[int, int]:

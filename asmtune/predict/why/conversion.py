@@ -97,7 +97,7 @@ def _candidates(subject: Subject, profile: Profile) -> Iterator[Conversion]:
 
 def _moved_bytes(pattern: AccessPattern, wanted: float, size: int | None) -> float:
     """Return the bytes that a conversion reads in whole sectors, and writes side by side."""
-    sectors = wanted / pattern.share
+    sectors = wanted / pattern.tile_share
     return (sectors if size is None else min(sectors, size)) + wanted
 
 

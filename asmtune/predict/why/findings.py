@@ -132,13 +132,13 @@ def _l2_bytes(features: Features) -> float:
 
 def _uncoalesced(subject: Subject) -> Iterator[Finding]:
     patterns, programs = subject.accesses.patterns, subject.features["programs"]
-    asked = sum(one.bytes / one.share for one in patterns)
+    asked = sum(one.asked_bytes for one in patterns)
     for one in patterns:
         if one.pattern not in ("strided", "gather") or one.share > UNUSED or one.by == "TMA":
             continue
         if one.wasted_bytes < TELLING * asked:
             continue
-        wasted, own = one.wasted_bytes * programs, one.bytes / one.share * programs
+        wasted, own = one.wasted_bytes * programs, one.asked_bytes * programs
         text = f"{one}; {bytes_of(wasted)} of {bytes_of(own)} in all are not used"
         measures = (_l2_bytes, subject.term("L1", "L2", "DRAM", "latency"))
         yield Finding("uncoalesced access", text, one.line, measures=measures)

@@ -54,6 +54,7 @@ def _access(one: AccessPattern) -> Mapping[str, Any]:
         "stride_bytes": one.stride_bytes,
         "sectors_asked": one.asked,
         "sectors_used": one.used,
+        "tile_share": one.tile_share,
         "by": one.by,
         "index_lines": list(one.sources),
         "bytes_a_program": one.bytes,
