@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Final, Literal
 
 from asmtune.core.hardware.model import Target
@@ -48,6 +49,7 @@ class AccessPattern:
 
     Attributes:
         line: of the source.
+        file: name of the source, of a line that is not in the kernel's own file; "" otherwise.
         argument: the names of the arguments that the address may come from; "" if none is known.
         stride_bytes: between the elements of neighbours, of a strided access.
         run_bytes: neighbouring bytes that a request covers without a gap, the fewest.
@@ -60,6 +62,7 @@ class AccessPattern:
     """
 
     line: int
+    file: str
     kind: Kind
     argument: str
     pattern: Pattern
@@ -89,7 +92,8 @@ class AccessPattern:
 
     def __str__(self) -> str:
         verb = {"read": "load of", "write": "store to", "atomic": "atomic update of"}[self.kind]
-        return f"line {self.line}: {verb} {self.argument or 'memory'}: {self.words}"
+        where = f"{self.file} line" if self.file else "line"
+        return f"{where} {self.line}: {verb} {self.argument or 'memory'}: {self.words}"
 
     @property
     def words(self) -> str:
@@ -153,7 +157,7 @@ class KernelAccesses:
             pattern = self._pattern(node, item)
             if pattern is not None:
                 patterns[pattern.line, pattern.kind, pattern.argument] = pattern
-        return tuple(sorted(patterns.values(), key=lambda pattern: pattern.line))
+        return tuple(sorted(patterns.values(), key=lambda pattern: (pattern.file, pattern.line)))
 
     def operations(self) -> Iterator[tuple[Node, MemoryAccess]]:
         """Yield operations on global memory with what one program asks for at their line."""
@@ -194,7 +198,15 @@ class KernelAccesses:
         in_all = min(1.0, wanted / (touched * SECTOR))
         numbers = (asked, used / SECTOR, in_all, by, lines, item.bytes)
         name = self._argument(node)
-        return AccessPattern(item.line, item.kind, name, pattern, stride, run, *numbers)
+        place = item.line, self._file(node), item.kind
+        return AccessPattern(*place, name, pattern, stride, run, *numbers)
+
+    def _file(self, node: Node) -> str:
+        tree = self.kernel.values.tree
+        own = tree.module.position(tree.kernel.location)
+        position = tree.line_of(node)
+        is_other = own is not None and position is not None and position[0] != own[0]
+        return PurePath(position[0]).name if is_other and position is not None else ""
 
     def _argument(self, node: Node) -> str:
         names = [self._parameters[place].name for place in self.arguments(node)]
@@ -224,7 +236,8 @@ class KernelAccesses:
         lines = tuple(sorted(loaded)) or (item.line,)
         name = self._argument(node)
         own = (*sectors, sectors[1] / sectors[0], "TMA", lines, item.bytes)
-        return AccessPattern(item.line, item.kind, name, pattern, 0, run, *own)
+        place = item.line, self._file(node), item.kind
+        return AccessPattern(*place, name, pattern, 0, run, *own)
 
     def _requests(self, node: Node) -> list[tuple[list[Linear], int]]:
         """Return requests of the first warp: where its threads begin, and bytes of each thread.

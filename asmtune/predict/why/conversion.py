@@ -19,7 +19,7 @@ from asmtune.predict.features.execution import executions
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.score.roofline import FASTER, LAUNCH_US, dram_rate, predict
 from asmtune.predict.why.access import AccessPattern
-from asmtune.predict.why.findings import UNUSED, Subject
+from asmtune.predict.why.findings import UNUSED, ExaminedConfig
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Conversion:
         return f"{text} after each launch, more than it gains: have its reader take that layout"
 
 
-def conversions(subject: Subject, profile: Profile) -> tuple[Conversion, ...]:
+def conversions(subject: ExaminedConfig, profile: Profile) -> tuple[Conversion, ...]:
     """Return the layouts that are predicted to be faster by 1% or more, an argument each."""
     chosen: dict[str, Conversion] = {}
     for one in _candidates(subject, profile):
@@ -74,7 +74,7 @@ def conversions(subject: Subject, profile: Profile) -> tuple[Conversion, ...]:
     return tuple(chosen.values())
 
 
-def _candidates(subject: Subject, profile: Profile) -> Iterator[Conversion]:
+def _candidates(subject: ExaminedConfig, profile: Profile) -> Iterator[Conversion]:
     work, target = subject.accesses.work, subject.target
     before = subject.predicted_us
     for pattern in subject.accesses.patterns:
@@ -101,7 +101,9 @@ def _moved_bytes(pattern: AccessPattern, wanted: float, size: int | None) -> flo
     return (sectors if size is None else min(sectors, size)) + wanted
 
 
-def _with_neighbours(subject: Subject, profile: Profile, items: list[MemoryAccess]) -> Features:
+def _with_neighbours(
+    subject: ExaminedConfig, profile: Profile, items: list[MemoryAccess]
+) -> Features:
     """Return the features of the launch if some accesses were contiguous."""
     work = subject.accesses.work
     near = [replace(item, strides=(*item.strides[:-1], 1)) for item in items]

@@ -74,7 +74,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedConfig:
     """A config with its accesses, the verdicts of its space, and whether that was searched."""
 
     verdict: Verdict
@@ -102,14 +102,14 @@ class Subject:
         return sum_of
 
 
-def find(subject: Subject) -> tuple[Finding, ...]:
+def find(subject: ExaminedConfig) -> tuple[Finding, ...]:
     """Return the findings on a config, each with its advice."""
     classes = (_uncoalesced, _l2_misses, _conflicts, _stages, _registers, _tail)
     found = (finding for one in classes for finding in one(subject))
     return tuple(replace(finding, advice=_advice(subject, finding)) for finding in found)
 
 
-def _advice(subject: Subject, finding: Finding) -> tuple[Suggestion, ...]:
+def _advice(subject: ExaminedConfig, finding: Finding) -> tuple[Suggestion, ...]:
     """Return up to two changes that lower a measure of the finding, the most telling one first."""
     chosen: dict[frozenset[str], Suggestion] = {}
     for measure in finding.measures:
@@ -130,7 +130,7 @@ def _l2_bytes(features: Features) -> float:
     return features["programs"] * features["program_l2_bytes"]
 
 
-def _uncoalesced(subject: Subject) -> Iterator[Finding]:
+def _uncoalesced(subject: ExaminedConfig) -> Iterator[Finding]:
     patterns, programs = subject.accesses.patterns, subject.features["programs"]
     asked = sum(one.asked_bytes for one in patterns)
     for one in patterns:
@@ -144,7 +144,7 @@ def _uncoalesced(subject: Subject) -> Iterator[Finding]:
         yield Finding("uncoalesced access", text, one.line, measures=measures)
 
 
-def _l2_misses(subject: Subject) -> Iterator[Finding]:
+def _l2_misses(subject: ExaminedConfig) -> Iterator[Finding]:
     """Yield a finding where tiles that several waves read do not stay in L2."""
     target, features, accesses = subject.target, subject.features, subject.accesses
     resident = max(1, round(features["programs_per_sm"])) * target.sms
@@ -216,7 +216,7 @@ def _replayed(accesses: KernelAccesses, resident: int, l2_bytes: int) -> _Replay
     return _Replayed(replayed, misses, sum(different.values()))
 
 
-def _conflicts(subject: Subject) -> Iterator[Finding]:
+def _conflicts(subject: ExaminedConfig) -> Iterator[Finding]:
     features, target = subject.features, subject.target
     for one in bank_conflicts(subject.accesses, round(features["num_stages"])):
         cost = one.cycles * features["programs"] / target.sms / target.clock_hz * 1e6
@@ -225,7 +225,7 @@ def _conflicts(subject: Subject) -> Iterator[Finding]:
             yield Finding("bank conflicts", str(one), one.line, cost, measures)
 
 
-def _stages(subject: Subject) -> Iterator[Finding]:
+def _stages(subject: ExaminedConfig) -> Iterator[Finding]:
     features, work = subject.features, subject.accesses.work
     waiting = subject.term("latency")
     cost, trips = waiting(features), features["trips"]
@@ -248,7 +248,7 @@ def _latency_cycles(features: Features) -> float:
     return features["latency_cycles"] * features["programs"]
 
 
-def _too_shallow(subject: Subject) -> bool:
+def _too_shallow(subject: ExaminedConfig) -> bool:
     """Return whether more stages would shorten a program's chain of latencies.
 
     The space's own configs with more stages tell. Where it has none, one or two stages are few,
@@ -270,7 +270,7 @@ def _too_shallow(subject: Subject) -> bool:
     return pipelined and features["num_stages"] <= 2
 
 
-def _registers(subject: Subject) -> Iterator[Finding]:
+def _registers(subject: ExaminedConfig) -> Iterator[Finding]:
     features = subject.features
     registers, spilled = features["regs_per_thread"], features["spill_words"]
     if spilled:
@@ -300,7 +300,7 @@ def _registers(subject: Subject) -> Iterator[Finding]:
         yield Finding("register pressure", text, None, cost, (waiting,))
 
 
-def _tail(subject: Subject) -> Iterator[Finding]:
+def _tail(subject: ExaminedConfig) -> Iterator[Finding]:
     features, target = subject.features, subject.target
     cost = tail_us(features, target)
     if cost < TELLING * subject.predicted_us:

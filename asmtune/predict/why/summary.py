@@ -16,7 +16,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.why.access import AccessPattern, KernelAccesses
 from asmtune.predict.why.conversion import Conversion, conversions
-from asmtune.predict.why.findings import Finding, Subject, find
+from asmtune.predict.why.findings import ExaminedConfig, Finding, find
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Why:
 def _access(one: AccessPattern) -> Mapping[str, Any]:
     return {
         "line": one.line,
+        "file": one.file,
         "kind": one.kind,
         "argument": one.argument,
         "pattern": one.pattern,
@@ -107,7 +108,7 @@ def reasons(launch: CompiledLaunch, verdict: Verdict, others: Sequence[Verdict])
     )
     try:
         accesses = KernelAccesses(launch.artifact, call, launch.work, target)
-        subject = Subject(verdict, verdict.features, accesses, others)
+        subject = ExaminedConfig(verdict, verdict.features, accesses, others)
         return Why(accesses.patterns, find(subject), conversions(subject, launch.profile))
     except ParseError:
         return None
