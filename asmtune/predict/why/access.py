@@ -193,13 +193,21 @@ class KernelAccesses:
         if pattern is None:
             return None
         loaded = frozenset().union(*map(self.symbols.lines, starts))
-        by = "cp.async" if node.name.startswith("ttg.async") else ""
-        lines = tuple(sorted(loaded))
-        in_all = min(1.0, wanted / (touched * SECTOR))
-        numbers = (asked, used / SECTOR, in_all, by, lines, item.bytes)
-        name = self._argument(node)
-        place = item.line, self._file(node), item.kind
-        return AccessPattern(*place, name, pattern, stride, run, *numbers)
+        return AccessPattern(
+            line=item.line,
+            file=self._file(node),
+            kind=item.kind,
+            argument=self._argument(node),
+            pattern=pattern,
+            stride_bytes=stride,
+            run_bytes=run,
+            asked=asked,
+            used=used / SECTOR,
+            tile_share=min(1.0, wanted / (touched * SECTOR)),
+            by="cp.async" if node.name.startswith("ttg.async") else "",
+            sources=tuple(sorted(loaded)),
+            bytes=item.bytes,
+        )
 
     def _file(self, node: Node) -> str:
         tree = self.kernel.values.tree
@@ -231,13 +239,22 @@ class KernelAccesses:
             if kind.role in ("tensor", "scalar") and not kind.is_pointer:
                 place = (0,) * len(kind.shape)
                 loaded |= self.symbols.lines(self.addresses.at(value, place))
-        pattern: Pattern = "gather" if by_index or loaded else "sequential"
-        sectors = rows * -(-run // SECTOR), rows * run / SECTOR
-        lines = tuple(sorted(loaded)) or (item.line,)
-        name = self._argument(node)
-        own = (*sectors, sectors[1] / sectors[0], "TMA", lines, item.bytes)
-        place = item.line, self._file(node), item.kind
-        return AccessPattern(*place, name, pattern, 0, run, *own)
+        asked, used = rows * -(-run // SECTOR), rows * run / SECTOR
+        return AccessPattern(
+            line=item.line,
+            file=self._file(node),
+            kind=item.kind,
+            argument=self._argument(node),
+            pattern="gather" if by_index or loaded else "sequential",
+            stride_bytes=0,
+            run_bytes=run,
+            asked=asked,
+            used=used,
+            tile_share=used / asked,
+            by="TMA",
+            sources=tuple(sorted(loaded)) or (item.line,),
+            bytes=item.bytes,
+        )
 
     def _requests(self, node: Node) -> list[tuple[list[Linear], int]]:
         """Return requests of the first warp: where its threads begin, and bytes of each thread.

@@ -62,7 +62,7 @@ _DENSE: Final = re.compile(r"dense<([^\[\"]*)> : tensor<.*?(\w+)(?:, #.*)?>").ma
 _START: Final = re.compile(r"start = (\d+)").search
 _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search
 _READS: Final = ("tt.load", "ttg.local_load", "ttg.async_copy", "tt.atomic", "tt.descriptor")
-_MAX_DEPTH: Final = 300
+_MAX_DEPTH: Final = 120
 
 
 class Symbols:
@@ -141,7 +141,7 @@ class Addresses:
         number = known.get(key)
         if number is None:
             if key in known or self._depth > _MAX_DEPTH:
-                return self._symbol(key, value)  # it is computed from itself
+                return self._unknown(key)  # it is computed from itself, or too long a chain
             known[key] = None
             self._depth += 1
             number = known[key] = self._compute(value, place)
@@ -179,6 +179,11 @@ class Addresses:
             return self._first(value, place)
         moved = self._moved(owner, position, place)
         return self._computed(owner, value, place) if moved is None else moved
+
+    def _unknown(self, key: tuple[int, Place]) -> Linear:
+        if (self._program, key) not in self._symbols:
+            self._symbols.add((self._program, key), frozenset(), loaded=False)
+        return self._symbols.number((self._program, key))
 
     def _base(self, position: int) -> Linear:
         key = ("argument", position)

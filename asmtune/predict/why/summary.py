@@ -11,7 +11,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Verdict
-from asmtune.ir.ttir.analysis import LaunchArguments
+from asmtune.ir.ttir.analysis import LaunchArguments, well_formed
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.why.access import AccessPattern, KernelAccesses
@@ -21,11 +21,15 @@ from asmtune.predict.why.findings import ExaminedConfig, Finding, find
 
 @dataclass(frozen=True)
 class Why:
-    """Accesses by line, findings with advice, and layouts that would be faster."""
+    """Accesses by line, findings with advice, and layouts that would be faster.
 
-    accesses: tuple[AccessPattern, ...]
-    findings: tuple[Finding, ...]
-    layouts: tuple[Conversion, ...]
+    `failure` says why the TTGIR cannot be read; it is empty otherwise.
+    """
+
+    accesses: tuple[AccessPattern, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    layouts: tuple[Conversion, ...] = ()
+    failure: str = ""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -42,6 +46,7 @@ class Why:
                 for one in self.findings
             ],
             "layouts": [_layout(one) for one in self.layouts],
+            "failure": self.failure or None,
         }
 
 
@@ -92,7 +97,7 @@ class CompiledLaunch:
 def reasons(launch: CompiledLaunch, verdict: Verdict, others: Sequence[Verdict]) -> Why | None:
     """Say why a config takes its time; the advice is taken from `others`.
 
-    Return None for a config without features, or if its TTGIR cannot be read.
+    Return None for a config without features, or of a kernel whose work could not be read.
 
     Raises:
         ProblemError: the grid of the config is invalid.
@@ -107,8 +112,9 @@ def reasons(launch: CompiledLaunch, verdict: Verdict, others: Sequence[Verdict])
         processors=target.sms,
     )
     try:
-        accesses = KernelAccesses(launch.artifact, call, launch.work, target)
-        subject = ExaminedConfig(verdict, verdict.features, accesses, others)
-        return Why(accesses.patterns, find(subject), conversions(subject, launch.profile))
-    except ParseError:
-        return None
+        with well_formed():
+            accesses = KernelAccesses(launch.artifact, call, launch.work, target)
+            own = ExaminedConfig(verdict, verdict.features, accesses, others)
+            return Why(accesses.patterns, find(own), conversions(own, launch.profile))
+    except ParseError as error:
+        return Why(failure=str(error))

@@ -186,6 +186,8 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
 
 def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
     """Lays out accesses by line, findings and layouts; what is empty is left out."""
+    if why.failure:
+        yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")
     if why.accesses:
         yield Text("Memory accesses by line", "italic")
     yield from (Text(f"  {access}") for access in why.accesses)
