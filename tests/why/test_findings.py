@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import why_kernels as kernels
 from why_kernels import copy_problem, kinds, product_problem, square_problem, tensor, tile, why
 
 from asmtune.base.settings import Settings
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.roofline import changed_axes
 from asmtune.predict.why.summary import Why
+from asmtune.report.code.views import CodeReader
+from asmtune.report.explain.text import why_lines
 
 
 def blocks(first: int) -> list[Config]:
@@ -36,7 +45,7 @@ def test_a_strided_copy_is_uncoalesced(settings: Settings) -> None:
     reasons, axes = why(copy_problem(1 << 22, 8), blocks(1024), settings)
     assert kinds(reasons) == {"uncoalesced access"}
     (finding,) = reasons.findings
-    assert "112 MiB of 128 MiB in all are not used" in finding.text
+    assert "112 MiB of 128 MiB in all requests are not used" in finding.text
     check_advice(reasons, axes, blocks(1024)[0])
     (layout,) = reasons.layouts
     assert (layout.argument, layout.stride_bytes, layout.element_bytes) == ("x_ptr", 32, 4)
@@ -140,6 +149,21 @@ def test_l2_misses_of_a_walk_along_columns(settings: Settings) -> None:
     assert "L2 misses" not in kinds(why(product_problem(1024, 1024, 1024), space, settings)[0])
     streamed, _ = why(copy_problem(1 << 26, 1), [Config({"BLOCK": 1024}, num_warps=4)], settings)
     assert "L2 misses" not in kinds(streamed)
+
+
+def test_what_cannot_be_read_is_told(settings: Settings) -> None:
+    """TTGIR that is damaged gives its reason in the place of patterns."""
+    problem, config, machine = copy_problem(1 << 20, 1), blocks(1024)[0], load_target("H200")
+    request = Lowering(problem, machine, 60).request(config)
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact)
+    broken = replace(artifact, outputs={**artifact.outputs, "ttgir": "module {"})
+    features = dict.fromkeys(FEATURES, 1.0)
+    reasons = CodeReader(problem, machine).why(Verdict(config, True, features=features), broken)
+    assert reasons is not None
+    assert reasons.failure
+    (line,) = why_lines(reasons, Verdict(config, True))
+    assert line.plain.startswith("why it takes its time cannot be said: ")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ _TMA: Final[dict[str, Kind]] = {
     "ttng.async_tma_reduce": "atomic",
 }
 _BY_INDEX: Final = ("ttng.async_tma_gather", "ttng.async_tma_scatter")
-_MASKS: Final = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
+_MAKES: Final = "ttng.tensormap_create"
+_Request = tuple[list[Linear], int]
+"""Where the threads of a warp begin, and the bytes of each."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ class AccessPattern:
 
     @property
     def asked_bytes(self) -> float:
-        """Bytes of sectors that one program asks for, where a tile asks for each once."""
-        return self.bytes / self.tile_share
+        """Bytes of the sectors that the requests of one program ask for."""
+        return self.bytes / self.share
 
     @property
     def wasted_bytes(self) -> float:
@@ -108,18 +111,18 @@ class AccessPattern:
             if self.run_bytes > SECTOR or self.asked > 1:
                 pattern = "broadcast: rows of the tile read the same addresses"
         elif pattern == "gather":
-            pattern = "scatter" if self.kind == "write" else pattern
+            pattern = "scatter" if self.kind != "read" else pattern
             lines = ", ".join(map(str, self.sources))
             pattern += f": address from what line{'s' * (len(self.sources) > 1)} {lines} loads"
         elif self.by == "TMA":
             pattern = f"sequential: rows of {self.run_bytes:,} B"
-        whose = "by TMA, a box's" if self.by == "TMA" else "a warp's"
+        whose = "a box by TMA" if self.by == "TMA" else "a warp's request"
         in_all = ""
         if self.tile_share > 1.5 * self.share and self.share <= 0.5:
             in_all = f", a tile's requests together {self.tile_share:.0%}"
         return (
-            f"{pattern}: {self.asked:,.3g} sector{'s' * (self.asked != 1)} asked for {whose} "
-            f"request, {self.used:,.3g} used ({self.share:.0%}){in_all}"
+            f"{pattern}: {self.asked:,.3g} sector{'s' * (self.asked != 1)} asked for {whose}, "
+            f"{self.used:,.3g} used ({self.share:.0%}){in_all}"
         )
 
 
@@ -184,8 +187,6 @@ class KernelAccesses:
         if not requests:
             return None
         counts = [_sectors(starts, size) for starts, size in requests]
-        everything = {start for own, _ in requests for start in own}
-        touched, wanted = _sectors(sorted(everything, key=_place_of), requests[0][1])
         asked = sum(count[0] for count in counts) / len(counts)
         used = sum(count[1] for count in counts) / len(counts)
         starts, size = requests[0]
@@ -197,17 +198,30 @@ class KernelAccesses:
             line=item.line,
             file=self._file(node),
             kind=item.kind,
-            argument=self._argument(node),
+            argument=self._names(item),
             pattern=pattern,
             stride_bytes=stride,
             run_bytes=run,
             asked=asked,
             used=used / SECTOR,
-            tile_share=min(1.0, wanted / (touched * SECTOR)),
+            tile_share=self._tile_share(node, requests),
             by="cp.async" if node.name.startswith("ttg.async") else "",
             sources=tuple(sorted(loaded)),
             bytes=item.bytes,
         )
+
+    def _tile_share(self, node: Node, requests: Sequence[_Request]) -> float:
+        """Return the share that all requests of a tile use of the sectors that they touch."""
+        shape = self.kernel.values.kind(node.operands[0]).shape
+        element = memory_bits(self.kernel.values, node) // 8
+        extents = [extent for extent in shape if extent > 1]
+        for extent, step in zip(extents, self.steps(node), strict=True):
+            if step is not None and abs(step) == element and extent * element >= SECTOR:
+                return 1.0
+        starts = {start for own, _ in requests for start in own}
+        ordered = sorted(starts, key=lambda start: (start.symbols, start.known))
+        touched, wanted = _sectors(ordered, requests[0][1])
+        return min(1.0, wanted / (touched * SECTOR))
 
     def _file(self, node: Node) -> str:
         tree = self.kernel.values.tree
@@ -216,13 +230,20 @@ class KernelAccesses:
         is_other = own is not None and position is not None and position[0] != own[0]
         return PurePath(position[0]).name if is_other and position is not None else ""
 
-    def _argument(self, node: Node) -> str:
-        names = [self._parameters[place].name for place in self.arguments(node)]
-        return ", ".join(filter(None, dict.fromkeys(names)))
+    def _names(self, item: MemoryAccess) -> str:
+        names = {use.index: use.name for use in self.work.arguments}
+        return ", ".join(filter(None, (names.get(place, "") for place in item.arguments)))
 
     def arguments(self, node: Node) -> tuple[int, ...]:
         """Return the positions of the arguments that an operation's address may come from."""
-        return roots(self._flow, node.operands[0])[0]
+        places, _ = roots(self._flow, node.operands[0])
+        if places or node.name not in _TMA:
+            return places
+        # A descriptor made in the kernel lies in scratch memory, where an operation writes it.
+        reached = self._flow.computed_from(node.operands[:1])
+        makers = (one for one in self.kernel.values.tree.nodes() if one.name == _MAKES)
+        made = (one for one in makers if not reached.isdisjoint(one.operands[:1]))
+        return next((roots(self._flow, one.operands[1])[0] for one in made), ())
 
     def _boxes(self, node: Node, item: MemoryAccess) -> AccessPattern | None:
         """Describe a copy of the hardware: boxes of a tile whose last axis is contiguous."""
@@ -244,7 +265,7 @@ class KernelAccesses:
             line=item.line,
             file=self._file(node),
             kind=item.kind,
-            argument=self._argument(node),
+            argument=self._names(item),
             pattern="gather" if by_index or loaded else "sequential",
             stride_bytes=0,
             run_bytes=run,
@@ -256,7 +277,7 @@ class KernelAccesses:
             bytes=item.bytes,
         )
 
-    def _requests(self, node: Node) -> list[tuple[list[Linear], int]]:
+    def _requests(self, node: Node) -> list[_Request]:
         """Return requests of the first warp: where its threads begin, and bytes of each thread.
 
         Threads that a mask switches off are left out, unless it switches all off.
@@ -332,14 +353,12 @@ class KernelAccesses:
             return "sequential", 0, min(runs)
         gaps = Counter(after - before for before, after in pairwise(distinct))
         common = max((gap for gap in gaps if gap > size), key=lambda gap: gaps[gap])
-        steps = [abs(step) for step in self.steps(node) if step]
+        element = memory_bits(self.kernel.values, node) // 8
+        steps = [abs(step) for step in self.steps(node) if step and abs(step) > element]
         return "strided", min(steps, default=common), min(runs)
 
     def _elements(self, node: Node) -> int:
-        count = 1
-        for size in self.kernel.values.kind(node.operands[0]).shape:
-            count *= size
-        return count
+        return math.prod(self.kernel.values.kind(node.operands[0]).shape)
 
     def _repeats(self, node: Node) -> bool:
         """Return whether a tile reads the same addresses again along one of its axes."""
@@ -367,10 +386,6 @@ def combined(bases: Sequence[Basis], number: int, first: Place) -> Place:
         if number >> bit & 1:
             place = tuple(own ^ step for own, step in zip(place, basis, strict=True))
     return place
-
-
-def _place_of(number: Linear) -> tuple[tuple[tuple[int, int], ...], int]:
-    return number.symbols, number.known
 
 
 def _sectors(starts: Sequence[Linear], size: int) -> tuple[int, int]:

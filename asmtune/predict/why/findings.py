@@ -134,12 +134,12 @@ def _uncoalesced(subject: ExaminedConfig) -> Iterator[Finding]:
     patterns, programs = subject.accesses.patterns, subject.features["programs"]
     asked = sum(one.asked_bytes for one in patterns)
     for one in patterns:
-        if one.pattern not in ("strided", "gather") or one.share > UNUSED or one.by == "TMA":
+        if one.pattern not in ("strided", "gather") or one.share > UNUSED or one.asked <= 1:
             continue
         if one.wasted_bytes < TELLING * asked:
             continue
         wasted, own = one.wasted_bytes * programs, one.asked_bytes * programs
-        text = f"{one}; {bytes_of(wasted)} of {bytes_of(own)} in all are not used"
+        text = f"{one}; {bytes_of(wasted)} of {bytes_of(own)} in all requests are not used"
         measures = (_l2_bytes, subject.term("L1", "L2", "DRAM", "latency"))
         yield Finding("uncoalesced access", text, one.line, measures=measures)
 
@@ -150,6 +150,9 @@ def _l2_misses(subject: ExaminedConfig) -> Iterator[Finding]:
     resident = max(1, round(features["programs_per_sm"])) * target.sms
     different = accesses.work.unique_read_bytes
     if different <= target.l2_bytes or features["programs"] <= resident:
+        return
+    read = sum(item.bytes for item in accesses.work.accesses if item.kind == "read")
+    if read * features["programs"] < AGAIN * different:
         return
     replayed = _replayed(accesses, resident, target.l2_bytes)
     misses = min(replayed.misses * features["programs"] / replayed.programs, _l2_bytes(features))
@@ -305,12 +308,7 @@ def _tail(subject: ExaminedConfig) -> Iterator[Finding]:
     cost = tail_us(features, target)
     if cost < TELLING * subject.predicted_us:
         return
-    programs, sms = round(features["programs"]), target.sms
-    full, left = divmod(programs, sms)
-    text = f"{programs:,} programs on {sms} SMs: {sms - left} of them run {full} and {left} run "
-    text += f"{full + 1}" if full else "1, so that the others are idle"
-    if not left:
-        text = f"{programs:,} programs on {sms} SMs"
+    text = _spread(features, target.sms)
     longest, mean = features["longest_cycles"], features["latency_cycles"]
     if longest > 1.1 * mean:
         text += f", and the longest takes {longest / mean:.1f} times the mean"
@@ -320,3 +318,18 @@ def _tail(subject: ExaminedConfig) -> Iterator[Finding]:
 
     text += f": {cost:.1f} of {subject.predicted_us:.1f} us"
     yield Finding("tail", text, None, cost, (lost,))
+
+
+def _spread(features: Features, sms: int) -> str:
+    """Say how a grid's programs spread over the SMs."""
+    programs, at_once = round(features["programs"]), round(features["programs_per_sm"]) * sms
+    if programs > at_once:
+        full, left = divmod(programs, at_once)
+        share = f", and then {left:,} ({left / at_once:.0%} of a wave)" if left else ""
+        return f"{programs:,} programs, {at_once:,} at a time: {full:,} full waves{share}"
+    full, left = divmod(programs, sms)
+    text = f"{programs:,} programs on {sms} SMs"
+    if not left:
+        return text
+    rest = f"{left} run {full + 1}"
+    return f"{text}: {sms - left} of them run {full} and {rest}" if full else f"{text}: {rest}"
