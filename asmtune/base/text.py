@@ -1,7 +1,8 @@
-"""Text of messages: values in one short line, and hints at names that were mistyped."""
+"""Text of messages: short values, amounts with units, and hints at mistyped names."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 
@@ -30,3 +31,27 @@ def user_stacklevel(*others: str) -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
         frame, count = frame.f_back, count + 1
     return count
+
+
+def amount(value: float, unit: str) -> str:
+    """Formats a number for a sentence: `1,024`, `8.6 GFLOP`, `96 KiB`."""
+    if unit == "us":
+        return f"{value:.1f} us"
+    if unit == "B":
+        return _scaled(value, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB"))
+    if unit == "FLOP":
+        return _scaled(value, 1000.0, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"))
+    if value >= 1e6:
+        return _scaled(value, 1000.0, ("", "thousand", "million", "billion", "trillion"))
+    if value == math.floor(value) or value >= 100:
+        return f"{value:,.0f}"
+    # Of a few programs waves are thousandths.
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def _scaled(value: float, step: float, names: tuple[str, ...]) -> str:
+    place = 0
+    while abs(value) >= step and place < len(names) - 1:
+        value, place = value / step, place + 1
+    digits = 0 if value == math.floor(value) and value < step else 1
+    return f"{value:,.{digits}f} {names[place]}".rstrip()

@@ -17,12 +17,14 @@ from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, S
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
-from asmtune.report.explain.record import explained_json
+from asmtune.report.explain.counters import CounterReport, paired
+from asmtune.report.explain.record import Explained, explained_json
 from asmtune.report.explain.request import ExplainRequest, explained, named_config
 from asmtune.report.explain.text import explanation
 from asmtune.report.runs import run_json, run_report
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import find_run, names_run
+from asmtune.studies.counters import CountedLaunch, CountersError, read_counters
 
 
 class Code(StrEnum):
@@ -69,6 +71,9 @@ def explain(
     code: Annotated[
         Code | None, typer.Option(help="Code to show: ptx (which text has anyway) or sass.")
     ] = None,
+    counters: Annotated[
+        bool, typer.Option("--counters", help="Set the model beside counters of ncu, on a GPU.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
 ) -> None:
     """Show one config: why it was dropped or won, what limits it, what to try, its hottest loop.
@@ -91,6 +96,8 @@ def explain(
     chosen = default if config is None else named_config(config, "--config", default)
     request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
     result = explained(request, default, scorer, _LANGUAGES[code or Code.PTX])
+    if counters:
+        result = replace(result, counters=_counters(arguments, result))
     notes = (*request.notes(result), *arguments.assumptions())
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if json_:
@@ -98,3 +105,18 @@ def explain(
         return
     notes_shown = (Text(note, "yellow") for note in result.report.notes)
     write_result(Group(explanation(result), *notes_shown))
+
+
+def _counters(arguments: KernelArguments, result: Explained) -> CounterReport:
+    """Counts a launch of the config on this machine's GPU; a failure is one line."""
+    verdict, reading = result.verdict, result.reading
+    if verdict.features is None or reading is None:
+        return CounterReport(failure="the config does not compile, so that nothing can be counted")
+    report = result.report
+    own = arguments.kernel, dict(report.shape), arguments.dtype, arguments.values, arguments.grid
+    try:
+        launch = CountedLaunch(*own, verdict.config.to_dict())
+        counted = read_counters(launch, reading.artifact.entry)
+    except CountersError as error:
+        return CounterReport(failure=str(error))
+    return paired(verdict.features, result.target, result.why, counted)

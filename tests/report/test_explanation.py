@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from asmtune.base.settings import Settings
+from asmtune.base.text import amount
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -25,7 +26,7 @@ from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import predict, suggestions
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.views import CodeReader
-from asmtune.report.explain.quantities import QUANTITIES, amount
+from asmtune.report.explain.quantities import QUANTITIES
 from asmtune.report.explain.record import Code, Explained, compared
 from asmtune.report.explain.text import explanation
 from tests.sample_kernels import product_problem, scale_problem

@@ -104,7 +104,7 @@ class Kernel:
     """
 
     def __init__(self, ttir: str) -> None:
-        with _well_formed():
+        with well_formed():
             self._plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
             self._placement = Placement(self._plan.flow)
             self._operations = memory_operations(self._plan.flow)
@@ -116,7 +116,7 @@ class Kernel:
         Raises:
             ParseError: the operations of the text do not fit together.
         """
-        with _well_formed():
+        with well_formed():
             return _Count(self._plan, self._placement, self._operations, call).work(self._escapes)
 
 
@@ -130,7 +130,7 @@ def analyse(ttir: str, call: LaunchArguments) -> Work:
 
 
 @contextmanager
-def _well_formed() -> Iterator[None]:
+def well_formed() -> Iterator[None]:
     """Turn the many errors that malformed text leads to into ParseError."""
     try:
         yield

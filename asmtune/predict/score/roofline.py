@@ -91,8 +91,23 @@ def predict(features: Features, target: Target) -> PredictedTime:
     shares = (1.0, OVERLAP_SHARE) if inside >= outside else (OVERLAP_SHARE, 1.0)
     terms = {name: us * shares[0] for name, us in terms.items()}
     terms |= {"DRAM": outside * shares[1], "launch": LAUNCH_US}
-    us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
+    us = _launch_us(inside, outside)
     return PredictedTime(us, dict(sorted(terms.items(), key=lambda term: -term[1])))
+
+
+def _launch_us(inside: float, outside: float) -> float:
+    return max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
+
+
+def tail_us(features: Features, target: Target) -> float:
+    """Return the part of the predicted time in which SMs have no program left while others do."""
+    spent = _spent(features, target)
+    resident, latency = max(1.0, features["programs_per_sm"]), features["latency_cycles"]
+    waves, busy = features["programs"] / (resident * target.sms), _busy(features)
+    wave = max(resident * busy, latency) if waves >= 1 else resident * busy
+    even_us = max(waves * wave, latency) / target.clock_hz * 1e6
+    even = _launch_us(max(even_us, spent.l2_us), spent.dram_us)
+    return max(0.0, _launch_us(spent.inside_us, spent.dram_us) - even)
 
 
 def rounded_terms(terms: Mapping[str, float], total: float, digits: int) -> dict[str, float]:

@@ -14,6 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.nvptx import OpClass, classify, group_of
@@ -24,6 +25,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.front import Judge
+from asmtune.predict.why.summary import CompiledLaunch, Why, reasons
 from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
 from asmtune.report.code.origins import origins
 
@@ -210,6 +212,7 @@ class CodeReader:
     """Reads artifacts of one problem on one target; what configs share is read once."""
 
     def __init__(self, problem: Problem, target: Target) -> None:
+        self._problem, self._target = problem, target
         self._judge = Judge(problem, target, {})
         self._read = ProfileReader(target)
 
@@ -251,6 +254,19 @@ class CodeReader:
             ProblemError: the grid of the config is none.
         """
         return tuple(map(str, self._work(config, artifact).assumptions))
+
+    def why(
+        self, verdict: Verdict, artifact: Artifact, others: Sequence[Verdict] = ()
+    ) -> Why | None:
+        """Says why a config takes its time, and which of the others to try.
+
+        Raises:
+            ParseError: the artifact is damaged.
+            ProblemError: the grid of the config is none.
+        """
+        work, profile = self._work(verdict.config, artifact), self._read(artifact)
+        launch = CompiledLaunch(artifact, profile, work, self._problem, self._target)
+        return reasons(launch, verdict, others)
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])

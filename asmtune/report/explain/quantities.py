@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -92,27 +91,3 @@ RESOURCES: Final = (
     *("programs_per_sm_by_registers", "programs_per_sm_by_shared", "occupancy"),
     *("programs", "waves", "tail", "instructions", "barriers", "l2_bytes", "flops"),
 )
-
-
-def amount(value: float, unit: str) -> str:
-    """Formats a number for a sentence: `1,024`, `8.6 GFLOP`, `96 KiB`."""
-    if unit == "us":
-        return f"{value:.1f} us"
-    if unit == "B":
-        return _scaled(value, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB"))
-    if unit == "FLOP":
-        return _scaled(value, 1000.0, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"))
-    if value >= 1e6:
-        return _scaled(value, 1000.0, ("", "thousand", "million", "billion", "trillion"))
-    if value == math.floor(value) or value >= 100:
-        return f"{value:,.0f}"
-    # Of a few programs waves are thousandths.
-    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
-
-
-def _scaled(value: float, step: float, names: tuple[str, ...]) -> str:
-    place = 0
-    while abs(value) >= step and place < len(names) - 1:
-        value, place = value / step, place + 1
-    digits = 0 if value == math.floor(value) and value < step else 1
-    return f"{value:,.{digits}f} {names[place]}".rstrip()

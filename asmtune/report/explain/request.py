@@ -206,18 +206,18 @@ def explained(
         score_terms = make_scorer(scorer).score_terms(verdict.score, own_us, ranked_us)
     reader = _Reader(request, language)
     artifact = reader.artifact(verdict)
+    inside = [v for v in report.verdicts if request.outside(v) is None]
     return Explained(
         report=report,
         verdict=verdict,
         target=request.target,
-        suggestions=suggestions(
-            verdict, (v for v in report.verdicts if request.outside(v) is None)
-        ),
+        suggestions=suggestions(verdict, inside),
         comparison=comparison,
         reading=None if artifact is None else ProfileReader(request.target).reading(artifact),
         code=reader.code(verdict),
         other_code=reader.code(comparison.other) if comparison else None,
         guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
+        why=None if artifact is None else reader.views.why(verdict, artifact, inside),
         score_terms=score_terms,
         searched=not request.alone,
     )

@@ -9,6 +9,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from asmtune.base.text import amount
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.nvptx import Group as OpGroup
@@ -16,9 +17,10 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
+from asmtune.predict.why.summary import Why
 from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
-from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS, amount
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
 from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
 
 STYLES: Final = {
@@ -112,6 +114,10 @@ def explanation(explained: Explained) -> Group:
     parts += _fate(explained)
     if verdict.predicted_us is not None:
         parts += _prediction(explained)
+    if explained.why is not None:
+        parts += why_lines(explained.why, verdict)
+    if explained.counters is not None:
+        parts.append(explained.counters.shown())
     if explained.comparison is not None:
         parts += _comparison(explained.comparison, scorer)
     if explained.reading is not None:
@@ -176,6 +182,24 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
     for word, suggestion in zip(("try: ", "or:  "), explained.suggestions, strict=False):
         named = suggestion_words(verdict, suggestion)
         yield Text(f"  {word}{named} ({_gain(verdict, suggestion.verdict)})")
+
+
+def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
+    """Lays out accesses by line, findings and layouts; what is empty is left out."""
+    if why.failure:
+        yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")
+    if why.accesses:
+        yield Text("Memory accesses by line", "italic")
+    yield from (Text(f"  {access}") for access in why.accesses)
+    if why.findings or why.layouts:
+        yield Text("Why it takes this long", "italic")
+    for finding in why.findings:
+        yield Text.assemble("  ", (finding.kind, "bold"), f": {finding.text}")
+        for word, suggestion in zip(("try: ", "or:  "), finding.advice, strict=False):
+            named = suggestion_words(own, suggestion)
+            yield Text(f"    {word}{named} ({_gain(own, suggestion.verdict)})")
+    for layout in why.layouts:
+        yield Text.assemble("  ", ("layout", "bold"), f": {layout}")
 
 
 def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:

@@ -26,6 +26,7 @@ from asmtune.ir.asm.nvptx import Group
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.code.model import CodeView
 from asmtune.report.code.views import CodeReader
+from asmtune.report.explain.text import why_lines
 
 MOST_LINES = 1500
 """Limit of one function; no kernel is longer, and what is longer is cut off."""
@@ -210,6 +211,8 @@ class _Carrier:
                 code[name] = _listing(view, shelf)
             elif view is not None:
                 code["missing"][name] = str(view)
+        if verdict.kept and (reasons := self.reader.why(verdict, artifact, self.report.verdicts)):
+            code["why"] = [line.plain for line in why_lines(reasons, verdict)]
         return code
 
     def _artifact(self, verdict: Verdict) -> Artifact | None:

@@ -165,8 +165,8 @@ class SketchedKernel:
         self.values = Values(tree, read_aliases(ttgir), num_warps)
         self.spread = Spread(self.values)
         self._alignment = Alignment(self.values, self.spread, ttgir)
-        self._runs = self._vectors()
-        wanted = {value: run for node, run in self._runs.items() for value in _addressing(node)}
+        self.runs = self._vectors()
+        wanted = {value: run for node, run in self.runs.items() for value in _addressing(node)}
         self.demand = Demand(self.values, wanted)
         self._places: dict[int, int] = {}
         self.sums = [Sums(None, 0)]
@@ -249,8 +249,8 @@ class SketchedKernel:
             add_product(sums, self.values, node)
         elif node.name in TILES:
             TILES[node.name](sums, Tile(self.values, self.spread, node, line))
-        elif node in self._runs:
-            add_access(sums, self.values, node, self._runs[node], line)
+        elif node in self.runs:
+            add_access(sums, self.values, node, self.runs[node], line)
             self._guard(sums, node)
         elif node.results:
             self._compute(sums, node)

@@ -136,9 +136,13 @@ def vector_of(values: Values, node: Node) -> Run:
 
 def memory_bits(values: Values, node: Node) -> int:
     """Return the bits of one element in memory."""
-    element = values.kind(node.operands[0]).element
-    match = re.match(r"!tt\.ptr<(.*)>", element)
-    inner = (match[1] if match else element).partition(",")[0]
+    return pointee_bits(values.kind(node.operands[0]))
+
+
+def pointee_bits(kind: Kind) -> int:
+    """Return the bits in memory of one element behind an address."""
+    match = re.match(r"!tt\.ptr<(.*)>", kind.element)
+    inner = (match[1] if match else kind.element).partition(",")[0]
     digits = re.search(r"\d+", inner)
     bits = int(digits[0]) if digits and not inner.startswith("!tt.ptr") else 64
     return max(8, bits)
@@ -191,7 +195,7 @@ def shared_width(kind: Kind, layout: TensorLayout, buffer: str) -> int:
         return WIDEST if kind.bits == 16 or _along_k(kind, buffer) else ROUND
     if own == "nvidia_mma" and kind.bits == 16:
         return WIDEST
-    axis = _fast_axis(buffer, len(kind.shape))
+    axis = fast_axis(buffer, len(kind.shape))
     return min(WIDEST, size * layout.run(axis))
 
 
@@ -199,10 +203,11 @@ def _along_k(kind: Kind, buffer: str) -> bool:
     """Return whether an operand's K axis is the buffer's fast one, as ldmatrix needs it."""
     index = number(kind.encoding, "opIdx", 0)
     k = len(kind.shape) - (1 if index == 0 else 2)
-    return _fast_axis(buffer, len(kind.shape)) == k
+    return fast_axis(buffer, len(kind.shape)) == k
 
 
-def _fast_axis(buffer: str, rank: int) -> int:
+def fast_axis(buffer: str, rank: int) -> int:
+    """Return the axis along which neighbours lie beside each other in a buffer."""
     if match := re.search(r"order = \[(\d+)", buffer):
         return min(int(match[1]), rank - 1)
     return max(0, rank - 2) if "transposed = true" in buffer else rank - 1

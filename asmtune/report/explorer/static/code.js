@@ -54,6 +54,8 @@ export class CodeView {
     const why = code === null ? report.withoutCode(row) : null;
     this.panes.get("ptx").load(listings.ptx, why ?? code?.missing?.ptx ?? "There is no PTX.");
     this.panes.get("sass").load(listings.sass, why ?? code?.missing?.sass ?? "There is no SASS.");
+    byId("code-why").textContent = (code?.why ?? []).join("\n");
+    show(byId("code-why"), Boolean(code?.why?.length));
     const any = listings.ptx ?? listings.sass;
     const unmatched = any !== null && !any.isMatched;
     const lost = unmatched ? "Nothing says which source it comes from." : "The source of the kernel was not found.";

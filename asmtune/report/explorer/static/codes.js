@@ -9,7 +9,7 @@ export class Codes {
     this.known = new Map();
   }
 
-  /** The code of a config: `{sources, ptx, sass, missing}`; null where the page has none. */
+  /** The code of a config: `{sources, ptx, sass, missing, why}`; null where the page has none. */
   of(report, row) {
     const at = report.code[row] ?? -1;
     if (at < 0) return Promise.resolve(null);

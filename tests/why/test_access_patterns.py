@@ -1,0 +1,122 @@
+"""Access patterns by line of the source, from TTGIR: pattern, stride and sectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+import why_kernels as kernels
+from why_kernels import copy_problem, product_problem, square_problem, tensor, tile, why
+
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.predict.why.access import AccessPattern
+
+BLOCK = Config({"BLOCK": 1024}, num_warps=4)
+
+
+def patterns(problem: Problem, config: Config, settings: Settings) -> dict[str, AccessPattern]:
+    """The patterns by argument."""
+    reasons, _ = why(problem, [config], settings)
+    return {pattern.argument: pattern for pattern in reasons.accesses}
+
+
+def line_of(kernel: object, text: str) -> int:
+    """The line of a kernel's file that holds a text."""
+    code = kernel.fn.__code__  # type: ignore[attr-defined]
+    lines = Path(code.co_filename).read_text(encoding="utf-8").split("\n")
+    start = code.co_firstlineno - 1
+    return next(i + 1 for i in range(start, len(lines)) if text in lines[i])
+
+
+def test_a_copy_is_sequential(settings: Settings) -> None:
+    """A warp's request of 16 bytes a thread touches 16 sectors and uses them all."""
+    found = patterns(copy_problem(1 << 20, 1), BLOCK, settings)
+    assert {one.pattern for one in found.values()} == {"sequential"}
+    assert {(one.asked, one.used) for one in found.values()} == {(16, 16)}
+
+
+@pytest.mark.parametrize(("stride", "in_all"), [(2, 0.5), (8, 0.125), (1024, 0.125)])
+def test_a_strided_copy(stride: int, in_all: float, settings: Settings) -> None:
+    """Each thread asks for a sector of its own; of a small stride later requests use the rest."""
+    found = patterns(copy_problem(1 << 16, stride), BLOCK, settings)
+    x = found["x_ptr"]
+    assert (x.pattern, x.stride_bytes) == ("strided", 4 * stride)
+    assert (x.asked, x.used, x.tile_share) == (32, 4, in_all)
+    assert found["y_ptr"].pattern == "sequential"
+    line = line_of(kernels.copy, "tl.load")
+    words = f"strided by {4 * stride:,} B: 32 sectors asked for a warp's request, 4 used (12%)"
+    assert str(x).startswith(f"line {line}: load of x_ptr: {words}")
+    assert ("together 50%" in str(x)) == (stride == 2)
+
+
+def test_a_naive_transpose_strides_its_store(settings: Settings) -> None:
+    """Its store is strided by a row; through tiles and block pointers both sides are sequential."""
+    found = patterns(square_problem(kernels.transpose, 1024), BLOCK, settings)
+    y = found["y_ptr"]
+    assert (y.kind, y.pattern, y.stride_bytes, y.asked) == ("write", "strided", 4096, 32)
+    assert found["x_ptr"].pattern == "sequential"
+    config = Config({"BLOCK": 32}, num_warps=4)
+    found = patterns(square_problem(kernels.transpose_by_blocks, 1024), config, settings)
+    assert {one.pattern for one in found.values()} == {"sequential"}
+    assert {one.share for one in found.values()} == {1.0}
+
+
+def test_gathers_name_the_line_of_the_index(settings: Settings) -> None:
+    """Rows that an index names are gathered in whole sectors, and single elements are not."""
+    arguments = {
+        "x_ptr": tensor(torch.float32, 512, 1024),
+        "index_ptr": tensor(torch.int32, 512),
+        "y_ptr": tensor(torch.float32, 512, 1024),
+    }
+    rows = patterns(
+        Problem(kernels.take_rows, {**arguments, "cols": 1024}, (512,)), BLOCK, settings
+    )
+    assert (rows["x_ptr"].pattern, rows["x_ptr"].share) == ("gather", 1.0)
+    line = line_of(kernels.take_rows, "index_ptr +")
+    assert rows["x_ptr"].sources == (line,)
+    assert rows["index_ptr"].pattern == "broadcast"
+    assert "all threads read one address" in str(rows["index_ptr"])
+    assert rows["y_ptr"].pattern == "sequential"
+    single = Problem(kernels.take, {**arguments, "n": 4096}, (4,))
+    elements = patterns(single, BLOCK, settings)
+    assert (elements["x_ptr"].pattern, elements["x_ptr"].asked) == ("gather", 32)
+    assert elements["x_ptr"].share == pytest.approx(4 / 32)
+    assert elements["index_ptr"].pattern == "sequential"
+
+
+def test_a_broadcast_along_an_axis(settings: Settings) -> None:
+    """A bias of rows is read by all threads of a row, and the matrix is no broadcast."""
+    x, y = tensor(torch.float32, 512, 1024), tensor(torch.float32, 512, 1024)
+    values = {"x_ptr": x, "bias_ptr": tensor(torch.float32, 512), "y_ptr": y, "cols": 1024}
+    config = Config({"ROWS": 4, "BLOCK": 1024}, num_warps=4)
+    found = patterns(Problem(kernels.add_bias, values, (128,)), config, settings)
+    assert found["bias_ptr"].pattern == "broadcast"
+    assert found["x_ptr"].pattern == found["y_ptr"].pattern == "sequential"
+
+
+def test_pipelined_loads_count_once(settings: Settings) -> None:
+    """Copies before the loop and in it are the source's one load, of both operands of a line."""
+    reasons, _ = why(product_problem(1024, 1024, 1024), [tile(128, 128, 64, 4, 3)], settings)
+    assert [one.argument for one in reasons.accesses] == ["a", "b", "c"]
+    assert {one.pattern for one in reasons.accesses} == {"sequential"}
+    assert [one.by for one in reasons.accesses] == ["cp.async", "cp.async", ""]
+    assert [one.bytes for one in reasons.accesses] == [2.0 * 128 * 1024] * 2 + [2.0 * 128 * 128]
+
+
+def test_the_copy_engine_reads_rows_of_a_box(settings: Settings) -> None:
+    """A descriptor's box is told by its rows."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    def described() -> TensorDescriptor:
+        return TensorDescriptor(tensor(torch.float16, 1024, 64), [1024, 64], [64, 1], [64, 64])
+
+    values = {"x": described(), "y": described()}
+    problem = Problem(kernels.described_copy, values, (triton.cdiv(1024, 64),))
+    reasons, _ = why(problem, [Config({"BLOCK": 64}, num_warps=4)], settings)
+    assert {(one.pattern, one.by, one.run_bytes) for one in reasons.accesses} == {
+        ("sequential", "TMA", 128)
+    }
