@@ -14,6 +14,8 @@ from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
 from asmtune.core.failures import required
+from asmtune.core.index_values import IndexValues, is_index
+from asmtune.core.inputs.patterns import FORMS, Pattern, pattern_of
 from asmtune.core.inputs.shapes import parse_value, unique
 from asmtune.core.kernel_module import configs_of, load_function
 from asmtune.core.problem import GRID_LIMITS, Problem, jit_function
@@ -225,8 +227,11 @@ def plain_function(
     numbers = {n: v for n, v in values.items() if isinstance(v, int | float | bool)}
     _check_sizes(kernel, values, grid)
     values |= {n: v.sized(n, numbers) for n, v in values.items() if isinstance(v, Pointer)}
+    drawn = {n: _index_tensor(n, v, numbers) for n, v in values.items() if isinstance(v, Pattern)}
+    values |= {name: tensor for name, (tensor, _) in drawn.items()}
     bound = {n: v for n, v in values.items() if n in jit_function(kernel).arg_names}
-    problem = Problem(kernel, bound, (1,), numbers)
+    known = {name: table for name, (_, table) in drawn.items()}
+    problem = Problem(kernel, bound, (1,), numbers, index_values=known)
     if grid is None:
         return problem, space
     return replace(problem, grid=_grid(grid, problem, space)), space
@@ -238,8 +243,9 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
     Raises:
         ProblemError: names it.
     """
-    pointers = (v.sizes or "" for v in values.values() if isinstance(v, Pointer))
-    named = set(re.findall(r"\w+", " ".join([*pointers, grid or ""])))
+    sizes = (v.sizes or "" for v in values.values() if isinstance(v, Pointer | Pattern))
+    patterns = (v.text for v in values.values() if isinstance(v, Pattern))
+    named = set(re.findall(r"\w+", " ".join([*sizes, *patterns, grid or ""])))
     known = jit_function(kernel).arg_names
     for name in values:
         if name not in known and name not in named:
@@ -283,9 +289,14 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
         return name, parsed
     if parameters[name].is_constexpr:
         return name, _constexpr(parsed)
+    if "(" in parsed:
+        return name, Pattern.parse(f"--arg {name}", parsed)
     parts = _POINTER.fullmatch(parsed)
     if parts is None:
-        raise InputError(f"--arg: {text!r}: a pointer is written as {name}=fp16[M,K]")
+        raise InputError(
+            f"--arg: {text!r}: a pointer is written as {name}=fp16[M,K], the values of an index "
+            f"tensor as {FORMS}"
+        )
     return name, Pointer(torch_dtype(parts["dtype"]), parts["sizes"])
 
 
@@ -318,6 +329,43 @@ class Pointer:
             f"--arg {name}={list(shape)}",
             lambda: torch.empty(shape, dtype=self.dtype, device="meta"),
         )
+
+
+def _index_tensor(
+    name: str, pattern: Pattern, numbers: Mapping[str, Any]
+) -> tuple[Any, IndexValues]:
+    """Makes an index tensor without memory, and what a pattern says that it holds."""
+    dtype = torch_dtype(pattern.dtype or "i32")
+    if pattern.sizes is not None:
+        tensor = Pointer(dtype, pattern.sizes).sized(name, numbers)
+        return tensor, pattern.draw(int(tensor.numel()), numbers)
+    import torch
+
+    table = pattern.draw(None, numbers)
+    return torch.empty(table.elements, dtype=dtype, device="meta"), table
+
+
+def with_patterns(problem: Problem, arguments: Sequence[str]) -> Problem:
+    """Gives index tensors of a kernel module's problem the values of patterns, "name=..." each.
+
+    Raises:
+        InputError: one is no pattern, or the kernel has no such index tensor.
+    """
+    known = unique("--arg", (_pattern(problem, text) for text in arguments))
+    return replace(problem, index_values={**problem.index_values, **known})
+
+
+def _pattern(problem: Problem, text: str) -> tuple[str, IndexValues]:
+    name, _, pattern = (part.strip() for part in text.partition("="))
+    tensors = {n: v for n, v in problem.arguments.items() if is_index(v)}
+    if "(" not in pattern:
+        raise InputError(
+            "--arg is for a plain function, named as file.py:function; to a kernel module it "
+            f"gives the values of an index tensor, as NAME=PATTERN: {FORMS}"
+        )
+    if name not in tensors:
+        raise InputError(f"--arg {name}: no index tensor has this name; {_known(name, tensors)}")
+    return name, pattern_of(name, pattern, tensors[name], problem.shape)
 
 
 def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, Any]], Any]:
