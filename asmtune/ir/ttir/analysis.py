@@ -50,9 +50,9 @@ SIMPLE_SAMPLE: Final = 256
 """Most programs evaluated of a kernel without such loops."""
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
-DATA_SAMPLE: Final = 2048
-"""Most programs evaluated of such a kernel that data steers, 15 us each: lengths vary, and another
-tile is another sample of them. A quarter of them where tiles are evaluated, 200 us each."""
+DATA_SAMPLE: Final = 1024
+"""Most programs evaluated of such a kernel that data steers, 100 us each: lengths vary, and another
+tile is another sample of them. Half of them where tiles are evaluated, 200 us each."""
 
 Program = tuple[int, int, int]
 
@@ -63,7 +63,7 @@ def _sample_size(plan: EvaluationPlan) -> int:
     if not plan.loads:
         return SIMPLE_SAMPLE
     has_tiles = any(plan.tree.type_of(value).is_tensor for value in plan.loads)
-    return DATA_SAMPLE // 4 if has_tiles else DATA_SAMPLE
+    return DATA_SAMPLE // 2 if has_tiles else DATA_SAMPLE
 
 
 def sample(
