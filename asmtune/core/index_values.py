@@ -80,7 +80,7 @@ def values_of(tensor: Any, source: str) -> IndexValues | str:
     """
     import torch
 
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+    if not is_plain(tensor):
         return "it is no plain tensor"
     if tensor.is_meta:
         return "no values are given"
@@ -95,6 +95,14 @@ def values_of(tensor: Any, source: str) -> IndexValues | str:
     copied = signed(runs.cpu().numpy().reshape(-1))
     sampled = f"{source}, {len(copied):,} of its {flat.numel():,} elements"
     return IndexValues(copied, sampled, flat.numel(), span)
+
+
+def is_plain(tensor: Any) -> bool:
+    """Says if a value is one of PyTorch's own tensors, whose elements lie in memory."""
+    import torch
+
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    return type(tensor) in kinds and tensor.layout == torch.strided
 
 
 def signed(array: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from workload_lowering import F16, I32, call, lower, pointer, work
 
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments, analyse
-from asmtune.ir.ttir.evaluate import DEFAULT_TRIPS
 from asmtune.ir.ttir.work import Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}

@@ -15,6 +15,7 @@ from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, 
 from asmtune.ir.ttir.evaluate import (
     BLOCKS,
     DEFAULT_TRIPS,
+    PROBE,
     ExecutionCounts,
     ProgramArguments,
     ProgramEvaluator,
@@ -51,19 +52,12 @@ SIMPLE_SAMPLE: Final = 256
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 DATA_SAMPLE: Final = 1024
-"""Most programs evaluated of such a kernel that data steers, 100 us each: lengths vary, and another
-tile is another sample of them. Half of them where tiles are evaluated, 200 us each."""
+"""Most programs evaluated of a kernel that data steers, up to 100 us each: their trips vary, and
+another tile is another sample of them."""
+_DATA_BLOCKS: Final = 1 << 14
+"""Blocks of code that such programs may run in all before they are fewer than that."""
 
 Program = tuple[int, int, int]
-
-
-def _sample_size(plan: EvaluationPlan) -> int:
-    if not plan.is_simple:
-        return SAMPLE
-    if not plan.loads:
-        return SIMPLE_SAMPLE
-    has_tiles = any(plan.tree.type_of(value).is_tensor for value in plan.loads)
-    return DATA_SAMPLE // 2 if has_tiles else DATA_SAMPLE
 
 
 def sample(
@@ -231,7 +225,7 @@ class _Count:
         self._steering = launch.steering
         self._launch = launch.programs()
         self._counts = ExecutionCounts.of(plan)
-        self._programs, corners = sample(call.grid, plan.axes, _sample_size(plan))
+        self._programs, corners = sample(call.grid, plan.axes, self._sample_size())
         is_sample = any(table.is_sample for table in launch.tables.values())
         self._sampled = bool(corners) or is_sample
         machine = ProgramEvaluator(plan, self._launch, self._counts)
@@ -243,6 +237,16 @@ class _Count:
             machine.run(program, 0.0, room, blocks)
         self._runs = self._spread()
         self._correct_unknown_trips()
+
+    def _sample_size(self) -> int:
+        """Return how many programs to evaluate at most: of cheap ones that data steers more."""
+        least = SIMPLE_SAMPLE if self._plan.is_simple else SAMPLE
+        if not self._plan.loads:
+            return least
+        machine = ProgramEvaluator(self._plan, self._launch, ExecutionCounts.of(self._plan))
+        trial, _ = sample(self._call.grid, self._plan.axes, 4)
+        used = max(machine.run(program, 0.0, 2 * PROBE, _DATA_BLOCKS) for program in trial)
+        return min(DATA_SAMPLE, max(SAMPLE, _DATA_BLOCKS // used))
 
     def _correct_unknown_trips(self) -> None:
         if any(node.loop >= 0 for node, _ in self._counts.unknown.values()):

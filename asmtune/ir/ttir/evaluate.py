@@ -146,10 +146,11 @@ class ProgramEvaluator:
 
     def run(
         self, program: tuple[int, int, int], weight: float, room: int, blocks: int = BLOCKS
-    ) -> None:
+    ) -> int:
         """Count one program, with at most `room` trips of a loop that has to be walked.
 
-        After so many `blocks` it walks one trip of each loop that it comes to.
+        After so many `blocks` it walks one trip of each loop that it comes to. Return the blocks
+        that it ran.
         """
         self._values = self._base.copy()
         grids = {GRID[0]: program, GRID[1]: self._launch.grid}
@@ -157,6 +158,7 @@ class ProgramEvaluator:
             self._values[value] = grids[name][axis]
         self._room, self._blocks_left = room, blocks
         self._blocks(self._plan.tree.blocks, weight)
+        return blocks - self._blocks_left
 
     def value(self, value: int) -> Value:
         """Return a needed value as the last program left it."""
