@@ -32,12 +32,12 @@ class MetaValues(TorchFunctionMode):
 
     def __enter__(self) -> MetaValues:
         self._state = torch.random.get_rng_state()
-        torch.random.default_generator.manual_seed(0)
-        super().__enter__()
+        torch.default_generator.manual_seed(0)
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         torch.random.set_rng_state(self._state)
 
     def values(self, tensor: Any) -> torch.Tensor | None:

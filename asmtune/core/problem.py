@@ -56,7 +56,7 @@ class Problem:
         if not self.name:
             object.__setattr__(self, "name", jit_function(self.kernel).__name__)
         if self.index_values:
-            from asmtune.core.inputs.patterns import checked_values  # reads sizes of problems
+            from asmtune.core.inputs.patterns import checked_values  # seldom needed
 
             values = checked_values(self.name, self.index_values, self.arguments)
             object.__setattr__(self, "index_values", values)
@@ -69,7 +69,7 @@ class Problem:
         """
         if name in self.index_values:
             return cast("IndexValues", self.index_values[name])
-        tensor = self.arguments.get(name)
+        tensor: Any = self.arguments.get(name)
         if not hasattr(tensor, "is_inference") or not is_index(tensor):
             return _NO_VALUES
         version = None if tensor.is_inference() else tensor._version

@@ -17,6 +17,7 @@ from asmtune.base.errors import InputError, ProblemError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.index_values import IndexValues, is_index, values_of
+from asmtune.core.inputs.sizes import Sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -259,8 +260,6 @@ class Pattern:
 
     def _number(self, node: ast.expr, numbers: Mapping[str, Any]) -> float:
         """Reads a number, or a size such as `rows // 64`."""
-        from asmtune.core.inputs.plain_functions import Sizes  # reads patterns itself
-
         plain = node.operand if isinstance(node, ast.UnaryOp) else node
         is_plain = plain is node or isinstance(getattr(node, "op", None), ast.USub)
         if is_plain and isinstance(plain, ast.Constant) and isinstance(plain.value, int | float):

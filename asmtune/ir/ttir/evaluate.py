@@ -149,8 +149,7 @@ class ProgramEvaluator:
     ) -> int:
         """Count one program, with at most `room` trips of a loop that has to be walked.
 
-        After so many `blocks` it walks one trip of each loop that it comes to. Return the blocks
-        that it ran.
+        After so many `blocks` it walks one trip of each loop; it returns how many it ran.
         """
         self._values = self._base.copy()
         grids = {GRID[0]: program, GRID[1]: self._launch.grid}
@@ -177,7 +176,8 @@ class ProgramEvaluator:
             elif node.name == "scf.if":
                 self._if(node, weight)
             elif node.name == "scf.while":
-                self._while(node, weight)
+                wait = node.loop in self._plan.waiting
+                (self._wait if wait else self._while)(node, weight)
             else:
                 self._call(node, weight)
 
@@ -308,9 +308,6 @@ class ProgramEvaluator:
         self._assign(node.results, passed[1:])
 
     def _while(self, node: Node, weight: float) -> None:
-        if node.loop in self._plan.waiting:
-            self._wait(node, weight)
-            return
         before, after = node.regions[0][0], node.regions[1][0]
         passed, yields = _passed_on(before), _passed_on(after)
         self._assign(before.arguments, node.operands)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
 
-from asmtune.ir.ttir.operations import EvaluationStep, Evaluator, evaluator
+from asmtune.ir.ttir.operations import TILES, EvaluationStep, Evaluator, evaluator
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import RETURNS, Body, Node, Tree
 
@@ -123,11 +123,6 @@ _COMPUTED: Final = (
     "tt.clampf",
     "tt.bitcast",
 )
-MOVES: Final = frozenset(
-    {"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"}
-)
-TILES: Final = MOVES | {"tt.addptr", "tt.load", "tt.reduce", "tt.scan", "tt.bitcast"}
-"""Operations that are computed as well where what they are loaded from is known."""
 _MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
 _TESTS: Final = frozenset({"tt.load", "tt.atomic_cas", "tt.atomic_rmw"})
 # Assumed trips of loops when the sides of an unknown branch are weighed.

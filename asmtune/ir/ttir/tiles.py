@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.ir.ttir.mlir_types import ValueType
-from asmtune.ir.ttir.operations import EvaluationStep, Evaluator, apply
-from asmtune.ir.ttir.plan import MOVES, TILES
+from asmtune.ir.ttir.operations import MOVES, TILES, EvaluationStep, Evaluator, apply
 from asmtune.ir.ttir.scalars import Unknown, constant
 from asmtune.ir.ttir.tree import Node, Tree
 
