@@ -1,1 +1,2 @@
-"""Readers of users' text: assignments and shapes, size expressions, plain Triton functions."""
+"""Readers of users' text: assignments and shapes, size expressions, plain Triton functions,
+patterns of index tensors."""
