@@ -1,2 +1,1 @@
-"""Readers of users' text: assignments and shapes, size expressions, plain Triton functions,
-patterns of index tensors."""
+"""Readers of users' text: assignments, shapes, sizes, plain Triton functions, index patterns."""
