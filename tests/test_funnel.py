@@ -218,12 +218,13 @@ def test_a_default_that_cannot_run(funnel: Funnel) -> None:
 
 
 def test_guesses_are_told(funnel: Funnel) -> None:
-    """What only memory tells stands in one note, with what tiles assume; else there is none."""
+    """What only memory tells stands in one note, with what tiles assume; one names the tensor."""
     rows, sums = tensor(torch.float32, 1 << 20), tensor(torch.float32, 64)
     starts = tensor(torch.int64, 65)
     problem = Problem(jagged, {"x_ptr": rows, "starts_ptr": starts, "y_ptr": sums}, (64,))
     space = Space({"BLOCK": (64, 128, 256, 512, 1024), "num_warps": (4,)})
-    (note,) = replace(funnel, keep=None).prune(problem, space).notes
+    note, named = replace(funnel, keep=None).prune(problem, space).notes
+    assert named.startswith("loops and branches that starts_ptr steers are assumed: no values")
     assert note.startswith("predicted times rest on a guess: line ")
     assert note.endswith(": 16 trips or 32 trips or 64 trips or others assumed")  # best first
     sure = replace(funnel, keep=None).prune(scale_problem(), Space({"BLOCK": (64, 128)}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
+from asmtune.core.inputs.plain_functions import assumptions_of, plain_function, with_patterns
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
@@ -36,7 +36,8 @@ class KernelArguments:
         kernel: a shipped kernel's name, a file, or `file.py:function`.
         shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
         axes: "NAME=v1,v2" each; they replace the space's own.
-        values, grid: "name=value" each and "cdiv(n, BLOCK)", of a plain function.
+        values: "name=value" each, of a plain function; "name=pattern" of index tensors.
+        grid: "cdiv(n, BLOCK)", of a plain function.
     """
 
     kernel: str
@@ -69,14 +70,13 @@ class KernelArguments:
                     "--shape and --dtype are for kernel modules; give a function --arg"
                 )
             return LoadedKernel(*plain_function(self.kernel, self.values, self.grid, axes))
-        if self.values:
-            raise InputError("--arg is for a plain function, named as file.py:function")
         if self.grid is not None:
             raise InputError("--grid is for a plain function, named as file.py:function")
         check_inputs((), self.dtype)
         shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
         module = load_kernel_module(self.kernel)
-        return load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
+        loaded = load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
+        return replace(loaded, problem=with_patterns(loaded.problem, self.values))
 
     def assumptions(self) -> tuple[str, ...]:
         """Lists what a report of a plain function assumes, a sentence each."""

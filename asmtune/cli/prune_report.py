@@ -38,7 +38,11 @@ Targets = Annotated[
 ]
 Axes = Annotated[list[str], typer.Option(help="NAME=V1,V2: replaces an axis of the space.")]
 Arguments = Annotated[
-    list[str], typer.Option(help="NAME=VALUE, for a plain function; fp16[M,K] gives a pointer.")
+    list[str],
+    typer.Option(
+        help="NAME=VALUE, for a plain function; fp16[M,K] gives a pointer, and for any kernel "
+        "ragged(64, 2048) or another pattern the values of an index tensor."
+    ),
 ]
 Grid = Annotated[
     str | None, typer.Option(help='Programs of a plain function: "cdiv(n, BLOCK), batch".')

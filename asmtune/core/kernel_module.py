@@ -21,7 +21,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +32,7 @@ from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
+from asmtune.core.index_values import is_index, values_of
 from asmtune.core.problem import Problem, is_kernel, jit_function, python_function
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import (
@@ -278,25 +279,46 @@ def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
 
 def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:
-        with user_code(module):
-            result = module.problem(shape, dtype, device)
-        if not isinstance(result, Problem):
-            kind = type(result).__name__
-            raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
-        return result
+        def make() -> Problem:
+            with user_code(module):
+                result = module.problem(shape, dtype, device)
+            if not isinstance(result, Problem):
+                kind = type(result).__name__
+                raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
+            return result
+
+        return _with_index_values(make) if device == "meta" else make()
 
     return problem
 
 
 def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
-        with user_code(module):
-            launch = module.make(shape, device=device)
-        names = jit_function(module.kernel).arg_names
-        arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
-        return Problem(module.kernel, arguments, launch["grid"], shape, name)
+        def make() -> Problem:
+            with user_code(module):
+                launch = module.make(shape, device=device)
+            names = jit_function(module.kernel).arg_names
+            arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
+            return Problem(module.kernel, arguments, launch["grid"], shape, name)
+
+        return _with_index_values(make) if device == "meta" else make()
 
     return problem
+
+
+def _with_index_values(make: Callable[[], Problem]) -> Problem:
+    """Makes a problem on meta tensors, with what its index tensors would hold."""
+    from asmtune.core.meta_values import MetaValues
+
+    with MetaValues() as known:
+        problem = make()
+    values = {
+        name: replace(table, source="the kernel module's values")
+        for name, tensor in problem.arguments.items()
+        if is_index(tensor) and name not in problem.index_values
+        if not isinstance(table := values_of(known.values(tensor), ""), str)
+    }
+    return replace(problem, index_values={**values, **problem.index_values}) if values else problem
 
 
 def configs_of(kernel: Any) -> Sequence[Config] | None:

@@ -6,16 +6,19 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
+from asmtune.core.index_values import IndexValues, is_index, values_of
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
 """The largest number of programs along each axis of a grid, on every NVIDIA GPU."""
+
+_NO_VALUES: Final = "no values are given; give a pattern, such as ragged(64, 2048)"
 
 Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
 
@@ -34,6 +37,8 @@ class Problem:
         name: the kernel's name in reports and in the store.
         options: names of arguments, or of the config's values, that are not parameters but
             options of Triton's compiler (`launch_pdl`).
+        index_values: elements of index tensors that are without (meta tensors), for predictions
+            alone: an integer tensor on the CPU, or a pattern such as "ragged(64, 2048)".
     """
 
     kernel: Any
@@ -42,10 +47,39 @@ class Problem:
     shape: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     options: frozenset[str] = frozenset()
+    index_values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    _copied: dict[str, tuple[Any, IndexValues | str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", jit_function(self.kernel).__name__)
+        if self.index_values:
+            from asmtune.core.inputs.patterns import checked_values  # seldom needed
+
+            values = checked_values(self.name, self.index_values, self.arguments)
+            object.__setattr__(self, "index_values", values)
+
+    def index_table(self, name: str) -> IndexValues | str:
+        """Returns what an index tensor holds, or says why that is not known.
+
+        What was given as `index_values` comes first, then the tensor itself, which is copied once
+        to the host until PyTorch writes to it.
+        """
+        if name in self.index_values:
+            return cast("IndexValues", self.index_values[name])
+        tensor: Any = self.arguments.get(name)
+        if not hasattr(tensor, "is_inference") or not is_index(tensor):
+            return _NO_VALUES
+        version = None if tensor.is_inference() else tensor._version
+        known = self._copied.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        table = values_of(tensor, "the launch's own tensor")
+        if not isinstance(table, str):
+            self._copied[name] = (version, table)
+        return _NO_VALUES if tensor.is_meta else table
 
     @property
     def dtypes(self) -> dict[str, str]:

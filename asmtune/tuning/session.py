@@ -17,7 +17,7 @@ from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
-from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
@@ -101,6 +101,8 @@ class Session:
         default = request.space.first(**request.problem.shape)
         configs = searched.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
+        for note in steering_notes(front.works([default])):
+            watch.note(note)
         remembered = EarlierOutcomes()
         if not self.options.force:
             remembered = self.store.earlier_outcomes(request.key, watch.expected)

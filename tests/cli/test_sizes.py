@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.core.inputs.plain_functions import Sizes
+from asmtune.core.inputs.sizes import Sizes
 
 LARGE = 2**62
 NAMES = {"n": 100, "BLOCK": 32, "eps": 1e-5, "cap": None}

@@ -1,1 +1,1 @@
-"""Readers of users' text: assignments and shapes, size expressions, plain Triton functions."""
+"""Readers of users' text: assignments, shapes, sizes, plain Triton functions, index patterns."""

@@ -4,7 +4,8 @@
                                                                         analysis --> Work
 
 The scalar part of a kernel is evaluated on the real arguments, for a sample of program ids, which
-gives the trips of every loop. `costs` and `memory` count operations; `loops` describes the
-loops, assumes trips for those that cannot be evaluated, and detects kernels of few long-running
-programs. Text in, data out: nothing here imports the compiler.
+gives the trips of every loop; `tiles` evaluates what is loaded from index tensors whose elements
+are known. `costs` and `memory` count operations; `loops` describes the loops, assumes trips for
+those that cannot be evaluated, and detects kernels of few long-running programs. Text in, data
+out: nothing here imports the compiler.
 """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
@@ -15,6 +15,7 @@ from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, 
 from asmtune.ir.ttir.evaluate import (
     BLOCKS,
     DEFAULT_TRIPS,
+    PROBE,
     ExecutionCounts,
     ProgramArguments,
     ProgramEvaluator,
@@ -29,17 +30,32 @@ from asmtune.ir.ttir.loops import (
     persistent_reason,
     trip_corrections,
 )
-from asmtune.ir.ttir.memory import MemoryOperation, Strides, escapes, memory_operations
+from asmtune.ir.ttir.memory import (
+    MemoryOperation,
+    Strides,
+    escapes,
+    memory_operations,
+    steering_loads,
+)
 from asmtune.ir.ttir.parser import parse_ttir
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import Node, build_tree
-from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
+from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, SteeringArgument, Work
+
+if TYPE_CHECKING:
+    from asmtune.ir.ttir.tiles import IndexTable
 
 SAMPLE: Final = 64
 """Most programs evaluated of a kernel whose loops must be walked, besides corners of the grid."""
 SIMPLE_SAMPLE: Final = 256
 """Most programs evaluated of a kernel without such loops."""
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
+
+DATA_SAMPLE: Final = 1024
+"""Most programs evaluated of a kernel that data steers, up to 100 us each: their trips vary, and
+another tile is another sample of them."""
+_DATA_BLOCKS: Final = 1 << 14
+"""Blocks of code that such programs may run in all before they are fewer than that."""
 
 Program = tuple[int, int, int]
 
@@ -86,6 +102,8 @@ class LaunchArguments:
             source gives a second name.
         processors: multiprocessors of the machine; decides what a small grid is.
         default_trips: trips of a loop that cannot be evaluated.
+        read_table: gives what is in the memory of an index tensor, by the parameter's name, or
+            says in words why that is not known; called for tensors that steer the kernel.
     """
 
     arguments: Mapping[str, Any]
@@ -94,6 +112,7 @@ class LaunchArguments:
     names: Sequence[str] | None = None
     processors: int = PROCESSORS
     default_trips: int = DEFAULT_TRIPS
+    read_table: Callable[[str], IndexTable | str] = lambda _: "no values are given"
 
 
 class Kernel:
@@ -105,10 +124,13 @@ class Kernel:
 
     def __init__(self, ttir: str) -> None:
         with well_formed():
-            self._plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
-            self._placement = Placement(self._plan.flow)
-            self._operations = memory_operations(self._plan.flow)
-            self._escapes = escapes(self._plan.flow)
+            plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
+            self._plans = {plan.loads: plan}
+            self._flow = plan.flow
+            self._placement = Placement(plan.flow)
+            self._operations = memory_operations(plan.flow)
+            self._steering = steering_loads(plan.flow, self._operations)
+            self._escapes = escapes(plan.flow)
 
     def work(self, call: LaunchArguments) -> Work:
         """Return the work that a launch asks for.
@@ -117,7 +139,33 @@ class Kernel:
             ParseError: the operations of the text do not fit together.
         """
         with well_formed():
-            return _Count(self._plan, self._placement, self._operations, call).work(self._escapes)
+            module = self._flow.tree.module
+            parameters = bind(module, call.arguments, call.tensor_bytes, call.names)
+            tables, steering = self._tables(parameters, call)
+            plan = self._plan(frozenset().union(*(self._steering[place] for place in tables)))
+            launch = _Launch(call, parameters, tables, steering)
+            return _Count(plan, self._placement, self._operations, launch).work(self._escapes)
+
+    def _tables(
+        self, parameters: Sequence[Parameter], call: LaunchArguments
+    ) -> tuple[dict[int, IndexTable], tuple[SteeringArgument, ...]]:
+        """Return what the memory that steers the kernel holds, and where each is known from."""
+        tables: dict[int, IndexTable] = {}
+        steering = []
+        for place in sorted(self._steering):
+            name = parameters[place].name
+            table = call.read_table(name)
+            if isinstance(table, str):
+                steering.append(SteeringArgument(name, "", table))
+            else:
+                tables[place] = table
+                steering.append(SteeringArgument(name, table.source))
+        return tables, tuple(steering)
+
+    def _plan(self, loads: frozenset[int]) -> EvaluationPlan:
+        if loads not in self._plans:
+            self._plans[loads] = EvaluationPlan(self._flow.tree, loads, self._flow)
+        return self._plans[loads]
 
 
 def analyse(ttir: str, call: LaunchArguments) -> Work:
@@ -142,27 +190,44 @@ def well_formed() -> Iterator[None]:
         raise ParseError("not well-formed TTIR: it nests too deeply") from None
 
 
+@dataclass(frozen=True)
+class _Launch:
+    call: LaunchArguments
+    parameters: list[Parameter]
+    tables: Mapping[int, IndexTable]
+    steering: tuple[SteeringArgument, ...]
+
+    def programs(self) -> ProgramArguments:
+        """Return what its programs are given."""
+        values = {place: bound.value for place, bound in enumerate(self.parameters)}
+        starts = {}
+        if self.tables:
+            from asmtune.ir.ttir.tiles import start_of  # numpy, for kernels that data steers
+
+            starts = {place: start_of(table) for place, table in self.tables.items()}
+        return ProgramArguments(values, self.call.grid, self.call.default_trips, starts)
+
+
 class _Count:
     def __init__(
         self,
         plan: EvaluationPlan,
         placement: Placement,
         operations: list[MemoryOperation],
-        call: LaunchArguments,
+        launch: _Launch,
     ) -> None:
+        call = launch.call
         self._plan = plan
         self._placement = placement
         self._operations = operations
         self._call = call
-        tree = plan.tree
-        self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
-        values = {place: bound.value for place, bound in enumerate(self._parameters)}
-        self._launch = ProgramArguments(values, call.grid, call.default_trips)
+        self._parameters = launch.parameters
+        self._steering = launch.steering
+        self._launch = launch.programs()
         self._counts = ExecutionCounts.of(plan)
-        self._programs, corners = sample(
-            call.grid, plan.axes, SIMPLE_SAMPLE if plan.is_simple else SAMPLE
-        )
-        self._sampled = bool(corners)
+        self._programs, corners = sample(call.grid, plan.axes, self._sample_size())
+        is_sample = any(table.is_sample for table in launch.tables.values())
+        self._sampled = bool(corners) or is_sample
         machine = ProgramEvaluator(plan, self._launch, self._counts)
         room = max(16, TRIP_BUDGET // len(self._programs))
         blocks = BLOCKS // len(self._programs)
@@ -172,6 +237,16 @@ class _Count:
             machine.run(program, 0.0, room, blocks)
         self._runs = self._spread()
         self._correct_unknown_trips()
+
+    def _sample_size(self) -> int:
+        """Return how many programs to evaluate at most: of cheap ones that data steers more."""
+        least = SIMPLE_SAMPLE if self._plan.is_simple else SAMPLE
+        if not self._plan.loads:
+            return least
+        machine = ProgramEvaluator(self._plan, self._launch, ExecutionCounts.of(self._plan))
+        trial, _ = sample(self._call.grid, self._plan.axes, 4)
+        used = max(machine.run(program, 0.0, 2 * PROBE, _DATA_BLOCKS) for program in trial)
+        return min(DATA_SAMPLE, max(SAMPLE, _DATA_BLOCKS // used))
 
     def _correct_unknown_trips(self) -> None:
         if any(node.loop >= 0 for node, _ in self._counts.unknown.values()):
@@ -206,6 +281,7 @@ class _Count:
             persistent=bool(reason),
             persistent_reason=reason,
             barriers=barriers,
+            steering=self._steering,
         )
 
     def _spread(self) -> list[float]:

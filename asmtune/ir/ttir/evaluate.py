@@ -63,12 +63,14 @@ class ExecutionCounts:
 class ProgramArguments:
     """Arguments and grid that the programs of a launch are given.
 
-    `values` are the known ones by position; `default_trips` are of loops that cannot be evaluated.
+    `values` are the known ones by position; `default_trips` are of loops that cannot be evaluated;
+    `tables` are what known memory behind arguments holds, by position.
     """
 
     values: Mapping[int, Value]
     grid: tuple[int, int, int]
     default_trips: int = DEFAULT_TRIPS
+    tables: Mapping[int, Any] = field(default_factory=dict)
 
 
 PROBE: Final = 64
@@ -80,8 +82,9 @@ def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
     state_after: list[Value] = []
     for place, last in enumerate(history[-1]):
         past = [state[place] for state in history]
-        if not distance or any(isinstance(value, Unknown) for value in past):
-            state_after.append(last)
+        if not distance or not all(isinstance(value, int | float) for value in past):
+            is_same = isinstance(last, Unknown) or all(value is last for value in past)
+            state_after.append(last if is_same or not distance else _FAR)
             continue
         recent: list[Any] = past[-PROBE:]
         step = recent[-1] - recent[-2] if len(recent) > 1 else 0
@@ -103,7 +106,7 @@ def changes_evenly(history: list[list[Value]]) -> bool:
     columns = zip(*history[-PROBE:], strict=True)
     known = (column for column in columns if not isinstance(column[0], Unknown))
     return all(
-        not any(isinstance(value, Unknown) for value in column) and _is_even(list(column))
+        all(isinstance(value, int | float) for value in column) and _is_even(list(column))
         for column in known
     )
 
@@ -117,6 +120,8 @@ TOO_MANY: Final = "nested loops take more trips than are walked"
 _LONGEST: Final = 1 << 40
 _MAX_BRANCHES: Final = 10_000
 _UNSET: Final = Unknown("not evaluated")
+_WAITS: Final = Unknown("it waits for what others write")
+_FAR: Final = Unknown("an address or a tile past the trips that were walked")
 
 
 class ProgramEvaluator:
@@ -136,13 +141,15 @@ class ProgramEvaluator:
             self._base[value] = number
         for place, value in enumerate(plan.tree.blocks[0].arguments):
             self._base[value] = launch.values.get(place, _UNSET)
+            if place in launch.tables:
+                self._base[value] = launch.tables[place]
 
     def run(
         self, program: tuple[int, int, int], weight: float, room: int, blocks: int = BLOCKS
-    ) -> None:
+    ) -> int:
         """Count one program, with at most `room` trips of a loop that has to be walked.
 
-        After so many `blocks` it walks one trip of each loop that it comes to.
+        After so many `blocks` it walks one trip of each loop; it returns how many it ran.
         """
         self._values = self._base.copy()
         grids = {GRID[0]: program, GRID[1]: self._launch.grid}
@@ -150,6 +157,7 @@ class ProgramEvaluator:
             self._values[value] = grids[name][axis]
         self._room, self._blocks_left = room, blocks
         self._blocks(self._plan.tree.blocks, weight)
+        return blocks - self._blocks_left
 
     def value(self, value: int) -> Value:
         """Return a needed value as the last program left it."""
@@ -168,7 +176,8 @@ class ProgramEvaluator:
             elif node.name == "scf.if":
                 self._if(node, weight)
             elif node.name == "scf.while":
-                self._while(node, weight)
+                wait = node.loop in self._plan.waiting
+                (self._wait if wait else self._while)(node, weight)
             else:
                 self._call(node, weight)
 
@@ -284,6 +293,19 @@ class ProgramEvaluator:
         if walked < trips:
             self._counts.capped.add(node.loop)
             self._write(carried, extrapolated(history, trips - walked))
+
+    def _wait(self, node: Node, weight: float) -> None:
+        """Count a loop that waits for a lock once, as if it were free."""
+        before, after = node.regions[0][0], node.regions[1][0]
+        passed = _passed_on(before)
+        self._assign(before.arguments, node.operands)
+        self._body(before, weight)
+        self._assign(after.arguments, passed[1:])
+        self._body(after, weight)
+        goes_on = self._values[passed[0]]
+        self._assume(node, goes_on if isinstance(goes_on, Unknown) else _WAITS)
+        self._counts.enter(node.loop, 1, weight)
+        self._assign(node.results, passed[1:])
 
     def _while(self, node: Node, weight: float) -> None:
         before, after = node.regions[0][0], node.regions[1][0]

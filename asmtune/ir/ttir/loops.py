@@ -302,7 +302,7 @@ def trip_corrections(
     `counts` are those with default trips, `accesses` have the runs that follow from them, and
     `sizes` are bytes behind each pointer argument, by position.
     """
-    unknown = {node.loop for node, _ in counts.unknown.values() if node.loop >= 0}
+    unknown = {node.loop for node, _ in counts.unknown.values() if node.loop >= 0} - plan.waiting
     factors: dict[int, float] = {}
     for loop in sorted(unknown):
         if unknown & set(_loops_around(plan, loop)) or not counts.trips[loop]:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from asmtune.ir.ttir.evaluate import ProgramArguments
 from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types, split_list
 from asmtune.ir.ttir.operations import EvaluationStep, apply
-from asmtune.ir.ttir.plan import CONTROL, EvaluationPlan, Flow
+from asmtune.ir.ttir.plan import CONTROL, EvaluationPlan, Flow, steering_values
 from asmtune.ir.ttir.scalars import Unknown, Value, constant
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -84,6 +84,27 @@ def memory_operations(flow: Flow) -> list[MemoryOperation]:
             size = tile.elements, tile.bytes
             operations.append(MemoryOperation(node, kind, arguments, foreign, *size, _masked(node)))
     return operations
+
+
+def steering_loads(flow: Flow, operations: list[MemoryOperation]) -> dict[int, frozenset[int]]:
+    """Return what integer loads that steer the kernel give, by the argument that they read.
+
+    Arguments that the kernel writes as well are left out: what it will read is not known.
+    """
+    loads = [one for one in operations if one.node.name == "tt.load" and len(one.roots) == 1]
+    written = {root for one in operations if one.kind != "read" for root in one.roots}
+    results = {one.node.results[0]: one.roots[0] for one in loads if _is_integer(flow, one.node)}
+    reached = steering_values(flow, frozenset(results))
+    steering: dict[int, set[int]] = {}
+    for value, place in results.items():
+        if value in reached and place not in written:
+            steering.setdefault(place, set()).add(value)
+    return {place: frozenset(values) for place, values in steering.items()}
+
+
+def _is_integer(flow: Flow, node: Node) -> bool:
+    kind = flow.tree.type_of(node.results[0])
+    return kind.role == "value" and not kind.is_float
 
 
 def escapes(flow: Flow) -> set[int]:

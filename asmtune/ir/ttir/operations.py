@@ -28,6 +28,12 @@ from asmtune.ir.ttir.tree import Node
 _SAME: Final = frozenset({"arith.bitcast", "tt.bitcast"})
 _KNOWN: Final = frozenset({"tt.bitcast", "tt.fp_to_fp", "tt.mulhiui"})
 
+MOVES: Final = frozenset(
+    {"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"}
+)
+TILES: Final = MOVES | {"tt.addptr", "tt.load", "tt.reduce", "tt.scan", "tt.bitcast"}
+"""Operations that are computed as well where what they are loaded from is known."""
+
 # Python's operators compute these for operands of the type's width; see `evaluator`.
 _PLAIN: Final[Mapping[str, Callable[[int, int], int]]] = {
     "arith.addi": operator.add,

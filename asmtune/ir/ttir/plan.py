@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
 
-from asmtune.ir.ttir.operations import EvaluationStep, evaluator
+from asmtune.ir.ttir.operations import TILES, EvaluationStep, Evaluator, evaluator
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import RETURNS, Body, Node, Tree
 
@@ -124,6 +124,7 @@ _COMPUTED: Final = (
     "tt.bitcast",
 )
 _MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
+_TESTS: Final = frozenset({"tt.load", "tt.atomic_cas", "tt.atomic_rmw"})
 # Assumed trips of loops when the sides of an unknown branch are weighed.
 _LOOP_WEIGHT: Final = 16
 
@@ -133,6 +134,7 @@ class EvaluationPlan:
 
     Attributes:
         tree: the kernel.
+        loads: results of the loads whose memory is known.
         flow: where its values come from.
         needed: values that decide which blocks run, and all values they are computed from.
         constants: needed values that are constants.
@@ -141,10 +143,13 @@ class EvaluationPlan:
         steps: for each block, what to evaluate in order.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(
+        self, tree: Tree, loads: frozenset[int] = frozenset(), flow: Flow | None = None
+    ) -> None:
         self.tree = tree
-        self.flow = Flow(tree)
-        self.needed = self.flow.follow(control_values(tree), _operands)
+        self.flow = flow or Flow(tree)
+        self.loads = loads
+        self.needed = steering_values(self.flow, loads)
         self.constants: dict[int, float] = {}
         self.axes: set[int] = set()
         self.grid_values: list[tuple[str, int, int]] = []
@@ -161,6 +166,29 @@ class EvaluationPlan:
         """True if no loop has to be walked trip by trip."""
         loops = self.tree.loops
         return not any(node.name == "scf.while" or self.iterates(node) for node in loops)
+
+    @cached_property
+    def waiting(self) -> frozenset[int]:
+        """Loops that only wait: they test memory at one address, as a lock does.
+
+        How often they test is time, not work.
+        """
+        return frozenset(node.loop for node in self.tree.loops if self._waits(node))
+
+    def _waits(self, node: Node) -> bool:
+        if node.name != "scf.while" or len(node.regions) < 2:
+            return False
+        before, after = node.regions[0][0], node.regions[1][0]
+        inside = [*before.nodes, *after.nodes]
+        reads = [one for one in inside if one.name in _TESTS]
+        if any(one.regions or one.name.startswith(_MEMORY) for one in inside if one not in reads):
+            return False
+        carried = {*before.arguments, *after.arguments}
+        last = terminator(before)
+        tested = self.flow.computed_from(last.operands[:1]) if last else set()
+        return any(tested.intersection(one.results) for one in reads) and not any(
+            self.flow.computed_from(one.operands) & carried for one in reads
+        )
 
     @cached_property
     def weights(self) -> list[int]:
@@ -208,15 +236,31 @@ class EvaluationPlan:
         kind = self.tree.type_of(node.results[0])
         operand = self.tree.type_of(node.operands[0]) if node.operands else None
         step = EvaluationStep(node, kind, operand)
-        step.run = evaluator(step)
+        step.run = self._tile(step) or evaluator(step)
         steps.append(step)
 
+    def _tile(self, step: EvaluationStep) -> Evaluator | None:
+        if not self.loads:
+            return None
+        from asmtune.ir.ttir.tiles import tile_evaluator  # numpy, for kernels that data steers
 
-def _operands(node: Node) -> tuple[int, ...] | None:
-    """Return the operands needed to compute an operation; None for control operations."""
-    if node.regions and node.name in CONTROL:
-        return None
-    return node.operands if node.name.startswith(_COMPUTED) else ()
+        return tile_evaluator(step, self.tree)
+
+
+def steering_values(flow: Flow, loads: frozenset[int]) -> set[int]:
+    """Return the values that decide which blocks run, and what they are computed from.
+
+    `loads` are results of loads whose addresses and masks are followed; others end the search.
+    """
+
+    def operands(node: Node) -> tuple[int, ...] | None:
+        if node.regions and node.name in CONTROL:
+            return None
+        is_read = node.name != "tt.load" or node.results[0] in loads
+        crossed = node.name.startswith(_COMPUTED) or (loads and node.name in TILES and is_read)
+        return node.operands if crossed else ()
+
+    return flow.follow(control_values(flow.tree), operands)
 
 
 def _weight(node: Node) -> int:

@@ -43,6 +43,28 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
+class SteeringArgument:
+    """An index tensor whose elements decide trips or branches.
+
+    As text: `loops and branches that offset_ptr steers follow the pattern ragged(64, 2048)`.
+
+    Attributes:
+        name: the parameter's name.
+        source: where the elements that were evaluated come from; "" if they are assumed.
+        reason: why they are assumed.
+    """
+
+    name: str
+    source: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.source:
+            return f"loops and branches that {self.name} steers follow {self.source}"
+        return f"loops and branches that {self.name} steers are assumed: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class LoopWork:
     """A loop of the kernel, calls expanded.
 
@@ -241,6 +263,7 @@ class Work:
         persistent: whether few programs walk many tiles or steps, each in a sequential loop.
         persistent_reason: why so, in words; "" if not.
         barriers: barriers that one program asks for itself, on average.
+        steering: index tensors that decide trips or branches, and where each is known from.
     """
 
     name: str
@@ -256,6 +279,7 @@ class Work:
     persistent: bool
     persistent_reason: str
     barriers: float
+    steering: tuple[SteeringArgument, ...] = ()
 
     @classmethod
     def unread(cls, grid: tuple[int, int, int]) -> Work:

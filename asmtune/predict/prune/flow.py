@@ -143,6 +143,11 @@ def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
     )
 
 
+def steering_notes(works: Iterable[Work]) -> tuple[str, ...]:
+    """Return what the trips and branches follow that index tensors steer, a note each."""
+    return tuple(dict.fromkeys(str(argument) for work in works for argument in work.steering))
+
+
 def size_notes(works: Iterable[Work]) -> tuple[str, ...]:
     """Return the arguments whose memory ends before the furthest byte that is accessed."""
     ends: dict[tuple[str, int], int] = {}
@@ -240,6 +245,7 @@ class Funnel:
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
                 *guess_notes(works),
+                *steering_notes(works),
                 *size_notes(works),
                 *self.scorer.notes(self.target),
             ),

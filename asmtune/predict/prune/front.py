@@ -111,6 +111,7 @@ class Judge:
             grid=grid,
             tensor_bytes=self._tensor_bytes,
             processors=self._target.sms,
+            read_table=self._problem.index_table,
         )
         try:
             if ttir not in kernels:

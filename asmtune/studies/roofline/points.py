@@ -41,6 +41,7 @@ class WorkCounts:
         tensor_flops, vector_flops: of matrix products on tensor cores, and of all else.
         bytes: different bytes read and written.
         assumed: assumptions where something could not be evaluated.
+        steering: what loops and branches follow that index tensors steer.
     """
 
     unit: str
@@ -48,6 +49,7 @@ class WorkCounts:
     vector_flops: float
     bytes: float
     assumed: tuple[str, ...] = ()
+    steering: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, work: Work, target: Target, dtypes: Iterable[str]) -> WorkCounts:
@@ -70,7 +72,8 @@ class WorkCounts:
         tensor = sum(products.values())
         unit = max(products, key=lambda name: products[name]) if tensor else VECTOR
         moved = work.unique_read_bytes + work.unique_written_bytes
-        return cls(unit, tensor, vector, moved, tuple(map(str, work.assumptions)))
+        assumed, steering = tuple(map(str, work.assumptions)), tuple(map(str, work.steering))
+        return cls(unit, tensor, vector, moved, assumed, steering)
 
     @property
     def flops(self) -> float:

@@ -287,6 +287,7 @@ def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ..
 
 def _count_notes(point: Point) -> tuple[str, ...]:
     notes = tuple(f"counts are a guess: {doubt}" for doubt in point.counts.assumed)
+    notes += point.counts.steering
     if not point.work.flops:
         notes += ("no FLOPs: the picture shows it by its bytes a second",)
     return notes

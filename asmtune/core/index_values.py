@@ -1,0 +1,128 @@
+"""Values of index tensors: those that steer a kernel, such as sequence lengths or expert ids.
+
+They come from a launch's own tensors, copied once; from a pattern that the user wrote, such as
+`ragged(64, 2048)`; or from what a kernel module computed before its tensors became meta tensors.
+Predictions alone use them. No key holds them: a record is for its key, whatever the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+COPIED_BYTES: Final = 4 << 20
+"""Most bytes that are copied of one tensor; of a larger one, runs of elements are copied."""
+
+_RUN: Final = 4096
+"""Elements in a row of such a sample: neighbours, such as the two ends of a segment, stay so."""
+
+_BEHIND: Final = 4096
+"""Elements behind a view that are copied with it: kernels are handed `offsets[:-1]` as well."""
+
+
+@dataclass(frozen=True, eq=False)
+class IndexValues:
+    """Elements of an integer or boolean tensor in the order of memory, from its first one on.
+
+    Attributes:
+        values: signed, of the tensor's width; booleans are 0 and 1.
+        source: where they come from, in words for a report.
+        elements: how many the tensor has; more than `values` of a sample.
+        span: of a sample, the elements that each run of `_RUN` stands for; else 0.
+    """
+
+    values: NDArray[Any]
+    source: str
+    elements: int
+    span: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return self.values.dtype.itemsize * 8
+
+    @property
+    def is_sample(self) -> bool:
+        """True if some elements stand for others."""
+        return self.span > 0
+
+    def item(self, offset: int) -> int | None:
+        """Returns one element; None if it lies outside the tensor."""
+        if not 0 <= offset < self.elements:
+            return None
+        if self.span:
+            offset = min(
+                offset // self.span * _RUN + offset % self.span % _RUN, len(self.values) - 1
+            )
+        return int(self.values.item(offset))
+
+    def read(self, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Returns the elements at some offsets; None if one lies outside the tensor."""
+        import numpy as np
+
+        if offsets.size and (offsets.min() < 0 or offsets.max() >= self.elements):
+            return None
+        if self.span:
+            offsets = offsets // self.span * _RUN + offsets % self.span % _RUN
+            offsets = np.minimum(offsets, len(self.values) - 1)
+        return self.values[offsets].astype(np.int64)
+
+
+def values_of(tensor: Any, source: str) -> IndexValues | str:
+    """Copies an integer or boolean tensor to the host, or says in words why it cannot be.
+
+    At most `COPIED_BYTES` are copied, in one go, and never while a CUDA graph is captured, which
+    such a copy would end.
+    """
+    import torch
+
+    if not is_plain(tensor):
+        return "it is no plain tensor"
+    if tensor.is_meta:
+        return "no values are given"
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        return "a CUDA graph is being captured"
+    flat = _in_memory(tensor.detach())
+    room = COPIED_BYTES // flat.element_size()
+    if flat.numel() <= room:
+        return IndexValues(signed(flat.cpu().numpy().copy()), source, flat.numel())
+    span = -(-flat.numel() // max(1, room // _RUN))
+    runs = flat[: flat.numel() // span * span].view(-1, span)[:, :_RUN]
+    copied = signed(runs.cpu().numpy().reshape(-1))
+    sampled = f"{source}, {len(copied):,} of its {flat.numel():,} elements"
+    return IndexValues(copied, sampled, flat.numel(), span)
+
+
+def is_plain(tensor: Any) -> bool:
+    """Says if a value is one of PyTorch's own tensors, whose elements lie in memory."""
+    import torch
+
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    return type(tensor) in kinds and tensor.layout == torch.strided
+
+
+def signed(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns integers as the kernel's IR has them: signed, booleans as bytes."""
+    import numpy as np
+
+    return array.view(np.dtype(f"i{array.dtype.itemsize}"))
+
+
+def _in_memory(tensor: Any) -> Any:
+    """Returns the elements from a tensor's first on as they lie in memory, without a copy."""
+    if not tensor.numel():
+        return tensor.reshape(-1)
+    reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    whole = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    length = min(whole, reach + _BEHIND)
+    return tensor.as_strided((length,), (1,), tensor.storage_offset())
+
+
+def is_index(tensor: Any) -> bool:
+    """Says if a value is a tensor of integers or booleans, as index tensors are."""
+    kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+    return hasattr(tensor, "numel") and kind.lstrip("u").startswith(("int", "bool"))

@@ -1,0 +1,340 @@
+"""Loops and branches that index tensors steer: trips against a plain count of the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.core.index_values import COPIED_BYTES, IndexValues, values_of
+from asmtune.ir.ttir.analysis import Kernel
+from asmtune.ir.ttir.work import SteeringArgument, Work
+from tests.workload import workload_kernels as kernels
+from tests.workload.workload_lowering import F16, I32, I64, after_passes, call, lower, pointer
+
+BLOCK = 64
+
+
+@triton.jit
+def block_rows(x_ptr, length_ptr, flag_ptr, y_ptr, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Skip blocks without a flag; walk as many columns as the longest row of the block has."""
+    pid = tl.program_id(0)
+    if not tl.load(flag_ptr + pid):
+        return
+    rows = pid * ROWS + tl.arange(0, ROWS)
+    length = tl.load(length_ptr + rows, mask=rows < n, other=0)
+    acc = tl.zeros((ROWS, BLOCK), tl.float32)
+    for i in range(0, tl.max(length, 0), BLOCK):
+        cols = i + tl.arange(0, BLOCK)
+        acc += tl.load(x_ptr + rows[:, None] * 512 + cols[None, :])
+    tl.store(y_ptr + rows, tl.sum(acc, 1))
+
+
+@triton.jit
+def nested_segments(outer_ptr, inner_ptr, x_ptr, y_ptr, BLOCK: tl.constexpr):
+    """Walk the segments of a segment, and the numbers of each."""
+    pid = tl.program_id(0)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for at in range(tl.load(outer_ptr + pid), tl.load(outer_ptr + pid + 1)):
+        for i in range(tl.load(inner_ptr + at), tl.load(inner_ptr + at + 1), BLOCK):
+            acc += tl.load(x_ptr + i + tl.arange(0, BLOCK))
+    tl.store(y_ptr + pid, tl.sum(acc, 0))
+
+
+@triton.jit
+def grouped(size_ptr, x_ptr, y_ptr, EXPERTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Take tiles of experts of different sizes in steps of the grid."""
+    tile = tl.program_id(0)
+    end = 0
+    for expert in range(EXPERTS):
+        start = end
+        end += tl.cdiv(tl.load(size_ptr + expert), BLOCK)
+        while tile >= start and tile < end:
+            at = tile * BLOCK + tl.arange(0, BLOCK)
+            tl.store(y_ptr + at, tl.load(x_ptr + at) + expert)
+            tile += tl.num_programs(0)
+
+
+@triton.jit
+def find_segment(offset_ptr, x_ptr, y_ptr, SEGMENTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Search by halves for the segment of a program, then walk to its end."""
+    pid = tl.program_id(0)
+    low, high = 0, SEGMENTS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tl.load(offset_ptr + middle) <= pid:
+            low = middle
+        else:
+            high = middle
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for i in range(pid, tl.load(offset_ptr + low + 1)):
+        acc += tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK))
+    tl.store(y_ptr + pid, tl.sum(acc, 0))
+
+
+@triton.jit
+def flag_wait(flag_ptr, x_ptr, BLOCK: tl.constexpr):
+    """Wait until another program has set a flag."""
+    pid = tl.program_id(0)
+    flag = tl.load(flag_ptr + pid, volatile=True)
+    while flag == 0:
+        flag = tl.load(flag_ptr + pid, volatile=True)
+    tl.store(x_ptr + pid * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
+
+
+@triton.jit
+def counts_itself(count_ptr, x_ptr, BLOCK: tl.constexpr):
+    """Go by a number that the kernel itself changes."""
+    for i in range(tl.load(count_ptr)):
+        tl.store(x_ptr + i * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
+    tl.store(count_ptr, 0)
+
+
+@triton.jit
+def goes_by_floats(x_ptr, limit_ptr, y_ptr, BLOCK: tl.constexpr):
+    """Go by a number that is no integer."""
+    if tl.load(limit_ptr) > 0.5:
+        return
+    tl.store(y_ptr + tl.arange(0, BLOCK), tl.load(x_ptr + tl.arange(0, BLOCK)))
+
+
+def evaluated(text: str, grid: int, tensors: Mapping[str, Any], **values: Any) -> Work:
+    """Give the work of a launch whose index tensors hold these numbers."""
+
+    def read(name: str) -> IndexValues | str:
+        return values_of(tensors[name], "the test") if name in tensors else "not given"
+
+    return Kernel(text).work(replace(call((grid,), **values), read_table=read))
+
+
+@cache
+def jagged_text(dtype: torch.dtype = I32) -> str:
+    """TTIR of the jagged sum."""
+    pointers = {"x_ptr": pointer(), "starts_ptr": pointer(dtype), "y_ptr": pointer()}
+    return after_passes(lower(kernels.jagged, **pointers, BLOCK=BLOCK))
+
+
+def offsets(lengths: list[int] | torch.Tensor, dtype: torch.dtype = I32) -> torch.Tensor:
+    """Offsets of segments of these lengths."""
+    return torch.nn.functional.pad(torch.as_tensor(lengths).cumsum(0), (1, 0)).to(dtype)
+
+
+@pytest.mark.slow(seconds=2)
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=60))
+def test_trips_of_ragged_segments_are_those_of_a_plain_count(lengths: list[int]) -> None:
+    """Each program takes the trips of its own segment, none where it is empty."""
+    trips = [-(-length // BLOCK) for length in lengths]
+    found = evaluated(jagged_text(), len(lengths), {"starts_ptr": offsets(lengths)})
+    (loop,) = found.loops
+    assert loop.trips == pytest.approx(sum(trips) / len(trips))
+    assert (loop.least, loop.most) == (min(trips), max(trips))
+    assert found.assumptions == ()
+    assert found.exact
+    assert found.steering == (SteeringArgument("starts_ptr", "the test"),)
+    assert found.bytes_read == pytest.approx(sum(trips) * BLOCK * 4 + len(lengths) * 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, I32, I64])
+def test_each_width_of_integers_is_read(dtype: torch.dtype) -> None:
+    """The elements are those of the kernel's IR, whatever their width."""
+    lengths = [60, 0, 67]
+    found = evaluated(jagged_text(dtype), 3, {"starts_ptr": offsets(lengths, dtype)})
+    assert found.loops[0].trips == pytest.approx((1 + 0 + 2) / 3)
+
+
+def test_a_view_is_read_from_its_own_start() -> None:
+    """The kernel is handed `starts[2:5]`, and reads one number behind it."""
+    whole = offsets([64, 64, 128, 640, 0, 64])
+    found = evaluated(jagged_text(), 4, {"starts_ptr": whole[2:5]})
+    assert found.loops[0].trips == pytest.approx((2 + 10 + 0 + 1) / 4)
+
+
+def test_what_lies_outside_the_tensor_is_not_made_up() -> None:
+    """A launch of more programs than there are segments has an assumption, and says so."""
+    short = torch.tensor([0, 64, 128], dtype=I32).clone()
+    found = evaluated(jagged_text(), 9, {"starts_ptr": short})
+    assert found.loops[0].unknown == "loaded from beyond its tensor"
+
+
+def test_a_large_grid_of_ragged_segments_is_sampled() -> None:
+    """A thousand programs of 100,000 are within 5% of all."""
+    lengths = torch.randint(0, 4000, (100_000,), generator=torch.Generator().manual_seed(1))
+    found = evaluated(jagged_text(), 100_000, {"starts_ptr": offsets(lengths)})
+    true = float(((lengths + BLOCK - 1) // BLOCK).double().mean())
+    assert found.loops[0].trips == pytest.approx(true, rel=0.05)
+    assert not found.exact
+
+
+def test_a_large_tensor_is_copied_in_runs() -> None:
+    """Of 8 MiB a part is copied; neighbours stay neighbours, so that the trips are near."""
+    lengths = torch.randint(0, 900, (2_000_000,), generator=torch.Generator().manual_seed(1))
+    table = values_of(offsets(lengths), "the launch's own tensor")
+    assert isinstance(table, IndexValues)
+    assert table.values.nbytes <= COPIED_BYTES < table.elements * 4
+    assert table.source.startswith("the launch's own tensor, 1,0")
+    found = Kernel(jagged_text()).work(replace(call((2_000_000,)), read_table=lambda _: table))
+    true = float(((lengths + BLOCK - 1) // BLOCK).double().mean())
+    assert found.loops[0].trips == pytest.approx(true, rel=0.05)
+
+
+def test_experts_that_are_loaded_once_choose_the_branch() -> None:
+    """Programs past the count return, those of expert -1 write zeros, the others multiply."""
+    pointers = {"a_ptr": pointer(F16), "b_ptr": pointer(F16), "c_ptr": pointer(F16)}
+    tables = dict.fromkeys(("token_ptr", "expert_ptr", "count_ptr"), pointer(I32))
+    tiles = {"K": 512, "BM": 64, "BN": 64, "BK": 32}
+    text = lower(kernels.expert_gemm, **pointers, **tables, **tiles)
+    experts = torch.tensor([0, 3, -1, 3, 7, -1, 2, 2, 9, 9], dtype=I32)
+    known = {"expert_ptr": experts, "count_ptr": torch.tensor([450], dtype=I32)}
+    found = evaluated(text, 10, known, **tiles)
+    there = [pid < -(-450 // 64) for pid in range(10)]
+    products = sum(on and int(expert) != -1 for on, expert in zip(there, experts, strict=True))
+    assert found.loops[0].entries == pytest.approx(products / 10)
+    assert found.bytes_written == pytest.approx(sum(there) * 64 * 64 * 2)
+    assert found.assumptions == ()
+    assert {one.name for one in found.steering} == set(known)  # tokens are addresses alone
+
+
+@pytest.mark.parametrize("rows", [1, 4, 16])
+def test_the_longest_row_and_the_flag_of_a_block_decide(rows: int) -> None:
+    """Lengths are reduced as a tile, with a mask at the end; booleans are read as bytes."""
+    n, width = 50, 32
+    blocks = -(-n // rows)
+    pointers = {"x_ptr": pointer(), "length_ptr": pointer(I32), "y_ptr": pointer()}
+    sizes = {"n": n, "ROWS": rows, "BLOCK": width}
+    text = after_passes(lower(block_rows, flag_ptr=pointer(torch.bool), **pointers, **sizes))
+    lengths = [i * 37 % 300 for i in range(n)]
+    flags = [i % 3 != 1 for i in range(blocks)]
+    tensors = {"length_ptr": torch.tensor(lengths, dtype=I32), "flag_ptr": torch.tensor(flags)}
+    found = evaluated(text, blocks, tensors, **sizes)
+    longest = [max(lengths[i * rows : (i + 1) * rows]) for i in range(blocks)]
+    trips = [-(-length // width) for length, on in zip(longest, flags, strict=True) if on]
+    assert found.loops[0].iterations == pytest.approx(sum(trips) / blocks)
+    assert found.loops[0].entries == pytest.approx(sum(flags) / blocks)
+    assert found.exact
+
+
+def test_bounds_that_are_loaded_nest() -> None:
+    """A loop over segments of segments takes the trips of each inner one."""
+    outer, lengths = [0, 2, 2, 5, 9], [100, 0, 700, 64, 65, 1, 2, 3, 1000]
+    pointers = dict.fromkeys(("outer_ptr", "inner_ptr"), pointer(I32))
+    text = lower(nested_segments, **pointers, x_ptr=pointer(), y_ptr=pointer(), BLOCK=BLOCK)
+    tensors = {"outer_ptr": torch.tensor(outer, dtype=I32), "inner_ptr": offsets(lengths)}
+    found = evaluated(text, 4, tensors)
+    first, second = found.loops
+    assert first.iterations == pytest.approx(9 / 4)
+    assert second.iterations == pytest.approx(sum(-(-n // BLOCK) for n in lengths) / 4)
+    assert found.exact
+
+
+@pytest.mark.parametrize("experts", [8, 200])
+def test_a_persistent_walk_over_experts_takes_every_tile(experts: int) -> None:
+    """Tiles of all experts are stored once, whichever program takes them."""
+    sizes = [i * 53 % 400 for i in range(experts)]
+    text = lower(
+        grouped, size_ptr=pointer(I32), x_ptr=pointer(), y_ptr=pointer(), EXPERTS=experts,
+        BLOCK=BLOCK,
+    )  # fmt: skip
+    found = evaluated(text, 132, {"size_ptr": torch.tensor(sizes, dtype=I32)})
+    tiles = sum(-(-size // BLOCK) for size in sizes)
+    assert found.bytes_written == pytest.approx(tiles * BLOCK * 4, rel=0.03)
+    assert found.persistent
+
+
+def test_a_search_through_offsets_is_followed() -> None:
+    """Each program finds its segment by halves."""
+    lengths = [5, 1, 30, 2, 2, 17, 8, 3]
+    ends = offsets(lengths)
+    text = lower(
+        find_segment, offset_ptr=pointer(I32), x_ptr=pointer(), y_ptr=pointer(), SEGMENTS=8,
+        BLOCK=BLOCK,
+    )  # fmt: skip
+    found = evaluated(text, 68, {"offset_ptr": ends})
+    left = [int(ends[ends > pid][0]) - pid for pid in range(68)]
+    assert found.loops[1].trips == pytest.approx(sum(left) / 68)
+    assert found.loops[0].trips == 3
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_a_wait_for_a_flag_counts_once(flag: int) -> None:
+    """How often a flag is tested is time, not work, whatever it holds now."""
+    text = lower(flag_wait, flag_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
+    found = evaluated(text, 4, {"flag_ptr": torch.full((4,), flag, dtype=I32)})
+    assert found.loops[0].trips == 1
+    assert found.bytes_read == 4 * 4 * 2  # the load before the loop, and one in it
+    assert [one.assumed for one in found.assumptions] == ["1 trip"]
+
+
+@pytest.mark.parametrize("sizes", [{}, {"lock_ptr": 1 << 20, "x_ptr": 256}])
+def test_a_lock_is_taken_at_the_first_try(sizes: dict[str, int]) -> None:
+    """The atomic of a spin lock runs once, and does not follow the size of any tensor."""
+    text = lower(kernels.spin_lock, lock_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
+    found = Kernel(text).work(replace(call((10,)), tensor_bytes=sizes))
+    assert found.loops[0].trips == 1
+    assert found.bytes_atomic == 10 * (4 + 4)  # taken and given back
+
+
+def test_what_the_kernel_writes_itself_is_no_index_tensor() -> None:
+    """What a program will read there is not what the tensor holds before the launch."""
+    text = lower(counts_itself, count_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
+    found = evaluated(text, 1, {"count_ptr": torch.tensor([3], dtype=I32)})
+    assert found.steering == ()
+    assert found.loops[0].unknown == "loaded from memory"
+
+
+def test_floats_steer_nothing() -> None:
+    """A threshold in memory is assumed, and its tensor is never read."""
+    pointers = {"x_ptr": pointer(), "limit_ptr": pointer(), "y_ptr": pointer()}
+    text = lower(goes_by_floats, **pointers, BLOCK=BLOCK)
+
+    def refuse(name: str) -> str:
+        raise AssertionError(name)
+
+    found = Kernel(text).work(replace(call((1,)), read_table=refuse))
+    assert found.steering == ()
+    assert len(found.assumptions) == 1
+
+
+def test_an_unknown_index_tensor_is_named_with_its_assumption() -> None:
+    """Without numbers the counts are those of today, and the argument is named in one line."""
+    found = evaluated(jagged_text(), 8, {})
+    assert found.loops[0].trips == 16
+    assert [str(one) for one in found.steering] == [
+        "loops and branches that starts_ptr steers are assumed: not given"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "why"),
+    [
+        (torch.empty(4, dtype=I32, device="meta"), "no values are given"),
+        (torch.eye(3).to_sparse().int(), "it is no plain tensor"),
+        (None, "it is no plain tensor"),
+    ],
+)
+def test_tensors_without_numbers_say_why(tensor: Any, why: str) -> None:
+    """Meta tensors and sparse ones have no elements to read."""
+    assert values_of(tensor, "") == why
+
+
+def test_nothing_is_copied_under_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy to the host would end the capture of a CUDA graph."""
+
+    class OnGpu(torch.Tensor):
+        is_cuda = True
+
+        def detach(self) -> torch.Tensor:
+            raise AssertionError("copied under capture")
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr("asmtune.core.index_values.is_plain", lambda _: True)
+    tensor = torch.zeros(4, dtype=I32).as_subclass(OnGpu)
+    assert values_of(tensor, "") == "a CUDA graph is being captured"
