@@ -211,7 +211,7 @@ def prune_report(
             "all".
         scorer: what ranks: "learned", "roofline", "weights" or "chance".
         caps: whether to add configs with `maxnreg` where one more program fits.
-        tiles: whether to search a persistent kernel's tiles as well.
+        tiles: whether to search the held tiles of a recurrence as well.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
 

@@ -5,10 +5,12 @@ configs -> sketches -> [compile a batch | time the last one]... -> caps -> final
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
+from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
@@ -19,6 +21,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
@@ -95,9 +98,12 @@ class Session:
     ) -> tuple[State, dict[Config, Measurement]]:
         """Make the state that the search begins with; return it with timings of earlier runs."""
         front.warm()
-        searched = funnel.searched(request.problem, request.space)
+        searched = funnel.searched(front, request.space)
         for note in searched.notes:
             watch.note(note)
+            if searched.space is not request.space:
+                message = f"kernel {request.key.kernel}: {note}"
+                warnings.warn(message, HeldTilesWarning, stacklevel=user_stacklevel())
         default = request.space.first(**request.problem.shape)
         configs = searched.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)

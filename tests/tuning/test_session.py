@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
+from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
 from tests.tuning_support import (
@@ -38,6 +40,18 @@ def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     again = resolved(workshop(tmp_path, later))
     assert (again.outcome, again.record) == ("known", result.record)
     assert later.timed == []
+
+
+def test_held_tiles_are_told(tmp_path: Path) -> None:
+    """Whoever tunes is warned in a line which axes are held, why, and how to search them."""
+    fixed = replace(problem(), grid=(16,))
+    machine = HostMachine()
+    with pytest.warns(
+        HeldTilesWarning, match="16,384 bytes of out_ptr; held at BLOCK=256; til"
+    ):
+        record = resolved(workshop(tmp_path, machine), made=fixed).record
+    assert record is not None
+    assert {config.kwargs["BLOCK"] for config in machine.timed} == {256}
 
 
 @pytest.mark.slow

@@ -5,6 +5,6 @@
 
 The scalar part of a kernel is evaluated on the real arguments, for a sample of program ids, which
 gives the trips of every loop. `costs` and `memory` count operations; `loops` describes the
-loops, assumes trips for those that cannot be evaluated, and detects kernels of few long-running
-programs. Text in, data out: nothing here imports the compiler.
+loops and assumes trips for those that cannot be evaluated; `persistent` detects walks over tiles,
+and loops whose state lives across steps. Text in, data out: nothing here imports the compiler.
 """
