@@ -18,6 +18,7 @@ from asmtune.report.cells import (
     number,
     one_line,
     plain_table,
+    share,
     words,
 )
 from asmtune.report.documents import document_text
@@ -183,11 +184,12 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
     shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
     predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
     compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
-    spare = ("samples", *reversed(compiled_to), "spread")
+    cited = ("p90 us", "p99 us", "RSD")
+    spare = (*cited[:2], *reversed(compiled_to), "spread", "RSD", "samples")
     table = plain_table("Timed, fastest first", ("",), left=0, spare=spare)
     for axis in axes:
         table.add_column(axis, axis=True)
-    for heading in ("us", "spread", "samples", *compiled_to):
+    for heading in ("us", "spread", *cited, "samples", *compiled_to):
         table.add_column(heading)
     marks = {run.header.default: "default "}
     if run.ending is not None and run.ending.winner is not None:
@@ -202,6 +204,9 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
             *(str(values.get(axis, "-")) for axis in axes),
             number(timing.median_us),
             f"{timing.spread:.1%}",
+            number(timing.p90_us),
+            number(timing.p99_us),
+            share(timing.rsd),
             str(timing.samples),
             number(prediction.predicted_us if prediction else None),
             count(rank),

@@ -19,6 +19,7 @@ from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
+from asmtune.measure.timing.race import unsteady
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
@@ -165,6 +166,9 @@ class Session:
             compiled=state.compiles,
             timed=state.trials,
         )
+        remark = unsteady(decision.winner, self.options.effort.policy)
+        if remark:
+            watch.note(f"winner: {remark}")
         watch.end(ending)
         return TuningResult(
             request,
@@ -175,6 +179,7 @@ class Session:
             compiled=state.compiles,
             timed=state.trials,
             costs=decision.costs,
+            remark=remark,
         )
 
 

@@ -89,12 +89,19 @@ class BatchRow:
 
 @dataclass(frozen=True)
 class Timing:
-    """A timing of a config in microseconds; `samples` is the number of samples."""
+    """A timing of a config in microseconds; `samples` is the number of samples.
+
+    p90, p99 and `rsd` are as `SampleStatistics` has them; None in traces written without.
+    """
 
     median_us: float
     p20_us: float
     p80_us: float
     samples: int
+    p50_us: float | None = None
+    p90_us: float | None = None
+    p99_us: float | None = None
+    rsd: float | None = None
 
     @property
     def spread(self) -> float:
