@@ -50,12 +50,12 @@ class SampleStatistics:
         if not samples_us:
             return None
         ordered, count = sorted(samples_us), len(samples_us)
-        percentiles = (quantile(ordered, share) for share in (0.5, 0.9, 0.99))
+        p50, p90, p99 = (quantile(ordered, share) for share in (0.5, 0.9, 0.99))
         if count == 1:
-            return cls(count, *percentiles, None)
+            return cls(count, p50, p90, p99, None)
         mean = math.fsum(ordered) / count
         variance = math.fsum((sample - mean) ** 2 for sample in ordered) / (count - 1)
-        return cls(count, *percentiles, math.sqrt(variance) / mean if mean else None)
+        return cls(count, p50, p90, p99, math.sqrt(variance) / mean if mean else None)
 
 
 @dataclass(frozen=True)
