@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -266,16 +266,29 @@ def runs_table(runs: Sequence[Summary]) -> ReportTable:
 def costs_table(costs: Iterable[CostRow]) -> ReportTable:
     """Tabulates time, energy and memory of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
-    table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)
+    headings = ("", "config", "us", "mJ", "GOPS", "GOPS/W", "memory KiB a program")
+    table = plain_table(title, headings, left=2, spare=("GOPS",))
     for cost in sorted(costs, key=lambda cost: cost.time_us):
         table.add_row(
             "*" if cost.on_front else "",
             one_line(str(cost.config)),
             number(cost.time_us),
             number(cost.energy_mj, 2),
+            number(cost.gops),
+            number(cost.gops_per_w, 2),
             number(cost.memory_bytes / 1024),
         )
     return table
+
+
+def costs_json(costs: Iterable[CostRow]) -> list[dict[str, Any]]:
+    """Converts costs to JSON values, with the rates where they are known."""
+    return [
+        encoded(cost) | encoded({"gops": cost.gops, "gops_per_w": cost.gops_per_w})
+        if cost.flops
+        else encoded(cost)
+        for cost in costs
+    ]
 
 
 RUN_FORMAT: Final = "asmtune-run"
@@ -305,7 +318,7 @@ def run_json(run: TracedRun) -> str:
         "failed": failed,
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
         "foreseen": encoded(run.ranking),
-        "costs": encoded(run.costs),
+        "costs": costs_json(run.costs),
         "ending": encoded(run.ending),
         "notes": list(run.notes),
     }

@@ -17,7 +17,7 @@ from rich.text import Text
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, share, words
 from asmtune.report.documents import document_text
-from asmtune.report.runs import costs_table
+from asmtune.report.runs import costs_json, costs_table
 from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.studies.replay.results import geometric_mean
@@ -91,7 +91,7 @@ def results_json(
 ) -> str:
     """Writes the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
     rows = [
-        _result(result) | {"costs": encoded((costs or {}).get(result.run or "", ()))}
+        _result(result) | {"costs": costs_json((costs or {}).get(result.run or "", ()))}
         for result in results
     ]
     return document_text(TUNING_FORMAT, {"results": rows})
