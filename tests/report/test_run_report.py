@@ -291,7 +291,7 @@ def test_costs(run: TracedRun) -> None:
     """Costs stand fastest first, and a star marks what no other beats in everything."""
     first, second = rows(costs_table(reversed(run.costs)))[-2:]
     assert first == ["*", str(FAST), "10.0", "1.50", "300.0", "2.00", "4.0"]
-    assert second == ["", str(DEFAULT), "20.0", "-", "2.0"]
+    assert second == ["", str(DEFAULT), "20.0", "-", "-", "-", "2.0"]
 
 
 def test_an_axis_that_some_lack() -> None:
