@@ -18,7 +18,8 @@ from asmtune.studies.api import BENCH_PROCESSES, NoGpuError
 from asmtune.studies.api import bench as run_bench
 
 if TYPE_CHECKING:
-    from asmtune.studies.regression.processes import BenchPlan, BenchProgress
+    from asmtune.studies.regression.processes import BenchProgress
+    from asmtune.studies.regression.run import BenchPlan
 
 FAILED: Final = 1
 NO_GPU: Final = 4

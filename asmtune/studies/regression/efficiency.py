@@ -67,7 +67,7 @@ class EfficiencyCurve:
 
     @property
     def basis(self) -> str:
-        """What `efficiency` is a share of: "roofline", or the "best rate" of the sizes."""
+        """Name the whole of `efficiencies`: the "roofline", or the "best rate" of the sizes."""
         known = all(point.roofline_share is not None for point in self.points)
         return "roofline" if known else "best rate"
 

@@ -28,6 +28,8 @@ from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned
 from asmtune.store.trace.reader import decoded
 from asmtune.studies.regression.run import (
+    BenchPlan,
+    BenchRow,
     BenchRun,
     BenchSubject,
     Environment,
@@ -39,39 +41,6 @@ from asmtune.studies.regression.run import (
 )
 from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
 from asmtune.studies.tuning_queue import TuningQueue
-
-
-@dataclass(frozen=True)
-class BenchRow:
-    """A row that can be timed, with all that another process needs to build it.
-
-    Attributes:
-        reference: the kernel module's name, or the absolute path of its file.
-        layer: where it is stored: "store" or "shipped".
-        remark: why the record is stale; empty if it is not.
-    """
-
-    reference: str
-    subject: BenchSubject
-    config: Config
-    layer: str
-    remark: str
-
-
-@dataclass(frozen=True)
-class BenchPlan:
-    """The rows of a bench run before any is timed.
-
-    Attributes:
-        missed: shapes that were asked for and have no usable stored config.
-        unstored: number of the modules' own shapes and dtypes without a stored config, by
-            kernel; these are left out.
-    """
-
-    device: str
-    rows: tuple[BenchRow, ...]
-    missed: tuple[Missed, ...]
-    unstored: Mapping[str, int]
 
 
 @dataclass
