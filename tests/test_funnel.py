@@ -211,7 +211,7 @@ def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     report = funnel.prune(scale_problem(), space)
     assert [verdict.config.kwargs["BLOCK"] for verdict in report.kept] == [128]
     note, unknown = report.notes
-    assert "whether it is persistent is not known" in unknown
+    assert "whether tiles must be held is not known" in unknown
     assert "default config" in note
     assert "BLOCK=100" in note
     assert "power of 2" in note

@@ -1,7 +1,9 @@
-"""Persistent kernels keep their tiles, unless asked otherwise; others are searched in full."""
+"""Recurrences keep their tiles, unless asked otherwise; walks and others are searched in full."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +21,12 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.predict.prune.flow import Detection, Funnel, Searched
+from asmtune.ir.ttir.work import Work
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import persistent, pointers
-from tests.sample_kernels import product_problem, scale_problem
+from tests.sample_kernels import product_problem, scale, scale_problem
 
 FAMILIES = Path(__file__).parents[1] / "benchmarks" / "families"
 AXES = {"BLOCK_M": (64, 128), "BLOCK_N": (64,), "BLOCK_K": (32, 64), "num_warps": (4, 8)}
@@ -52,60 +56,72 @@ def funnel(target: Target, settings: Settings) -> Funnel:
 
 
 @pytest.fixture
-def search(target: Target) -> Search:
+def search(funnel: Funnel) -> Search:
     """Give the function that finds the space to search on a problem."""
 
     def searched(problem: Problem, space: Space, *, tiles: bool = False) -> Searched:
-        default = space.first(**problem.shape)
-        return Detection(problem, target, 60, {}).searched(space, default, tiles=tiles)
+        return replace(funnel, tiles=tiles).searched(funnel.front(problem), space)
 
     return searched
 
 
-def blocks(configs: Any) -> set[tuple[int, int, int]]:
-    """The tiles of some configs."""
-    return {tuple(c.kwargs[f"BLOCK_{x}"] for x in "MNK") for c in configs}  # type: ignore[misc]
+def test_a_walk_is_searched(search: Search) -> None:
+    """Tiles of a persistent product are searched in full, without a word, default or not."""
+    for default in (None, Config({"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32})):
+        space = Space(AXES, default=default)
+        for flatten in (False, True):
+            assert search(persistent(1024, 256, 132, flatten), space) == Searched(space)
 
 
-def test_tiles_are_kept(funnel: Funnel) -> None:
+SUMS = {"BLOCK": (32, 64, 128, 256), "num_warps": (1, 2)}
+
+
+def test_tiles_of_a_recurrence_are_held(funnel: Funnel) -> None:
     """Only warps are searched, at the default's tile; the report says why and what to do."""
-    default = Config({"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32})
-    space = Space(AXES, default=default)
-    report = funnel.prune(persistent(1024, 256, 132, flatten=False), space)
-    uncapped = [v.config for v in report.verdicts if v.config.maxnreg is None]
-    assert blocks(uncapped) == {(128, 64, 32)}
-    assert {config.num_warps for config in uncapped} == {4, 8}
+    space = Space(SUMS, default=Config({"BLOCK": 128}, num_warps=1))
+    report = replace(funnel, caps=False).prune(running_sums(16), space)
+    assert {v.config.kwargs["BLOCK"] for v in report.verdicts} == {128}
+    assert {v.config.num_warps for v in report.verdicts} == {1, 2}
     note = report.notes[0]
-    assert note.startswith("persistent: a loop walks tiles from the program id")
+    assert note.startswith("recurrence: a sequential loop carries state that each step stores")
     assert "(line " in note
-    assert "kept at BLOCK_M=128 BLOCK_K=32; tiles=True (--tiles) searches them" in note
+    assert note.endswith("; held at BLOCK=128; tiles=True (--tiles) searches all")
 
 
-@pytest.mark.slow
-def test_tiles_on_request(funnel: Funnel) -> None:
+def test_tiles_on_request(search: Search) -> None:
     """With `tiles` every config of the space is searched, and the report says so."""
-    space = Space(AXES)
-    everything = replace(funnel, tiles=True, caps=False)
-    report = everything.prune(persistent(1024, 256, 132, flatten=False), space)
-    assert {v.config for v in report.verdicts} == set(space.configs())
-    (note,) = report.notes
-    assert note.endswith("its tile axes are searched, as asked")
+    space = Space(SUMS)
+    found = search(running_sums(16), space, tiles=True)
+    assert found.space is space
+    (note,) = found.notes
+    assert note.endswith("; its tile axes are searched")
 
 
-def test_without_a_default_the_first(search: Search) -> None:
-    """Where the user names no default, its tile is that of the first feasible config."""
-    space = Space(AXES).where("larger", lambda BLOCK_M: BLOCK_M > 64)
-    found = search(persistent(1024, 256, 132, flatten=True), space)
-    assert blocks(found.space.configs()) == {(128, 64, 32)}
+def test_without_a_default_the_least(search: Search) -> None:
+    """Where the user names no default, the two least feasible tiles are searched."""
+    space = Space({**SUMS, "BLOCK": (256, 32, 128, 64)}).where("wide", lambda BLOCK: BLOCK > 32)
+    found = search(running_sums(16), space)
+    assert found.space.axes["BLOCK"] == (64, 128)
+    (note,) = found.notes
+    assert "held at BLOCK=64 or 128 (the least, as no default is named)" in note
+
+
+def test_axes_without_the_state_are_searched(search: Search) -> None:
+    """Chunks, stages and copies of a loop are searched; what shapes its state is held."""
+    for family, held in (("ssm_scan", {"ROWS"}), ("gru_scan", {"BLOCK"}), ("rnn_dot", {"BLOCK"})):
+        module = load_kernel_module(str(FAMILIES / f"{family}.py"))
+        space = module.space()
+        found = search(module.problem(module.shapes[1], module.dtypes[0], "meta"), space)
+        assert {n for n, values in found.space.axes.items() if values != space.axes[n]} == held
 
 
 def test_a_list_is_searched_whole(search: Search) -> None:
-    """Who lists his configs wants those, tiles and all; the report still says persistent."""
-    space = Space.from_configs(list(Space(AXES)))
-    found = search(persistent(1024, 256, 132, flatten=False), space)
+    """Who lists his configs wants those, tiles and all; the report still says what it is."""
+    space = Space.from_configs(list(Space(SUMS)))
+    found = search(running_sums(16), space)
     assert found.space is space
     (note,) = found.notes
-    assert note.startswith("persistent: ")
+    assert note.startswith("recurrence: ")
     assert note.endswith("; all configs listed are searched")
 
 
@@ -120,9 +136,73 @@ def test_nothing_to_keep(search: Search) -> None:
     assert "tile" not in note
 
 
+def test_two_tiles_without_a_default(search: Search) -> None:
+    """Where the least tiles are all tiles, nothing is held."""
+    space = Space({"BLOCK": (32, 64), "num_warps": (1, 2)})
+    assert search(running_sums(16), space).space is space
+
+
+RECORDED = {
+    "h200_families": ("cumsum", "gru_scan", "rnn_dot", "ssm_scan"),
+    "h200_families2": ("rwkv_scan",),
+}
+
+
+@pytest.mark.slow(seconds=10)
+def test_holding_loses_nothing(search: Search) -> None:
+    """Of recorded recurrences without a named default, the held tiles have the fastest config."""
+    shares = []
+    for file, names in RECORDED.items():
+        path = FAMILIES.parent / "results" / f"{file}.json.gz"
+        for task in json.loads(gzip.decompress(path.read_bytes()))["tasks"]:
+            if task["kernel"] in names:
+                module = load_kernel_module(str(FAMILIES / f"{task['kernel']}.py"))
+                space = module.space()
+                found = search(module.problem(task["shape"], task["dtype"], "meta"), space)
+                rows = [row for row in task["rows"] if "ms" in row]
+                held = [row["ms"] for row in rows if allowed(row["config"], found.space)]
+                if found.space is not space:
+                    shares.append(min(row["ms"] for row in rows) / min(held))
+    assert len(shares) == 8
+    assert min(shares) > 0.99
+
+
+def allowed(config: dict[str, Any], space: Space) -> bool:
+    """Say whether a recorded config's tiles are those of a space."""
+    return all(value in space.axes.get(name, (value,)) for name, value in config.items())
+
+
+@triton.jit
+def counted_tiles(x_ptr, y_ptr, tiles, BLOCK: tl.constexpr):
+    """The host counts the tiles that a small grid walks."""
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        at = tile * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, tl.load(x_ptr + at) * 2.0)
+
+
+@pytest.mark.parametrize("walks", [False, True])
+def test_a_grid_that_does_not_follow_the_tile(search: Search, walks: bool) -> None:
+    """A tile that a fixed grid or a count by the host leaves results out with is held."""
+    space = Space({"BLOCK": (256, 512), "num_warps": (4, 8)}, default=Config({"BLOCK": 512}))
+    arguments = pointers(torch.float32, "x_ptr", "y_ptr", extent=1 << 20)
+    walk = Problem(counted_tiles, {**arguments, "tiles": 2048}, lambda _: (132,))
+    found = search(walk if walks else Problem(scale, {**arguments, "n": 1 << 20}, (2048,)), space)
+    assert found.space.axes["BLOCK"] == (512,)
+    (note,) = found.notes
+    assert "with BLOCK=256 they write" in note
+    assert "of 4,194,304 bytes of" in note
+
+
+def test_a_fixed_grid_of_walks(search: Search) -> None:
+    """A fixed grid whose programs follow the tile by themselves holds nothing."""
+    space = Space({"BLOCK_M": (128, 64), "BLOCK_N": (64,), "BLOCK_K": (64, 32)})
+    assert search(persistent(4096, 256, 132, flatten=False), space) == Searched(space)
+
+
 def test_a_grid_beyond_the_machine(search: Search) -> None:
     """State on a large grid is no reason to keep anything."""
-    space = Space({"BLOCK": (32, 64), "num_warps": (1, 2)})
+    default = Config({"BLOCK": 32}, num_warps=1)
+    space = Space({"BLOCK": (32, 64), "num_warps": (1, 2)}, default=default)
     assert len(list(search(running_sums(16), space).space)) == 2
     assert search(running_sums(4096), space) == Searched(space)
 
@@ -133,7 +213,7 @@ def test_a_default_that_the_front_end_refuses(search: Search) -> None:
     found = search(scale_problem(), space)
     assert found.space is space
     (note,) = found.notes
-    assert note.startswith("whether it is persistent is not known: its default config: kernel")
+    assert note.startswith("whether tiles must be held is not known: its default config: kernel")
 
 
 @pytest.mark.parametrize(
@@ -146,9 +226,21 @@ def test_a_default_that_the_front_end_refuses(search: Search) -> None:
         ("rnn_dot", 1, "multiplies the state"),
     ],
 )
-def test_families(family: str, place: int, reason: str, target: Target) -> None:
+def test_families(family: str, place: int, reason: str, funnel: Funnel) -> None:
     """Products that walk tiles and recurrences on few programs are found, as they were measured."""
-    assert reason in reason_of(family, place, target)
+    found = work_of(family, place, funnel)
+    assert reason in found.persistent_reason
+    assert bool(found.state) == ("state" in reason)
+
+
+@pytest.mark.parametrize("family", ["matmul_streamk", "matmul_grouped", "matmul_persistent_fp8"])
+def test_walking_families(family: str, funnel: Funnel) -> None:
+    """Products that walk tiles by a loop's condition, over groups or parts carry no state."""
+    module = load_kernel_module(str(FAMILIES / f"{family}.py"))
+    for place in range(len(module.shapes)):
+        found = work_of(family, place, funnel)
+        assert found.persistent
+        assert found.state is None
 
 
 @pytest.mark.parametrize(
@@ -156,11 +248,11 @@ def test_families(family: str, place: int, reason: str, target: Target) -> None:
     ["matmul_splitk", "attention_causal", "attention_decode", "layernorm_bwd_dx", "softmax_online",
      "reduce_columns", "batched_matmul", "welford"],
 )  # fmt: skip
-def test_ordinary_families(family: str, target: Target) -> None:
+def test_ordinary_families(family: str, funnel: Funnel) -> None:
     """Sums and products over a loop, on grids of any size, are not."""
     module = load_kernel_module(str(FAMILIES / f"{family}.py"))
     for place in range(len(module.shapes)):
-        assert reason_of(family, place, target) == ""
+        assert work_of(family, place, funnel).persistent_reason == ""
 
 
 def test_ordinary_grid(search: Search) -> None:
@@ -169,11 +261,11 @@ def test_ordinary_grid(search: Search) -> None:
     assert search(product_problem(), space) == Searched(space)
 
 
-def reason_of(family: str, place: int, target: Target) -> str:
-    """Why the default config of a family is persistent on one of its shapes."""
+def work_of(family: str, place: int, funnel: Funnel) -> Work:
+    """The work of a family's default config on one of its shapes."""
     module = load_kernel_module(str(FAMILIES / f"{family}.py"))
     problem = module.problem(module.shapes[place], module.dtypes[0], "meta")
     default = module.space().first(**problem.shape)
-    found = Detection(problem, target, 60, {}).reason(default)
+    found = Detection(funnel.front(problem)).work(default)
     assert not isinstance(found, Failure), found
     return found

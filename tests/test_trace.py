@@ -66,8 +66,8 @@ def test_all_that_was_written_is_read(whole: Path) -> None:
     assert "2048 threads" in fallen.example
     assert run.compiled()[DEFAULT].spills == 2
     assert run.compiled()[BROKEN].reason == "registers at ptxas: needs 300,"
-    assert run.outcomes()[FAST] == Timing(10.0, 9.5, 10.5, 12)
-    assert run.outcomes()[SLOW] == Timing(40.0, 38.0, 42.0, 12)
+    assert run.outcomes()[FAST] == Timing(10.0, 9.5, 10.5, 12, 10.0, 10.0, 10.0, 0.0)
+    assert run.outcomes()[SLOW] == Timing(40.0, 38.0, 42.0, 12, 40.0, 40.0, 40.0, 0.0)
     failure = run.outcomes()[WRONG]
     assert isinstance(failure, Failure)
     assert failure.kind == "wrong_output"

@@ -59,7 +59,7 @@ CompileOption = Annotated[
         "error before compiling is known, else all."
     ),
 ]
-Tiles = Annotated[bool, typer.Option("--tiles", help="Search a persistent kernel's tiles as well.")]
+Tiles = Annotated[bool, typer.Option("--tiles", help="Search a recurrence's held tiles as well.")]
 Caps = Annotated[
     bool, typer.Option(help="Add maxnreg where one more program fits, if the space has none.")
 ]

@@ -242,6 +242,11 @@ def number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def share(value: float | None) -> str:
+    """Formats a share in percent; "-" if it is not known."""
+    return "-" if value is None else f"{value:.1%}"
+
+
 def count(value: int | None) -> str:
     """Formats a whole number; "-" if it is not known."""
     return "-" if value is None else str(value)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import to_json
-from asmtune.report.cells import number, one_line, plain_table, words
+from asmtune.report.cells import number, one_line, plain_table, share, words
 from asmtune.report.documents import document_text
 from asmtune.report.figures import COLOURS, INK, MARKERS, RULE, WIDTH, fitted_legend, look, saved
 from asmtune.studies.regression.compare import VERDICTS, Check, CheckFinding
@@ -28,7 +28,7 @@ CHECK_FORMAT: Final = "asmtune-check"
 
 _HEADINGS: Final = (
     *("kernel", "shape", "dtype", "verdict"),
-    *("before us", "now us", "change", "limit us"),
+    *("before us", "now us", "change", "limit us", "p90 us", "p99 us", "RSD"),
 )
 _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not judged": "yellow"}
 
@@ -36,7 +36,7 @@ _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not jud
 def check_table(check: Check) -> Group:
     """Tabulates every row, the gravest first, then the remarks."""
     title = f"{check.run} against {check.base}"
-    table = plain_table(title, _HEADINGS, left=4, spare=("limit us",))
+    table = plain_table(title, _HEADINGS, left=4, spare=("limit us", "p90 us", "p99 us", "RSD"))
     for finding in ordered(check.findings):
         table.add_row(*_cells(finding), style=_COLOURS.get(finding.verdict))
     lines: list[RenderableType] = [Text(line) for line in _lines(check)]
@@ -98,7 +98,7 @@ def _name(finding: CheckFinding) -> str:
 
 
 def _cells(finding: CheckFinding) -> tuple[str, ...]:
-    subject = finding.subject
+    subject, now = finding.subject, finding.run_statistics
     return (
         one_line(subject.kernel),
         words(subject.shape),
@@ -108,13 +108,16 @@ def _cells(finding: CheckFinding) -> tuple[str, ...]:
         number(finding.run_us, 2),
         "-" if finding.ratio is None else f"{100 * (finding.ratio - 1):+.1f}%",
         number(finding.limit_us, 2),
+        number(now.p90_us if now else None, 2),
+        number(now.p99_us if now else None, 2),
+        share(now.rsd if now else None),
     )
 
 
 def _markdown_table(findings: Sequence[CheckFinding]) -> str:
     heads = (*_HEADINGS, "remark")
     rows = [(*_cells(finding), one_line(finding.remark)) for finding in findings]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * 4 + "---:|" * 4 + "---|"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * 4 + "---:|" * 7 + "---|"]
     lines += ["| " + " | ".join(map(_plain, row)) + " |" for row in rows]
     return "\n".join(lines)
 

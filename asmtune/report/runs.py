@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -18,6 +18,7 @@ from asmtune.report.cells import (
     number,
     one_line,
     plain_table,
+    share,
     words,
 )
 from asmtune.report.documents import document_text
@@ -183,11 +184,12 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
     shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
     predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
     compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
-    spare = ("samples", *reversed(compiled_to), "spread")
+    cited = ("p90 us", "p99 us", "RSD")
+    spare = (*cited[:2], *reversed(compiled_to), "spread", "RSD", "samples")
     table = plain_table("Timed, fastest first", ("",), left=0, spare=spare)
     for axis in axes:
         table.add_column(axis, axis=True)
-    for heading in ("us", "spread", "samples", *compiled_to):
+    for heading in ("us", "spread", *cited, "samples", *compiled_to):
         table.add_column(heading)
     marks = {run.header.default: "default "}
     if run.ending is not None and run.ending.winner is not None:
@@ -202,6 +204,9 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
             *(str(values.get(axis, "-")) for axis in axes),
             number(timing.median_us),
             f"{timing.spread:.1%}",
+            number(timing.p90_us),
+            number(timing.p99_us),
+            share(timing.rsd),
             str(timing.samples),
             number(prediction.predicted_us if prediction else None),
             count(rank),
@@ -261,16 +266,29 @@ def runs_table(runs: Sequence[Summary]) -> ReportTable:
 def costs_table(costs: Iterable[CostRow]) -> ReportTable:
     """Tabulates time, energy and memory of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
-    table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)
+    headings = ("", "config", "us", "mJ", "GOPS", "GOPS/W", "memory KiB a program")
+    table = plain_table(title, headings, left=2, spare=("GOPS",))
     for cost in sorted(costs, key=lambda cost: cost.time_us):
         table.add_row(
             "*" if cost.on_front else "",
             one_line(str(cost.config)),
             number(cost.time_us),
             number(cost.energy_mj, 2),
+            number(cost.gops),
+            number(cost.gops_per_w, 2),
             number(cost.memory_bytes / 1024),
         )
     return table
+
+
+def costs_json(costs: Iterable[CostRow]) -> list[dict[str, Any]]:
+    """Converts costs to JSON values, with the rates where they are known."""
+    return [
+        encoded(cost) | encoded({"gops": cost.gops, "gops_per_w": cost.gops_per_w})
+        if cost.flops
+        else encoded(cost)
+        for cost in costs
+    ]
 
 
 RUN_FORMAT: Final = "asmtune-run"
@@ -300,7 +318,7 @@ def run_json(run: TracedRun) -> str:
         "failed": failed,
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
         "foreseen": encoded(run.ranking),
-        "costs": encoded(run.costs),
+        "costs": costs_json(run.costs),
         "ending": encoded(run.ending),
         "notes": list(run.notes),
     }

@@ -15,15 +15,16 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, words
+from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, share, words
 from asmtune.report.documents import document_text
-from asmtune.report.runs import costs_table
+from asmtune.report.runs import costs_json, costs_table
 from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
+    from asmtune.core.records.tuned import TuneRecord
     from asmtune.tuning.search.state import State
 
 
@@ -68,6 +69,7 @@ def result_line(result: TuningResult) -> str:
         return f"{line}, known before"
     faster = speedup_of(result)
     line += "" if faster is None else f", {faster:.2f} times as fast as the default"
+    line += f" ({result.remark})" if result.remark else ""
     took = f"{result.compiled} compiled, {result.timed} timed in {result.seconds:.1f} s"
     return f"{line}; {took}" + (f"; run {result.run}" if result.run else "")
 
@@ -89,7 +91,7 @@ def results_json(
 ) -> str:
     """Writes the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
     rows = [
-        _result(result) | {"costs": encoded((costs or {}).get(result.run or "", ()))}
+        _result(result) | {"costs": costs_json((costs or {}).get(result.run or "", ()))}
         for result in results
     ]
     return document_text(TUNING_FORMAT, {"results": rows})
@@ -98,11 +100,12 @@ def results_json(
 def _table(results: Sequence[TuningResult]) -> ReportTable:
     winners = [result.record.winner for result in results if result.record is not None]
     axes = list(dict.fromkeys(name for winner in winners for name in winner.to_dict()))
-    table = ReportTable("", spare=("s", "timed", "compiled"))
+    cited = ("p90 us", "p99 us", "RSD", "samples")
+    table = ReportTable("", spare=(*cited[:2], "s", "timed", "compiled", "samples", "RSD"))
     table.add_column("shape", left=True)
     for axis in axes:
         table.add_column(axis, axis=True)
-    for heading in ("us", "default us", "speed-up", "compiled", "timed", "s"):
+    for heading in ("us", "default us", "speed-up", *cited, "compiled", "timed", "s"):
         table.add_column(heading)
     table.add_column("run", left=True)
     for result in results:
@@ -115,12 +118,21 @@ def _table(results: Sequence[TuningResult]) -> ReportTable:
             number(record.median_us if record is not None else None),
             number(result.default_us),
             number(speedup_of(result), 2),
+            *_cited(record),
             count(result.compiled if tuned else None),
             count(result.timed if tuned else None),
             number(result.seconds),
             result.run or _OUTCOMES.get(result.outcome, result.outcome),
         )
     return table
+
+
+def _cited(record: TuneRecord | None) -> tuple[str, ...]:
+    """Formats p90, p99, relative standard deviation and number of the winner's samples."""
+    found = None if record is None or record.timing is None else record.timing.statistics
+    if found is None:
+        return ("-",) * 4
+    return number(found.p90_us), number(found.p99_us), share(found.rsd), count(found.samples)
 
 
 def _result(result: TuningResult) -> dict[str, Any]:
@@ -134,6 +146,10 @@ def _result(result: TuningResult) -> dict[str, Any]:
         "run": result.run,
         "winner": None if record is None else record.winner.to_dict(),
         "median_us": None if record is None else record.median_us,
+        "statistics": None
+        if record is None or record.timing is None
+        else encoded(record.timing.statistics),
+        "remark": result.remark or None,
         "default_us": result.default_us,
         "speedup": speedup_of(result),
         "compiled": result.compiled,

@@ -50,6 +50,7 @@ def bench(
     dtype: str | None = None,
     processes: int = BENCH_PROCESSES,
     label: str = "",
+    energy: bool = False,
     progress: BenchProgress | None = None,
     settings: Settings | None = None,
 ) -> BenchRun:
@@ -65,6 +66,7 @@ def bench(
         dtype: one of the modules'; by default their first, or all of them without shapes.
         processes: so many time all rows, one process after another.
         label: a name for the run, such as a commit.
+        energy: whether to read the board's meter as well, 0.3 s a row and process.
         progress: listens to the run.
         settings: limits and folders; by default from the environment.
 
@@ -91,7 +93,7 @@ def bench(
             f"bench: no config is stored for any of it on {plan.device}; "
             "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
         )
-    return time_plan(plan, processes, listener).run(label, plan.missed)
+    return time_plan(plan, processes, listener, energy=energy).run(label, plan.missed)
 
 
 def check(
@@ -211,7 +213,7 @@ def prune_report(
             "all".
         scorer: what ranks: "learned", "roofline", "weights" or "chance".
         caps: whether to add configs with `maxnreg` where one more program fits.
-        tiles: whether to search a persistent kernel's tiles as well.
+        tiles: whether to search the held tiles of a recurrence as well.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
 

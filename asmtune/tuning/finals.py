@@ -74,7 +74,10 @@ class Finals:
 
     def _costs(self, measurement: Measurement, verdict: Verdict) -> Costs:
         energy = self.energy(verdict) if self.objective.needs_energy else None
-        return Costs(verdict.config, measurement.median_us, energy, memory_bytes(verdict))
+        features: Mapping[str, float] = verdict.features or {}
+        flops = features.get("program_flops", 0.0) * features.get("programs", 0.0)
+        held = memory_bytes(verdict)
+        return Costs(verdict.config, measurement.median_us, energy, held, flops or None)
 
 
 def memory_bytes(verdict: Verdict) -> int:

@@ -31,12 +31,14 @@ class Costs:
         time_us: microseconds.
         energy_mj: millijoules that the GPU took; None where they were not measured.
         memory_bytes: registers and shared memory that a program holds while it runs.
+        flops: operations on tensor cores; None if it has none there.
     """
 
     config: Config
     time_us: float
     energy_mj: float | None
     memory_bytes: int
+    flops: float | None = None
 
     def values(self) -> dict[str, float | None]:
         """Return the costs by quantity."""

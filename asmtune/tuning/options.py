@@ -243,8 +243,8 @@ class TuneOptions:
             None for the current one.
         objective: meaning of "best".
         seed: seeds all draws; two runs of one seed differ by their timings alone.
-        tiles: whether to search the tile axes of a persistent kernel as well, which otherwise
-            stay at the values of the space's default.
+        tiles: whether to search the tile axes of a recurrence on a small grid as well, which
+            are otherwise held where its state or its grid depends on them.
         force: tune although the store has the key.
         on_busy: while another process tunes the same key: "wait" for it, or launch the
             "heuristic".

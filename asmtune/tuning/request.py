@@ -105,6 +105,7 @@ class TuningResult:
         compiled, timed: number of configs.
         costs: the finalists' costs, if more than time counts.
         error: why it failed, in one line.
+        remark: that the winner's samples vary too much, in words; "" if they do not.
     """
 
     request: TuningRequest
@@ -117,6 +118,7 @@ class TuningResult:
     timed: int = 0
     costs: tuple[Costs, ...] = ()
     error: str = ""
+    remark: str = ""
 
 
 def _warn_once(message: str) -> None:

@@ -100,7 +100,9 @@ class RunWatch(ProgressListener):
         if decision.costs:
             front = {one.config for one in pareto_front(decision.costs)}
             self._writer.costs(
-                CostRow(c.config, c.time_us, c.energy_mj, c.memory_bytes, c.config in front)
+                CostRow(
+                    c.config, c.time_us, c.energy_mj, c.memory_bytes, c.config in front, c.flops
+                )
                 for c in decision.costs
             )
 

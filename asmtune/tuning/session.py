@@ -5,10 +5,12 @@ configs -> sketches -> [compile a batch | time the last one]... -> caps -> final
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
+from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
@@ -18,7 +20,10 @@ from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.flow import Funnel, steering_notes
+from asmtune.measure.timing.race import unsteady
+from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
@@ -95,9 +100,12 @@ class Session:
     ) -> tuple[State, dict[Config, Measurement]]:
         """Make the state that the search begins with; return it with timings of earlier runs."""
         front.warm()
-        searched = funnel.searched(request.problem, request.space)
+        searched = funnel.searched(front, request.space)
         for note in searched.notes:
             watch.note(note)
+            if searched.space is not request.space:
+                message = f"kernel {request.key.kernel}: {note}"
+                warnings.warn(message, HeldTilesWarning, stacklevel=user_stacklevel())
         default = request.space.first(**request.problem.shape)
         configs = searched.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
@@ -161,6 +169,9 @@ class Session:
             compiled=state.compiles,
             timed=state.trials,
         )
+        remark = unsteady(decision.winner, self.options.effort.policy)
+        if remark:
+            watch.note(f"winner: {remark}")
         watch.end(ending)
         return TuningResult(
             request,
@@ -171,6 +182,7 @@ class Session:
             compiled=state.compiles,
             timed=state.trials,
             costs=decision.costs,
+            remark=remark,
         )
 
 

@@ -39,7 +39,10 @@ def main() -> None:
         if size == 14:
             say(row=number, failure="registers at ptxas: too\nmany")
         else:
-            say(row=number, samples=[size / 100 * source.gauss(1, 0.01) for _ in range(5)])
+            samples = [size / 100 * source.gauss(1, 0.01) for _ in range(5)]
+            load = {"unit": "fp32", "flops": 2.0 * size, "bytes": 4.0 * size}
+            energy = {"energy_mj": size / 1000} if plan["energy"] else {}
+            say(row=number, samples=samples, load=load, **energy)
     say(clocks={"sm_mhz": 1980})
 
 

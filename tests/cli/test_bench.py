@@ -86,6 +86,25 @@ def test_what_is_stored_is_timed(commands: Commands) -> None:
     assert run.missed == ()
 
 
+def test_rates_and_efficiency(commands: Commands) -> None:
+    """Statistics, rates, GOPS/W and the best working point are shown, as text, JSON and figure."""
+    store(commands, 4096, 100)
+    asked = ("bench", "{}/doubled.py", "-o", "{}/run.json", "--processes", "2", "--energy")
+    ran = commands.run(*asked, "--figure", "{}/curve.svg")
+    assert (ran.code, ran.out) == (0, "")
+    assert "doubled fp16: best working point n=" in ran.err
+    assert "GOPS/W" in ran.err
+    assert (commands.folder / "curve.svg").read_bytes().startswith(b"<?xml")
+    run = read_run(commands.folder / "run.json")
+    assert [row.energy_mj for row in run.rows] == [4.096, 0.1]
+    ran = commands.run(*asked, "--json")
+    document = json.loads(ran.out)
+    assert [row["statistics"]["samples"] for row in document["rows"]] == [10, 10]
+    (curve,) = document["curves"]
+    assert [point["shape"] for point in curve["points"]] == [{"n": 100}, {"n": 4096}]
+    assert curve["points"][1]["gops_per_w"] == pytest.approx(2 * 4096 / 4.096 / 1e6)
+
+
 def test_no_stored_config(commands: Commands) -> None:
     """A shape of which nothing is stored is told with what to do; the others go on; exit 1."""
     store(commands, 4096)
@@ -231,6 +250,10 @@ class Played:
         assert self._setup.effects.writes == {"x_ptr"}
         return [(entrant.config, summarise(entrant.config, [7.0, 8.0, 9.0]))]
 
+    def energy(self, entrant: TimingCandidate) -> float:
+        """A known energy."""
+        return entrant.config.num_warps * 1.5
+
     def close(self) -> None:
         """Nothing is kept."""
 
@@ -263,10 +286,14 @@ def test_a_process(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert last == {"clocks": {"sm_mhz": 1980}}
     found = {message["row"]: message for message in between if "row" in message}
-    assert found["0"] == {"row": "0", "samples": [7.0, 8.0, 9.0]}
+    load = {"unit": "fp32", "flops": 4096.0, "bytes": 16384.0}
+    assert found["0"] == {"row": "0", "samples": [7.0, 8.0, 9.0], "load": load}
     assert found["1"]["samples"] == [7.0, 8.0, 9.0]
     assert "its space has changed meanwhile" in found["2"]["failure"]
     assert "missing_name" in found["3"]["failure"]
+
+    (metered,) = [m for m in said({"rows": {"0": row}, "seed": 1, "energy": True}) if "row" in m]
+    assert metered["energy_mj"] == 3.0
 
     def order(seed: int) -> list[str]:
         plan = {"rows": rows, "seed": seed}

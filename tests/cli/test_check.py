@@ -202,7 +202,7 @@ def test_names_from_files_are_no_markup(runs: Commands) -> None:
     assert "<b>" not in text
     assert "\n# head" not in text
     (row,) = [line for line in text.splitlines() if "unchanged |" in line]
-    assert len(re.findall(r"(?<!\\)\|", row)) == 10
+    assert len(re.findall(r"(?<!\\)\|", row)) == 13
     assert "\x1b" not in runs.run("check", "{}/run.json", *BASE).out
 
 

@@ -480,18 +480,17 @@ def test_a_closed_pipe(commands: Commands) -> None:
 
 
 def test_tiles_and_caps(commands: Commands) -> None:
-    """A persistent kernel's tiles are kept, and searched on request; caps are left out likewise."""
-    persistent = str(REPOSITORY / "benchmarks" / "families" / "matmul_persistent.py")
+    """A recurrence's tiles are held, and searched on request; caps are left out likewise."""
+    recurrence = str(REPOSITORY / "benchmarks" / "families" / "gru_scan.py")
     asked = (
-        "prune-report", persistent, "--shape", "M=640,N=1024,K=1024", "--axis", "BLOCK_M=64",
-        "--axis", "BLOCK_N=64,128", "--axis", "BLOCK_K=32", "--axis", "PROGRAMS=132",
-        "--axis", "FLATTEN=false", "--axis", "num_warps=4", "--axis", "num_stages=3",
-        "--scorer", "weights", "--format", "json",
+        "prune-report", recurrence, "--shape", "batch=1,time=1024,width=1024",
+        "--axis", "BLOCK=64,128,256", "--axis", "STAGES=1", "--axis", "UNROLL=1",
+        "--axis", "num_warps=2", "--scorer", "weights", "--format", "json",
     )  # fmt: skip
-    for options, tiles in (((), {64}), (("--tiles",), {64, 128})):
+    for options, tiles in (((), {64, 128}), (("--tiles",), {64, 128, 256})):
         ran = commands.run(*asked, "--check", "--no-caps", *options)
         assert (ran.code, ran.err) == (0, "")
         (report,) = json.loads(ran.out)["reports"]
-        assert {verdict["config"]["BLOCK_N"] for verdict in report["verdicts"]} == tiles
+        assert {verdict["config"]["BLOCK"] for verdict in report["verdicts"]} == tiles
         assert all("maxnreg" not in verdict["config"] for verdict in report["verdicts"])
-        assert report["notes"][0].startswith("persistent: a loop walks tiles")
+        assert report["notes"][0].startswith("recurrence: a sequential loop carries state")

@@ -102,8 +102,8 @@ def test_a_table(workshop: FakeWorkshop, commands: Commands) -> None:
     rows = [[cell.strip() for cell in line.split("│")] for line in ran.out.splitlines()]
     values = ["256", "4", "3"]
     tail = ["4", "3", "1.5", "20250304-050607-x-06be"]
-    assert ["n=4096", *values, "10.0", "20.0", "2.00", *tail] in rows
-    assert ["n=100", *values, "40.0", "80.0", "2.00", *tail] in rows
+    assert ["n=4096", *values, "10.0", "20.0", "2.00", "10.0", "10.0", "-", "1", *tail] in rows
+    assert ["n=100", *values, "40.0", "80.0", "2.00", "40.0", "40.0", "-", "1", *tail] in rows
     mean = "2 problems: 2 tuned; 2.00 times as fast as the default, geometric mean of 2"
     assert mean in ran.out
     first, second = ran.err.splitlines()
@@ -168,6 +168,8 @@ def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) 
         "run": "20250304-050607-x-06be",
         "winner": WINNER.to_dict(),
         "median_us": 10.0,
+        "statistics": {"samples": 1, "p50_us": 10.0, "p90_us": 10.0, "p99_us": 10.0},
+        "remark": None,
         "default_us": 20.0,
         "speedup": 2.0,
         "compiled": 4,

@@ -21,6 +21,7 @@ from asmtune.measure.timing.policy import TimingPolicy
         ("hopeless", float("nan"), 1),
         ("significance", -0.01, 0),
         ("spread", -1, 0),
+        ("rsd", float("nan"), 0),
         ("near_tie", -0.5, 0),
         ("entrant_us", float("nan"), 0),
         ("warmup_us", float("nan"), 0),

@@ -17,7 +17,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.race import Race, winner
+from asmtune.measure.timing.race import Race, unsteady, winner
 from asmtune.measure.timing.statistics import summarise
 from tests.simulated_gpu import SimulatedClock, subjects_of
 
@@ -294,6 +294,31 @@ def test_an_unsteady_finalist_prolongs_the_final() -> None:
     assert rounds(0.06, until=100) == [60, 60]
     # Ten high ones of 40 are outliers, of 39 a quartile.
     assert rounds(0.06, until=20) == [40, 40]
+
+
+def test_outliers_prolong_the_final() -> None:
+    """Samples are added while the deviation of all is over 5%, up to three times as many."""
+
+    def rounds(height: float, rate: int, until: int = 100) -> list[int]:
+        subjects, times = subjects_of([30.0])
+        noise = lambda _, number: 1 + height * (number % rate == 0) * (number < until)  # noqa: E731
+        Race(SimulatedClock(times, noise=noise), POLICY).final(subjects)
+        return [len(subject.samples_us) for subject in subjects]
+
+    # One in ten is twice as long: an outlier to the spread, but not to who cites the deviation.
+    assert rounds(1.0, 10) == [60]
+    assert rounds(0.1, 10) == [20]
+    # One sample that is 0.3 longer deviates by 0.3 / sqrt(n) of the mean.
+    assert rounds(0.3, 20, until=20) == [36]
+
+
+def test_an_unsteady_timing_is_told() -> None:
+    """What stays over the limit is said with its deviation and number of samples."""
+    assert unsteady(measured(0, [10.0] * 59 + [20.0]), POLICY) == (
+        "RSD 12.7% of 60 samples stays above 5%"
+    )
+    assert unsteady(measured(0, [10.0, 10.1, 10.2]), POLICY) == ""
+    assert unsteady(measured(0, [10.0]), POLICY) == ""
 
 
 def test_a_final_takes_fresh_samples() -> None:

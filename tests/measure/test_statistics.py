@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
+from asmtune.core.records.tuned import Measurement, SampleStatistics
 from asmtune.measure.timing.statistics import chances, holm, quantile, slower, summarise
 
 CONFIG = Config({"BLOCK": 64})
@@ -72,6 +73,48 @@ def test_spread() -> None:
     """The spread is the middle 60% over the median."""
     found = summarise(CONFIG, [float(n) for n in range(1, 12)])
     assert found.spread == pytest.approx((9 - 3) / 6)
+
+
+@given(samples)
+def test_cited_statistics_are_those_of_the_libraries(values: list[float]) -> None:
+    """p50, p90 and p99 are NumPy's, the deviation is `statistics.stdev` over the mean, of all."""
+    found = summarise(CONFIG, values).statistics
+    assert found is not None
+    assert found.samples == len(values)
+    for share, us in ((0.5, found.p50_us), (0.9, found.p90_us), (0.99, found.p99_us)):
+        assert us == pytest.approx(float(np.quantile(values, share)), rel=1e-9)
+    if len(values) == 1:
+        assert found.rsd is None
+    else:
+        expected = statistics.stdev(values) / statistics.fmean(values)
+        assert found.rsd == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@given(samples, st.floats(0.01, 100))
+def test_the_deviation_has_no_unit(values: list[float], factor: float) -> None:
+    """Times in another unit have the same relative deviation, and percentiles in that unit."""
+    found = SampleStatistics.of(values)
+    scaled = SampleStatistics.of([factor * value for value in values])
+    assert found is not None
+    assert scaled is not None
+    assert scaled.p99_us == pytest.approx(factor * found.p99_us)
+    if found.rsd is not None:
+        assert scaled.rsd == pytest.approx(found.rsd, rel=1e-6, abs=1e-9)
+
+
+def test_outliers_count_in_what_is_cited() -> None:
+    """The median leaves an outlier out; p99 and the deviation do not."""
+    found = summarise(CONFIG, [10.0] * 19 + [100.0])
+    assert found.median_us == 10.0
+    assert found.statistics is not None
+    assert found.statistics.p99_us == pytest.approx(10 + 0.81 * 90)
+    assert found.statistics.rsd is not None
+    assert found.statistics.rsd > 1
+
+
+def test_no_samples_no_statistics() -> None:
+    """A record whose file left the samples out has none."""
+    assert Measurement(CONFIG, 1.0, 1.0, 1.0, ()).statistics is None
 
 
 def test_slower_is_the_test_of_mann_and_whitney() -> None:

@@ -121,6 +121,9 @@ def test_the_timed(run: TracedRun) -> None:
         "num_warps": "4",
         "us": "10.0",
         "spread": "10.0%",
+        "p90 us": "10.0",
+        "p99 us": "10.0",
+        "RSD": "0.0%",
         "samples": "12",
         "pred us": "9.0",
         "pred rank": "1",
@@ -143,6 +146,25 @@ def test_many_timed(tmp_path: Path) -> None:
     assert f"default {len(many) + 1}" in text
     assert f"{len(many) - MOST_ROWS} slower ones are left out" in text
     assert len(json.loads(run_json(run))["timed"]) == len(many) + 1
+
+
+def test_runs_without_the_cited_statistics(tmp_path: Path) -> None:
+    """A trace that an earlier version has written has no p90, p99 or RSD, and is shown."""
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.trial(1, 1.0, [measured(FAST, 10.0)], best_us=10.0)
+    writer.close()
+    assert writer.path is not None
+    text = writer.path.read_text()
+    for one in (',"p50_us":10.0', ',"p90_us":10.0', ',"p99_us":10.0', ',"rsd":0.0'):
+        assert one in text
+        text = text.replace(one, "")
+    writer.path.write_text(text)
+    run = run_of(writer)
+    assert run.timings()[FAST].rsd is None
+    lines = rows(run_report(run))
+    heading = next(line for line in lines if "samples" in line)
+    first = dict(zip(heading, lines[lines.index(heading) + 2], strict=True))
+    assert [first[name] for name in ("us", "p90 us", "RSD", "samples")] == ["10.0", "-", "-", "12"]
 
 
 def test_winner_and_default(run: TracedRun, tmp_path: Path) -> None:
@@ -221,6 +243,10 @@ def test_run_json(run: TracedRun) -> None:
         "p20_us": 9.5,
         "p80_us": 10.5,
         "samples": 12,
+        "p50_us": 10.0,
+        "p90_us": 10.0,
+        "p99_us": 10.0,
+        "rsd": 0.0,
         "predicted_us": 9.0,
         "regs": 40,
         "spills": 0,
@@ -264,8 +290,8 @@ def test_the_list(tmp_path: Path) -> None:
 def test_costs(run: TracedRun) -> None:
     """Costs stand fastest first, and a star marks what no other beats in everything."""
     first, second = rows(costs_table(reversed(run.costs)))[-2:]
-    assert first == ["*", str(FAST), "10.0", "1.50", "4.0"]
-    assert second == ["", str(DEFAULT), "20.0", "-", "2.0"]
+    assert first == ["*", str(FAST), "10.0", "1.50", "300.0", "2.00", "4.0"]
+    assert second == ["", str(DEFAULT), "20.0", "-", "-", "-", "2.0"]
 
 
 def test_an_axis_that_some_lack() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ import torch
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
+from asmtune.predict.prune.tiles import HeldTilesWarning
+from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
+from asmtune.tuning.options import EFFORTS
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -38,6 +42,37 @@ def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     again = resolved(workshop(tmp_path, later))
     assert (again.outcome, again.record) == ("known", result.record)
     assert later.timed == []
+
+
+def test_held_tiles_are_told(tmp_path: Path) -> None:
+    """Whoever tunes is warned in a line which axes are held, why, and how to search them."""
+    fixed = replace(problem(), grid=(16,))
+    machine = HostMachine()
+    with pytest.warns(HeldTilesWarning, match="16,384 bytes of out_ptr; held at BLOCK=256; til"):
+        record = resolved(workshop(tmp_path, machine), made=fixed).record
+    assert record is not None
+    assert {config.kwargs["BLOCK"] for config in machine.timed} == {256}
+
+
+def test_an_unsteady_winner_is_told(tmp_path: Path) -> None:
+    """Samples are added while the winner's deviation is over 5%; where it stays, that is said."""
+    taken = iter(range(1, 10_000))
+
+    def noisy(config: Config) -> float:
+        return usual_us(config) * (2.0 if next(taken) % 7 == 0 else 1.0)
+
+    result = resolved(workshop(tmp_path, HostMachine(noisy)))
+    assert result.record is not None
+    assert result.record.timing is not None
+    found = result.record.timing.statistics
+    assert found is not None
+    assert found.rsd is not None
+    assert found.rsd > 0.05
+    assert found.samples == 3 * EFFORTS["balanced"].policy.fine_rounds
+    assert result.remark == f"RSD {found.rsd:.1%} of {found.samples} samples stays above 5%"
+    assert f"({result.remark})" in result_line(result)
+    (path,) = run_files(tmp_path / "runs")
+    assert f"winner: {result.remark}" in read_trace(path).notes
 
 
 @pytest.mark.slow

@@ -767,3 +767,100 @@ def pointer_while(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         ptr += BLOCK
         i += 1
     tl.store(ptr + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def flattened_gemm(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Run through the steps of several tiles in one loop, whose sum starts anew with each."""
+    tiles_n = tl.cdiv(N, BN)
+    steps = tl.cdiv(K, BK)
+    tiles = tl.cdiv(tl.cdiv(M, BM) * tiles_n, tl.num_programs(0))
+    tile = tl.program_id(0)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(tiles * steps):
+        step = i % steps
+        rows = tile // tiles_n * BM + tl.arange(0, BM)
+        cols = tile % tiles_n * BN + tl.arange(0, BN)
+        ks = step * BK + tl.arange(0, BK)
+        x = tl.load(a_ptr + rows[:, None] * K + ks[None, :])
+        y = tl.load(b_ptr + ks[:, None] * N + cols[None, :])
+        acc = tl.dot(x, y, acc)
+        if step == steps - 1:
+            tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
+            acc = tl.zeros((BM, BN), tl.float32)
+            tile += tl.num_programs(0)
+
+
+@triton.jit
+def late_stores(x_ptr, y_ptr, tiles, width, BLOCK: tl.constexpr):
+    """Store each tile's sum one tile later, so that it goes from trip to trip."""
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        offs = tile * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y_ptr + offs - tl.num_programs(0) * BLOCK, acc)
+        acc = tl.zeros((BLOCK,), tl.float32)
+        for i in range(width):
+            acc += tl.load(x_ptr + i * tiles * BLOCK + offs)
+
+
+@triton.jit
+def walked_recurrences(x_ptr, y_ptr, sequences, steps, BLOCK: tl.constexpr):
+    """Walk over sequences, each a recurrence of its own."""
+    offs = tl.arange(0, BLOCK)
+    for sequence in range(tl.program_id(0), sequences, tl.num_programs(0)):
+        state = tl.zeros((BLOCK,), tl.float32)
+        for step in range(steps):
+            at = (sequence * steps + step) * BLOCK + offs
+            state = tl.exp(-state) + tl.load(x_ptr + at)
+            tl.store(y_ptr + at, state)
+
+
+@triton.jit
+def packed_recurrence(x_ptr, first_ptr, y_ptr, steps, BLOCK: tl.constexpr):
+    """Carry a state over sequences that lie end to end; each begins with none."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.float32)
+    for step in range(steps):
+        if tl.load(first_ptr + step) != 0:
+            state = tl.zeros((BLOCK,), tl.float32)
+        state = state * 0.5 + tl.load(x_ptr + step * 4096 + offs)
+        tl.store(y_ptr + step * 4096 + offs, state)
+
+
+@triton.jit
+def whole_state(x_ptr, y_ptr, steps, BLOCK: tl.constexpr):
+    """Carry a state of whole numbers over all steps; offsets, too, go from trip to trip."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.int32)
+    for _ in range(steps):
+        state = (state * 31) ^ tl.load(x_ptr + offs)
+        tl.store(y_ptr + offs, state)
+        offs += 4096
+
+
+@triton.jit
+def locked_sums(x_ptr, lock_ptr, y_ptr, tiles, BLOCK: tl.constexpr):
+    """Walk tiles and add each to one sum in memory, behind a lock."""
+    offs = tl.arange(0, BLOCK)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        part = tl.load(x_ptr + tile * BLOCK + offs)
+        while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+            pass
+        tl.store(y_ptr + offs, tl.load(y_ptr + offs) + part)
+        tl.debug_barrier()
+        tl.atomic_xchg(lock_ptr, 0)
+
+
+@triton.jit
+def exchanged_state(x_ptr, lock_ptr, h_ptr, steps, BLOCK: tl.constexpr):
+    """Exchange states through memory: each step waits for all programs' last one."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for step in range(steps):
+        while tl.atomic_add(lock_ptr, 0) < step * tl.num_programs(0):
+            pass
+        whole = tl.sum(tl.load(h_ptr + tl.arange(0, 1024)), 0)
+        tl.store(h_ptr + offs, tl.sigmoid(whole * tl.load(x_ptr + step * 1024 + offs)))
+        tl.debug_barrier()
+        tl.atomic_add(lock_ptr, 1)

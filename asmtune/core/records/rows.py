@@ -15,7 +15,7 @@ from asmtune.core.config import OPTION_AXES, Config, varying
 if TYPE_CHECKING:
     import pandas as pd
 
-    from asmtune.core.records.tuned import TuneRecord
+    from asmtune.core.records.tuned import Measurement, TuneRecord
     from asmtune.core.records.verdicts import Features, PruneReport, Selection, Verdict
 
 
@@ -40,6 +40,10 @@ TRIED_DTYPES: Final[Mapping[str, str]] = {
     "p20_us": "float64",
     "p80_us": "float64",
     "spread": "float64",
+    "p50_us": "float64",
+    "p90_us": "float64",
+    "p99_us": "float64",
+    "rsd": "float64",
     "samples": "Int64",
     "failed_at": "string",
     "failure": "string",
@@ -76,7 +80,7 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
             "p20_us": measurement.p20_us,
             "p80_us": measurement.p80_us,
             "spread": measurement.spread if measurement.median_us else None,
-            "samples": len(measurement.samples_us),
+            **_statistics(measurement),
         }
         for measurement in timed
     ]
@@ -90,6 +94,11 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
         }
         for config, failure in record.failures
     ]
+
+
+def _statistics(measurement: Measurement) -> dict[str, Any]:
+    found = measurement.statistics
+    return {"samples": 0} if found is None else dict(vars(found))
 
 
 def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
@@ -201,12 +210,20 @@ def _timed(record: TuneRecord) -> HtmlTable:
     # The winner is not always the fastest: of equals it is the one with fewer registers.
     shown = [m for place, m in enumerate(every) if place < ROWS or m.config == record.winner]
     axes = varying([measurement.config for measurement in every])
-    times = [map(_number, (m.median_us, m.p20_us, m.p80_us)) for m in shown]
+    times = [(*map(_number, (m.median_us, m.p20_us, m.p80_us)), *_cited(m)) for m in shown]
     rows = [(*_axis_cells(m.config, axes), *us) for m, us in zip(shown, times, strict=True)]
-    headings = (*axes, "median, us", "p20, us", "p80, us")
+    headings = (*axes, "median, us", "p20, us", "p80, us", "p90, us", "p99, us", "RSD", "samples")
     chosen = frozenset(i for i, m in enumerate(shown) if m.config == record.winner)
     caption = "Timed, fastest first; the winner stands out"
     return HtmlTable(caption, headings, rows, chosen=chosen, left_out=_left(every, shown))
+
+
+def _cited(measurement: Measurement) -> tuple[str, ...]:
+    found = measurement.statistics
+    if found is None:
+        return ("-", "-", "-", "0")
+    rsd = "-" if found.rsd is None else f"{found.rsd:.1%}"
+    return (_number(found.p90_us), _number(found.p99_us), rsd, str(found.samples))
 
 
 def _failed(record: TuneRecord) -> HtmlTable:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,50 @@ from asmtune.core.records.artifacts import Failure
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Returns the value below which `share` of the sorted samples lie, interpolated linearly.
+
+    It is definition 7 of Hyndman and Fan (1996), the default of NumPy and R.
+    """
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+@dataclass(frozen=True)
+class SampleStatistics:
+    """The statistics that papers cite, of all samples, outliers among them.
+
+    Of fewer than 10 samples p90, and of fewer than 100 p99, lies between the two slowest, so
+    that a report names their number.
+
+    Attributes:
+        samples: their number.
+        p50_us, p90_us, p99_us: percentiles, as `quantile` defines them.
+        rsd: relative standard deviation: that of a sample (n - 1) over the mean; None of one.
+    """
+
+    samples: int
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    rsd: float | None
+
+    @classmethod
+    def of(cls, samples_us: Sequence[float]) -> SampleStatistics | None:
+        """Computes them; None where no sample was kept."""
+        if not samples_us:
+            return None
+        ordered, count = sorted(samples_us), len(samples_us)
+        p50, p90, p99 = (quantile(ordered, share) for share in (0.5, 0.9, 0.99))
+        if count == 1:
+            return cls(count, p50, p90, p99, None)
+        mean = math.fsum(ordered) / count
+        variance = math.fsum((sample - mean) ** 2 for sample in ordered) / (count - 1)
+        return cls(count, p50, p90, p99, math.sqrt(variance) / mean if mean else None)
 
 
 @dataclass(frozen=True)
@@ -33,6 +78,11 @@ class Measurement:
     def spread(self) -> float:
         """(p80 - p20) / median; under 0.05 the timing is called steady."""
         return (self.p80_us - self.p20_us) / self.median_us
+
+    @property
+    def statistics(self) -> SampleStatistics | None:
+        """The statistics of all samples; None where a file left the samples out."""
+        return SampleStatistics.of(self.samples_us)
 
 
 Outcome = tuple[Config, Measurement | Failure]
@@ -98,7 +148,12 @@ class TuneRecord:
     @property
     def median_us(self) -> float | None:
         """The winner's median time in microseconds; None if it was not timed."""
-        return next((m.median_us for m in self.measurements if m.config == self.winner), None)
+        return None if self.timing is None else self.timing.median_us
+
+    @property
+    def timing(self) -> Measurement | None:
+        """The winner's timing; None if it was not timed."""
+        return next((m for m in self.measurements if m.config == self.winner), None)
 
     def to_pandas(self) -> pd.DataFrame:
         """Returns a row per config: timed ones, fastest first, then failed ones.

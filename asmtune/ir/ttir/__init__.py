@@ -5,7 +5,7 @@
 
 The scalar part of a kernel is evaluated on the real arguments, for a sample of program ids, which
 gives the trips of every loop; `tiles` evaluates what is loaded from index tensors whose elements
-are known. `costs` and `memory` count operations; `loops` describes the loops, assumes trips for
-those that cannot be evaluated, and detects kernels of few long-running programs. Text in, data
-out: nothing here imports the compiler.
+are known. `costs` and `memory` count operations; `loops` describes the loops and assumes trips for
+those that cannot be evaluated; `persistent` detects walks over tiles, and loops whose state lives
+across steps. Text in, data out: nothing here imports the compiler.
 """

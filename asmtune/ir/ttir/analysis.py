@@ -22,12 +22,9 @@ from asmtune.ir.ttir.evaluate import (
 )
 from asmtune.ir.ttir.extents import Extents
 from asmtune.ir.ttir.loops import (
-    PROCESSORS,
-    LoopContext,
     apply_trip_corrections,
     describe_assumptions,
     describe_loops,
-    persistent_reason,
     trip_corrections,
 )
 from asmtune.ir.ttir.memory import (
@@ -38,6 +35,7 @@ from asmtune.ir.ttir.memory import (
     steering_loads,
 )
 from asmtune.ir.ttir.parser import parse_ttir
+from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state, walk_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, SteeringArgument, Work
@@ -264,7 +262,8 @@ class _Count:
         )
         counts, plan = self._counts, self._plan
         context = LoopContext(plan, self._launch, self._operations, counts, self._call.processors)
-        reason = persistent_reason(context)
+        state = carried_state(context)
+        reason = walk_reason(context) or (state.reason if state else "")
         assumptions = describe_assumptions(plan, counts, self._launch)
         elements, barriers = self._elements()
         return Work(
@@ -282,6 +281,7 @@ class _Count:
             persistent_reason=reason,
             barriers=barriers,
             steering=self._steering,
+            state=state,
         )
 
     def _spread(self) -> list[float]:

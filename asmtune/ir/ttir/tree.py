@@ -107,11 +107,15 @@ class Tree:
 
     def type_of(self, value: int) -> ValueType:
         """Return the type of a value."""
+        return parse_type(self.type_text(value))
+
+    def type_text(self, value: int) -> str:
+        """Return the type of a value as written; "" if the text does not tell."""
         owner, place = self.sources[value]
         if isinstance(owner, Node):
             types = result_types(owner.name, owner.text, len(owner.results))
-            return parse_type(types[place] if place < len(types) else "")
-        return parse_type(self.argument_types.get((owner.index, place), ""))
+            return types[place] if place < len(types) else ""
+        return self.argument_types.get((owner.index, place), "")
 
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes of all blocks in order."""

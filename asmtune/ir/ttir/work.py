@@ -65,6 +65,20 @@ class SteeringArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedState:
+    """State that each step of a sequential loop takes from the one before.
+
+    Attributes:
+        reason: how it is carried, in words, with the loop's line.
+        kinds: types of the loop's values that hold it, as TTIR writes them; none if it is in
+            memory.
+    """
+
+    reason: str
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoopWork:
     """A loop of the kernel, calls expanded.
 
@@ -262,6 +276,7 @@ class Work:
         exact: whether counts are exact: every program that differs and every trip was walked.
         persistent: whether few programs walk many tiles or steps, each in a sequential loop.
         persistent_reason: why so, in words; "" if not.
+        state: what goes from step to step of such a loop; None if every tile starts anew.
         barriers: barriers that one program asks for itself, on average.
         steering: index tensors that decide trips or branches, and where each is known from.
     """
@@ -280,6 +295,7 @@ class Work:
     persistent_reason: str
     barriers: float
     steering: tuple[SteeringArgument, ...] = ()
+    state: CarriedState | None = None
 
     @classmethod
     def unread(cls, grid: tuple[int, int, int]) -> Work:

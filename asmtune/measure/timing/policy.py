@@ -23,6 +23,8 @@ class TimingPolicy:
             probability (one-sided Mann-Whitney).
         spread: (p80 - p20) / median above which a timing is not steady, so that finalists get
             more samples, up to three times `fine_rounds`.
+        rsd: relative standard deviation of all samples, outliers among them, above which finalists
+            get more samples likewise.
         near_tie: finalists this close to the best, and not significantly slower, are
             tied: fewer registers, then less shared memory, win.
         entrant_us: device time of one candidate in a trial, after which it gets no more samples
@@ -48,6 +50,7 @@ class TimingPolicy:
     hopeless: float = 2.0
     significance: float = 0.01
     spread: float = 0.05
+    rsd: float = 0.05
     near_tie: float = 0.01
     entrant_us: float = 30_000.0
     warmup_us: float = 0.0
@@ -57,7 +60,7 @@ class TimingPolicy:
 
     def __post_init__(self) -> None:
         least = {"coarse_rounds": 1, "most_rounds": 1, "fine_rounds": 1, "launches": 1}
-        least |= {"contention": 1, "hopeless": 1, "significance": 0, "spread": 0}
+        least |= {"contention": 1, "hopeless": 1, "significance": 0, "spread": 0, "rsd": 0}
         least |= {"near_tie": 0, "entrant_us": 0, "warmup_us": 0, "flush_bytes": 0}
         for name, minimum in least.items():
             value = getattr(self, name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement
+from asmtune.core.records.tuned import Measurement, quantile
 
 ENOUGH: Final = 5
 """Samples of each side below which no test is significant at one in a hundred: 4 against 4 have 70
@@ -31,14 +31,6 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
         p80_us=quantile(inner, 0.8),
         samples_us=tuple(samples_us),
     )
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Returns the value below which `share` of the sorted samples lie, interpolated linearly."""
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
 def slower(

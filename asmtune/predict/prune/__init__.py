@@ -1,7 +1,7 @@
 """The funnel: from a space to the configs worth timing, and why.
 
-- `flow`: `Funnel`, all stages in order, and the detection of persistent kernels, whose tile axes
-  stay at the default's values unless asked for.
+- `flow`: `Funnel`, all stages in order.
+- `tiles`: which tile axes are held: those of a recurrence's state, unless asked for.
 - `front`: verdicts on configs by rules, sketch or compile.
 - `ranking`: the ranked cut, and the shortlist of configs to compile.
 - `caps`: register caps derived from the artifacts of the best quarter, before the ranking.

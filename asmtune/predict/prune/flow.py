@@ -11,106 +11,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from asmtune.base.errors import CompileError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import Lowering
 from asmtune.compile.workers import Workers
-from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Judge, Outcomes, ProgressListener
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
+from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Scorer
-
-
-@dataclass(frozen=True)
-class Searched:
-    """The part of a space that is searched, its tile axes fixed if the kernel is persistent.
-
-    The notes tell a report's readers why.
-    """
-
-    space: Space
-    notes: tuple[str, ...] = ()
-
-    def configs(self, default: Config, shape: Mapping[str, Any]) -> list[Config]:
-        """Return each config once, the default first."""
-        return list(dict.fromkeys((default, *self.space.configs(**shape))))
-
-
-@dataclass(frozen=True)
-class Detection:
-    """Detects a persistent kernel by the IR of its default config, without compiling.
-
-    A persistent kernel has few programs that walk many tiles, or carry state from step to step. Its
-    tile decides how the work is shared out among the SMs, what a program keeps in registers, and
-    often what the host prepared. So by default only warps, stages, CTAs and registers are searched.
-    The target says what a small grid is; parsed TTIR is added to `kernels`.
-    """
-
-    problem: Problem
-    target: Target
-    timeout_s: float
-    kernels: MutableMapping[str, Kernel]
-
-    def searched(self, space: Space, default: Config, *, tiles: bool) -> Searched:
-        """Return the space to search: a persistent kernel's tile axes stay at the default's values.
-
-        A list of configs is searched whole, since its author chose each of them; so are tile axes
-        if `tiles` is True.
-
-        Raises:
-            ProblemError: arguments and config do not fit the kernel.
-        """
-        reason = self.reason(default)
-        if isinstance(reason, Failure):
-            unknown = f"whether it is persistent is not known: its default config: {reason}"
-            return Searched(space, (unknown,))
-        if not reason:
-            return Searched(space)
-        reason_note = f"persistent: {reason}"
-        fixed = {
-            name: (default.kwargs[name],)
-            for name, values in space.axes.items()
-            if name not in OPTION_AXES and len(values) > 1
-        }
-        if not fixed:
-            return Searched(space, (reason_note,))
-        if space.is_listed:
-            return Searched(space, (f"{reason_note}; all configs listed are searched",))
-        if tiles:
-            return Searched(space, (f"{reason_note}; its tile axes are searched, as asked",))
-        fixed_text = " ".join(f"{name}={value}" for name, (value,) in fixed.items())
-        note = (
-            f"{reason_note}; its tile axes are kept at {fixed_text}; "
-            "tiles=True (--tiles) searches them"
-        )
-        return Searched(space.replace(**fixed), (note,))
-
-    def reason(self, config: Config) -> str | Failure:
-        """Return why a config is persistent, "" if it is not, or why its front end refuses it."""
-        lowering = Lowering(self.problem, self.target, self.timeout_s)
-        request = lowering.request(config)
-        if isinstance(request, Failure):
-            return request
-        judge = Judge(self.problem, self.target, self.kernels)
-        return judge.work(config, request.ttir).persistent_reason
-
 
 DEFAULT_FAILS: Final = "the default config"
 """Beginning of the note that the default config cannot run."""
@@ -181,7 +105,7 @@ class Funnel:
         kernels: TTIR already parsed, likewise.
         caps: whether to add configs with a `maxnreg` derived from the artifacts, if the space has
             no `maxnreg` axis.
-        tiles: whether to search a persistent kernel's tile axes.
+        tiles: whether to search tile axes that are otherwise held; see `Detection`.
         compile: how many to compile, by the scorer's prediction before it; None for all.
             `auto` compiles all of a space that is no larger than what it would choose.
         sketches: outcomes of sketches by digest, like `known`.
@@ -217,9 +141,9 @@ class Funnel:
         clock = _Clock()
         with clock.stage("generate"):
             default = space.first(**problem.shape)
-            searched = self.searched(problem, space)
+            front = self.front(problem)
+            searched = self.searched(front, space)
             configs = searched.configs(default, problem.shape)
-        front = self.front(problem)
         chosen = Shortlist(tuple(configs))
         budget = self._budget(len(configs))
         if budget is not None:
@@ -269,16 +193,15 @@ class Funnel:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
-    def searched(self, problem: Problem, space: Space) -> Searched:
-        """Return the part of a space to search: a persistent kernel keeps its tiles unless asked.
+    def searched(self, front: Front, space: Space) -> Searched:
+        """Return the part of a space to search: the tiles of a recurrence are held unless asked.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
             ProblemError: arguments and config do not fit the kernel.
         """
-        limit_s = self.settings.compile_timeout_s
-        detection = Detection(problem, self.target, limit_s, self.kernels)
-        return detection.searched(space, space.first(**problem.shape), tiles=self.tiles)
+        default = space.first(**front.problem.shape)
+        return Detection(front).searched(space, default, tiles=self.tiles)
 
     def cap_source(self) -> CapSource:
         """Return what caps on registers are derived with."""

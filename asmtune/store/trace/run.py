@@ -89,12 +89,19 @@ class BatchRow:
 
 @dataclass(frozen=True)
 class Timing:
-    """A timing of a config in microseconds; `samples` is the number of samples."""
+    """A timing of a config in microseconds; `samples` is the number of samples.
+
+    p90, p99 and `rsd` are as `SampleStatistics` has them; None in traces written without.
+    """
 
     median_us: float
     p20_us: float
     p80_us: float
     samples: int
+    p50_us: float | None = None
+    p90_us: float | None = None
+    p99_us: float | None = None
+    rsd: float | None = None
 
     @property
     def spread(self) -> float:
@@ -129,13 +136,27 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class CostRow:
-    """Costs of a launch of a config; `on_front` where no other config is better in all of them."""
+    """Costs of a launch of a config; `on_front` where no other config is better in all of them.
+
+    `flops` are its operations on tensor cores; None if it has none there.
+    """
 
     config: Config
     time_us: float
     energy_mj: float | None
     memory_bytes: int
     on_front: bool
+    flops: float | None = None
+
+    @property
+    def gops(self) -> float | None:
+        """Compute billions of operations a second."""
+        return self.flops / self.time_us / 1e3 if self.flops else None
+
+    @property
+    def gops_per_w(self) -> float | None:
+        """Compute billions of operations a second and watt; None where no energy was read."""
+        return self.flops / self.energy_mj / 1e6 if self.flops and self.energy_mj else None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from statistics import median
 from typing import Final, Literal
 
 from asmtune.base.fingerprint import digest, versions
+from asmtune.core.records.tuned import SampleStatistics
 from asmtune.measure.timing.nvml import device_name, driver_version
 from asmtune.measure.timing.statistics import chances, holm
 from asmtune.studies.regression.history import LEAST_RUNS, HistoryEntry, band_of, comparable
@@ -67,6 +68,7 @@ class CheckFinding:
         chance: of equal kernels to differ as much, before the correction; of the direction in
             which they do.
         remark: what a reader must know, such as another config.
+        base_statistics, run_statistics: of all samples of all processes.
     """
 
     subject: BenchSubject
@@ -76,6 +78,8 @@ class CheckFinding:
     limit_us: float | None = None
     chance: float | None = None
     remark: str = ""
+    base_statistics: SampleStatistics | None = None
+    run_statistics: SampleStatistics | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -264,7 +268,10 @@ def _judged(
         verdicts[name] if name in new else _gone(row, missed.get(name)) for name, row in old.items()
     ]
     fresh = [row for name, row in new.items() if name not in old]
-    return findings + [CheckFinding(row.subject, "new", run_us=row.median_us) for row in fresh]
+    return findings + [
+        CheckFinding(row.subject, "new", run_us=row.median_us, run_statistics=row.statistics)
+        for row in fresh
+    ]
 
 
 def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
@@ -324,10 +331,13 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
         limit_us=pair.most_us,
         chance=chance,
         remark=remark,
+        base_statistics=pair.old.statistics,
+        run_statistics=pair.new.statistics,
     )
 
 
 def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
     verdict = "failed" if missed is not None and missed.why == "failed" else "gone"
     remark = "not in this run" if missed is None else missed.reason
-    return CheckFinding(row.subject, verdict, base_us=row.median_us, remark=remark)
+    us, statistics = row.median_us, row.statistics
+    return CheckFinding(row.subject, verdict, us, remark=remark, base_statistics=statistics)

@@ -38,14 +38,15 @@ from asmtune.measure.timing.nvml import read_clocks
 from asmtune.store.trace.reader import encoded
 from asmtune.studies.regression.compare import environment_here
 from asmtune.studies.regression.processes import problem_of
-from asmtune.studies.regression.run import POLICY
+from asmtune.studies.regression.run import POLICY, LaunchLoad
+from asmtune.studies.roofline.points import WorkCounts
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Times the rows of a plan and yields messages; ends early if the GPU is lost.
 
-    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, and the `path` of the
-    user's modules.
+    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, the `path` of the user's
+    modules, and `energy` if the board's meter is to be read.
     """
     import_like_parent(plan.get("path", ()))
     here = environment_here()
@@ -58,7 +59,7 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for number, row in order:
         yield {"running": number}
         try:
-            yield {"row": number, **_timed(row, target)}
+            yield {"row": number, **_timed(row, target, energy=bool(plan.get("energy")))}
         except DeviceLostError as error:
             yield {"row": number, "failure": f"fault at launch: {error.detail}"}
             return
@@ -66,10 +67,10 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"clocks": read_clocks()}
 
 
-def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
+def _timed(row: Mapping[str, Any], target: Target, *, energy: bool) -> dict[str, Any]:
     def work() -> Any:
         problem, config = problem_of(row, "cuda")
-        return timed(problem, config, target, Settings.from_environment())
+        return timed(problem, config, target, Settings.from_environment(), energy=energy)
 
     try:
         outcome = guarded("launch", work)
@@ -77,15 +78,18 @@ def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
         return {"failure": str(error)}
     if isinstance(outcome, Failure):
         return {"failure": str(outcome)}
-    return {"samples": list(outcome.samples_us)}
+    timing, load, energy_mj = outcome
+    read = {} if energy_mj is None else {"energy_mj": energy_mj}
+    return {"samples": list(timing.samples_us), "load": encoded(load), **read}
 
 
 def timed(
-    problem: Problem, config: Config, target: Target, settings: Settings
-) -> Measurement | Failure:
+    problem: Problem, config: Config, target: Target, settings: Settings, *, energy: bool = False
+) -> tuple[Measurement, LaunchLoad, float | None] | Failure:
     """Times a config; its output is not checked, since tuning has done so.
 
-    The problem's tensors hold what they held before.
+    The problem's tensors hold what they held before. With `energy` the third is millijoules a
+    launch; None without a meter.
 
     Raises:
         MeasureError: there is no GPU, or the config has broken the CUDA context.
@@ -103,8 +107,13 @@ def timed(
     checks = CheckOptions(check=False)
     setup = BenchSetup(lowering=lowering, effects=effects, checks=checks, policy=POLICY)
     with closing(LocalBench(setup)) as bench:
-        ((_, outcome),) = bench.final([TimingCandidate(config, artifact)])
-    return outcome
+        candidate = TimingCandidate(config, artifact)
+        ((_, outcome),) = bench.final([candidate])
+        if isinstance(outcome, Failure):
+            return outcome
+        counts = WorkCounts.of(work, target, problem.dtypes.values())
+        load = LaunchLoad(counts.unit, counts.flops, counts.bytes)
+        return outcome, load, bench.energy(candidate) if energy else None
 
 
 def serve(lines: TextIO, out: TextIO) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
@@ -27,9 +28,12 @@ from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned
 from asmtune.store.trace.reader import decoded
 from asmtune.studies.regression.run import (
+    BenchPlan,
+    BenchRow,
     BenchRun,
     BenchSubject,
     Environment,
+    LaunchLoad,
     Missed,
     Process,
     TimedSubject,
@@ -37,39 +41,6 @@ from asmtune.studies.regression.run import (
 )
 from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
 from asmtune.studies.tuning_queue import TuningQueue
-
-
-@dataclass(frozen=True)
-class BenchRow:
-    """A row that can be timed, with all that another process needs to build it.
-
-    Attributes:
-        reference: the kernel module's name, or the absolute path of its file.
-        layer: where it is stored: "store" or "shipped".
-        remark: why the record is stale; empty if it is not.
-    """
-
-    reference: str
-    subject: BenchSubject
-    config: Config
-    layer: str
-    remark: str
-
-
-@dataclass(frozen=True)
-class BenchPlan:
-    """The rows of a bench run before any is timed.
-
-    Attributes:
-        missed: shapes that were asked for and have no usable stored config.
-        unstored: number of the modules' own shapes and dtypes without a stored config, by
-            kernel; these are left out.
-    """
-
-    device: str
-    rows: tuple[BenchRow, ...]
-    missed: tuple[Missed, ...]
-    unstored: Mapping[str, int]
 
 
 @dataclass
@@ -212,6 +183,8 @@ class Collected:
     Attributes:
         rows: by number; a row that fails in any process is left out of the run.
         samples: microseconds of each row, one tuple a process.
+        loads: operations and bytes of a launch of each row.
+        energies: millijoules of a launch of each row, where they were read.
         failures: reason in one line, by the number of the row.
         environment: where the processes run; None until the first one says so.
         processes: date and clocks of those that have ended.
@@ -219,6 +192,8 @@ class Collected:
 
     rows: dict[str, BenchRow]
     samples: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    loads: dict[str, LaunchLoad] = field(default_factory=dict)
+    energies: dict[str, list[float]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
     processes: list[Process] = field(default_factory=list)
@@ -241,7 +216,13 @@ class Collected:
         """
         timed = [
             TimedSubject(
-                row.subject, row.config, row.layer, row.remark, tuple(self.samples[number])
+                row.subject,
+                row.config,
+                row.layer,
+                row.remark,
+                tuple(self.samples[number]),
+                self.loads.get(number),
+                median(self.energies[number]) if number in self.energies else None,
             )
             for number, row in self.rows.items()
             if number in self.left
@@ -288,11 +269,12 @@ class Processes:
         while self._open:
             self._end(self._open[0])
 
-    def take(self, seed: int, *, another: bool) -> None:
+    def take(self, seed: int, *, another: bool, energy: bool = False) -> None:
         """Times every row that has not failed once more, in a process of its own.
 
         A row that ends its process costs that row alone: another process times the rest. The
-        seed is of the rows' order; if `another` process comes after, it imports meanwhile.
+        seed is of the rows' order; if `another` process comes after, it imports meanwhile. With
+        `energy` the board's meter is read as well.
 
         Raises:
             MeasureError: a process cannot time anything, whatever the row.
@@ -304,7 +286,8 @@ class Processes:
             if another:
                 self._start()
             rows = {number: row_to_json(collected.rows[number]) for number in pending}
-            clocks = self._run_plan(child, {**_path(rows), "rows": rows, "seed": seed}, done)
+            plan = {**_path(rows), "rows": rows, "seed": seed, "energy": energy}
+            clocks = self._run_plan(child, plan, done)
             self._end(child)
         for number in collected.left:
             collected.samples.setdefault(number, []).append(done[number])
@@ -345,7 +328,12 @@ class Processes:
         if "failure" in message:
             self._collected.failures[message["row"]] = " ".join(message["failure"].split())
         elif "samples" in message:
-            done[message["row"]] = tuple(message["samples"])
+            number = message["row"]
+            done[number] = tuple(message["samples"])
+            if "load" in message:
+                self._collected.loads[number] = decoded(LaunchLoad, message["load"], "load")
+            if "energy_mj" in message:
+                self._collected.energies.setdefault(number, []).append(message["energy_mj"])
 
     def _ready(self) -> Child:
         return self._open[0] if self._open else self._start()
@@ -376,8 +364,10 @@ class BenchProgress:
         """Hears, once, of the end of the last process."""
 
 
-def time_plan(plan: BenchPlan, processes: int, progress: BenchProgress) -> Collected:
-    """Times the rows of a plan in a number of processes.
+def time_plan(
+    plan: BenchPlan, processes: int, progress: BenchProgress, *, energy: bool = False
+) -> Collected:
+    """Times the rows of a plan in a number of processes, and reads the `energy` of launches.
 
     Raises:
         MeasureError: a process cannot time anything, whatever the row.
@@ -385,7 +375,7 @@ def time_plan(plan: BenchPlan, processes: int, progress: BenchProgress) -> Colle
     collected = Collected.of(plan.rows)
     with Processes(collected) as runner:
         for number in range(1, processes + 1):
-            runner.take(number, another=number < processes)
+            runner.take(number, another=number < processes, energy=energy)
             progress.process_ended(number, collected)
     progress.finished(collected)
     return collected

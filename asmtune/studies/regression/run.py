@@ -23,6 +23,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import parse_json, printable
 from asmtune.core.config import Config
+from asmtune.core.records.tuned import SampleStatistics
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.store.trace.reader import decoded, encoded
@@ -86,6 +87,15 @@ class Process:
 
 
 @dataclass(frozen=True)
+class LaunchLoad:
+    """Operations and different bytes of a launch, as its IR tells; `unit` names their roof."""
+
+    unit: str
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
 class TimedSubject:
     """Samples of one subject.
 
@@ -96,6 +106,8 @@ class TimedSubject:
         layer: where the config was stored: "store" or "shipped".
         remark: why the record no longer holds, such as another source; empty where it does.
         samples: microseconds a launch, in the order taken, by process.
+        load: operations and bytes of a launch; None in files written without.
+        energy_mj: millijoules a launch, median of the processes; None where it was not read.
     """
 
     subject: BenchSubject
@@ -103,6 +115,15 @@ class TimedSubject:
     layer: str
     remark: str
     samples: tuple[tuple[float, ...], ...]
+    load: LaunchLoad | None = None
+    energy_mj: float | None = None
+
+    @cached_property
+    def statistics(self) -> SampleStatistics:
+        """Computes the statistics of all samples of all processes."""
+        found = SampleStatistics.of([us for samples in self.samples for us in samples])
+        assert found is not None  # a process without samples is refused
+        return found
 
     @cached_property
     def medians_us(self) -> tuple[float, ...]:
@@ -122,6 +143,39 @@ class Missed:
     subject: BenchSubject
     why: str
     reason: str
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """A row that can be timed, with all that another process needs to build it.
+
+    Attributes:
+        reference: the kernel module's name, or the absolute path of its file.
+        layer: where it is stored: "store" or "shipped".
+        remark: why the record is stale; empty if it is not.
+    """
+
+    reference: str
+    subject: BenchSubject
+    config: Config
+    layer: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """The rows of a bench run before any is timed.
+
+    Attributes:
+        missed: shapes that were asked for and have no usable stored config.
+        unstored: number of the modules' own shapes and dtypes without a stored config, by
+            kernel; these are left out.
+    """
+
+    device: str
+    rows: tuple[BenchRow, ...]
+    missed: tuple[Missed, ...]
+    unstored: Mapping[str, int]
 
 
 @dataclass(frozen=True)
