@@ -21,11 +21,8 @@ from asmtune.tuning.search.state import State
 from asmtune.tuning.search.surrogate import (
     Column,
     Matrix,
+    Mixture,
     Points,
-    Surrogate,
-    batch_gain,
-    improvement,
-    spread_out,
 )
 
 FEATURES_FAR: Final = 1.7
@@ -104,11 +101,12 @@ class ConfigPoints:
         columns = self._early.columns.copy()
         columns[rows] = _first_known(late.columns, columns[rows])
         # What has no features lies in the middle.
-        places = np.nan_to_num((columns[:, self._used] - self._middle) / self._far)
+        features = np.nan_to_num((columns[:, self._used] - self._middle) / self._far)
+        places = np.hstack([self._axes, features])
         compiled = np.zeros(len(self.configs), dtype=np.bool_)
         compiled[rows] = True
         predicted = _levelled(self._early.slowdown, rows, late.slowdown)
-        return Points(predicted, np.hstack([self._axes, places]), compiled)
+        return Points(predicted, places, compiled, self._axes.shape[1])
 
 
 def _levelled(early: Column, rows: NDArray[np.intp], late: Column) -> Column:
@@ -134,13 +132,39 @@ WORTH_TIMING: Final = 0.05
 """Share of a batch's required gain that is required of one timing: a batch costs more."""
 
 
+EXPLORED: Final = 0.25
+"""Share of a first batch that goes to values of axes which the best predicted configs lack."""
+
+
+def covering(configs: Sequence[Config], order: Sequence[int], count: int) -> list[int]:
+    """Take the first of an order; the last few for values of axes that no other has.
+
+    A value that is never timed tells nothing of what the scorer misses about it.
+    """
+    spare = int(EXPLORED * count)
+    chosen, rest = (
+        [int(i) for i in order[: count - spare]],
+        [int(i) for i in order[count - spare :]],
+    )
+    values = [{(axis, str(value)) for axis, value in c.to_dict().items()} for c in configs]
+    left = set().union(*(values[i] for i in rest)).difference(*(values[i] for i in chosen))
+    added: list[int] = []
+    while left and len(added) < spare:
+        # Of equally many new values the first in the order: max takes the first.
+        pick = max(rest, key=lambda i: len(values[i] & left))
+        added.append(pick)
+        left -= values[pick]
+    rest = [i for i in rest if i not in added]
+    return [*chosen, *added, *rest][:count]
+
+
 @dataclass(frozen=True)
 class _View:
     """The model's view of the space; `surrogate` is None before the first timing."""
 
     config_points: ConfigPoints
     points: Points
-    surrogate: Surrogate | None
+    surrogate: Mixture | None
 
     def rows(self, configs: Sequence[Config]) -> list[int]:
         return [self.config_points.row[config] for config in configs]
@@ -184,7 +208,7 @@ class Model:
         rows = np.array(view.rows(left))
         if view.surrogate is None:
             order = np.argsort(view.points.predicted[rows], kind="stable")
-            return Proposal(tuple(left[place] for place in order[:count]))
+            return Proposal(tuple(left[place] for place in covering(left, order, count)))
         return self._gainful(view, view.surrogate, rows, count)
 
     def _selection(self, state: State, ready: Sequence[Config]) -> Sequence[Config]:
@@ -192,23 +216,20 @@ class Model:
         points = view.points.at(view.rows(ready))
         if view.surrogate is None:
             order = np.argsort(points.predicted, kind="stable")
+            order = np.array(covering(ready, order, self._pace.trial))
         else:
-            gains = improvement(view.surrogate.posterior(points), view.surrogate.best)
+            gains = view.surrogate.improvement(points)
             order = np.argsort(-gains, kind="stable")
             order = order[gains[order] > WORTH_TIMING * self._pace.gain]
         return [ready[place] for place in order[: self._pace.trial]]
 
     def _gainful(
-        self, view: _View, surrogate: Surrogate, rows: NDArray[np.intp], count: int
+        self, view: _View, surrogate: Mixture, rows: NDArray[np.intp], count: int
     ) -> Proposal:
         """Propose a batch if its expected gain is large enough."""
-        gains = improvement(surrogate.posterior(view.points.at(rows)), surrogate.best)
+        gains = surrogate.improvement(view.points.at(rows))
         rows = rows[np.argsort(-gains, kind="stable")[: max(POOL, 4 * count)]]
-        points = view.points.at(rows)
-        mean, covariance = surrogate.posterior(points).mean, surrogate.covariance(points)
-        chosen = spread_out(mean, covariance, surrogate.best, count)
-        among = covariance[np.ix_(chosen, chosen)]
-        gain = batch_gain(mean[chosen], among, surrogate.best, self._seed)
+        chosen, gain = surrogate.batch(view.points.at(rows), count, self._seed)
         if gain < self._pace.gain:
             return Proposal((), gain, f"expected gain {gain:.1%} under {self._pace.gain:.1%}")
         return Proposal(tuple(view.config_points.configs[row] for row in rows[chosen]), gain)
@@ -220,4 +241,4 @@ class Model:
         points = config_points.points(state)
         timed = points.at([config_points.row[config] for config in state.timings])
         log_us = np.log(np.array(list(state.timings.values())))
-        return _View(config_points, points, Surrogate(timed, log_us) if len(log_us) else None)
+        return _View(config_points, points, Mixture.of(timed, log_us) if len(log_us) else None)
