@@ -142,20 +142,17 @@ def covering(configs: Sequence[Config], order: Sequence[int], count: int) -> lis
     A value that is never timed tells nothing of what the scorer misses about it.
     """
     spare = int(EXPLORED * count)
-    chosen, rest = (
-        [int(i) for i in order[: count - spare]],
-        [int(i) for i in order[count - spare :]],
-    )
+    chosen = list(order[: count - spare])
     values = [{(axis, str(value)) for axis, value in c.to_dict().items()} for c in configs]
-    left = set().union(*(values[i] for i in rest)).difference(*(values[i] for i in chosen))
-    added: list[int] = []
-    while left and len(added) < spare:
-        # Of equally many new values the first in the order: max takes the first.
-        pick = max(rest, key=lambda i: len(values[i] & left))
-        added.append(pick)
-        left -= values[pick]
-    rest = [i for i in rest if i not in added]
-    return [*chosen, *added, *rest][:count]
+    known = set().union(*(values[i] for i in chosen))
+    later: list[int] = []
+    for i in order[count - spare :]:
+        if len(chosen) < count and not values[i] <= known:
+            chosen.append(i)
+            known |= values[i]
+        else:
+            later.append(i)
+    return [*chosen, *later][:count]
 
 
 @dataclass(frozen=True)
@@ -208,19 +205,20 @@ class Model:
         rows = np.array(view.rows(left))
         if view.surrogate is None:
             order = np.argsort(view.points.predicted[rows], kind="stable")
-            return Proposal(tuple(left[place] for place in covering(left, order, count)))
+            chosen = covering(left, order.tolist(), count)
+            return Proposal(tuple(left[place] for place in chosen))
         return self._gainful(view, view.surrogate, rows, count)
 
     def _selection(self, state: State, ready: Sequence[Config]) -> Sequence[Config]:
         view = self._view(state)
         points = view.points.at(view.rows(ready))
         if view.surrogate is None:
-            order = np.argsort(points.predicted, kind="stable")
-            order = np.array(covering(ready, order, self._pace.trial))
+            order = np.argsort(points.predicted, kind="stable").tolist()
+            order = covering(ready, order, self._pace.trial)
         else:
             gains = view.surrogate.improvement(points)
-            order = np.argsort(-gains, kind="stable")
-            order = order[gains[order] > WORTH_TIMING * self._pace.gain]
+            likeliest = np.argsort(-gains, kind="stable")
+            order = likeliest[gains[likeliest] > WORTH_TIMING * self._pace.gain].tolist()
         return [ready[place] for place in order[: self._pace.trial]]
 
     def _gainful(
