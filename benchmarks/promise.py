@@ -158,7 +158,7 @@ def _binned(held: Sequence[Held], values: Sequence[float]) -> list[dict[str, flo
 def _means(held: Sequence[Held]) -> dict[str, float]:
     kernels = [one.kernel for one in held]
     weights = np.array([1.0 / kernels.count(kernel) for kernel in kernels])
-    columns = {
+    columns: dict[str, Sequence[float]] = {
         "promised": [one.promised for one in held],
         "share": [one.share for one in held],
         "low": [one.low for one in held],
