@@ -131,7 +131,7 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     table = capsys.readouterr().out
     assert run([*command, "--output", str(output), *kinds]) == 0
     assert Errors.load(errors).provenance["unlike"] == ["barriers", "returns"]
-    assert "2 of other kinds with half the weight" in Errors.load(errors).source("learned")
+    assert "2 of other kinds with 75% of the weight" in Errors.load(errors).source("learned")
     widening = Errors.load(errors).tables["learned", "assembly"].widening
     assert widening is not None
     assert widening.usual > 0

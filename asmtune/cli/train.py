@@ -36,7 +36,7 @@ def train(
         list[Path] | None,
         typer.Option(
             help="One of the files, of kernels of kinds that the others lack: in --error they "
-            "weigh as much as all others together."
+            "have three quarters of the weight."
         ),
     ] = None,
     table: Annotated[bool, typer.Option(help="Print what is kept of unseen kernels.")] = False,

@@ -135,7 +135,7 @@ def scorer_errors(
 ) -> Errors:
     """Measures `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
 
-    Kernels `unlike` the others weigh as much as all others together.
+    Kernels `unlike` the others have most of the weight (`error.UNLIKE_WEIGHT`).
 
     Raises:
         InputError: nothing was ranked, since there is but one kernel.
