@@ -147,9 +147,9 @@ def test_unlike_is_one_of_the_files(
     """--unlike without --error, or of another file, is refused before anything is compiled."""
     output = ["--kernels", str(DATA / "kernels"), "--output", str(tmp_path / "rows.npz")]
     command = ["train", str(more_timings), *output, "--unlike"]
-    assert run([*command, str(more_timings)]) == 1
+    assert run([*command, str(more_timings)]) == 2
     assert "--unlike weighs kernels of the error" in capsys.readouterr().err
-    assert run([*command, "other.json", "--error", str(tmp_path / "error.json")]) == 1
+    assert run([*command, "other.json", "--error", str(tmp_path / "error.json")]) == 2
     assert "--unlike other.json: none of the files" in capsys.readouterr().err
 
 
