@@ -128,8 +128,10 @@ def _first_known(values: Matrix, others: Matrix) -> Matrix:
 POOL: Final = 256
 """Configs of the greatest expected improvement that a batch is chosen among."""
 
-WORTH_TIMING: Final = 0.05
-"""Share of a batch's required gain that is required of one timing: a batch costs more."""
+WORTH_TIMING: Final = 0.02
+"""Share of a batch's required gain that is required of one timing: a batch costs more. With 0.05 a
+replay of 87 tasks of families kept 0.9987, worst 0.956, in place of 0.9994 and 0.979, for 10%
+fewer timings."""
 
 
 EXPLORED: Final = 0.25
