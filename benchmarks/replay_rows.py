@@ -45,12 +45,12 @@ def main() -> None:
 
 def _file(examples: Examples, ranked: Unseen) -> dict[str, dict[str, dict[str, object]]]:
     own = {id(task) for task in examples.tasks}
-    learned = [(task, scores) for task, scores in ranked if id(task) in own]
-    roofline = [(task, (-task.base[:, 0]).tolist()) for task, _ in learned]
+    learned = [each for each in ranked if id(each[0]) in own]
+    roofline = [(task, (-task.base[:, 0]).tolist(), 0.0) for task, *_ in learned]
     about = {
         "tasks": len(learned),
-        "rows": sum(len(task.slowdown) for task, _ in learned),
-        "tasks_thinned": sum(_is_thinned(task) for task, _ in learned),
+        "rows": sum(len(task.slowdown) for task, *_ in learned),
+        "tasks_thinned": sum(_is_thinned(task) for task, *_ in learned),
     }
     scorers = {"learned": _summary(learned), "roofline": _summary(roofline)}
     return {"about": about, "scorers": scorers}

@@ -154,7 +154,7 @@ def test_all_of_them(funnel: Funnel) -> None:
     assert {verdict.config: verdict for verdict in full.verdicts} == {
         verdict.config: verdict for verdict in whole.verdicts
     }
-    assert full.compiled == Selection("100%", 10, 1.0, 0.0)
+    assert full.compiled == Selection("100%", 10, 1.0, 0.0, low_share=1.0)
 
 
 class Level(ByBlock):

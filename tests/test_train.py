@@ -76,10 +76,11 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
     tasks = compiled_rows(oracle, funnel)
     unseen = rank_unseen(tasks, {"assembly": tasks}, 1)
     ranked = unseen["assembly"]
-    assert [task for task, _ in ranked] == tasks
+    assert [task for task, *_ in ranked] == tasks
+    assert all(far > 0 for *_, far in ranked)
     made = scorer_errors(unseen, oracle.device, {"more.json": oracle.versions})
     assert set(made.tables) == {("learned", "assembly"), ("roofline", "assembly")}
-    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores in ranked]
+    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in ranked]
     assert made.tables["learned", "assembly"].cut(1).share == pytest.approx(np.mean(first))
     by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in tasks]
     assert made.tables["roofline", "assembly"].cut(1).share == pytest.approx(np.mean(by_time))
@@ -105,7 +106,7 @@ def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
     }
     by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in sketch]
     assert made.tables["roofline", "sketch"].cut(1).share == pytest.approx(np.mean(by_time))
-    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores in unseen["sketch"]]
+    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in unseen["sketch"]]
     assert made.tables["learned", "sketch"].cut(1).share == pytest.approx(np.mean(first))
 
 
@@ -126,10 +127,30 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         "learned on 2 tasks of 2 kernels recorded on NVIDIA H200"
     )
     assert Errors.load(errors).source("roofline", "sketch").startswith("roofline on 2 tasks")
+    kinds = ["--error", str(errors), "--unlike", str(more_timings)]
     table = capsys.readouterr().out
+    assert run([*command, "--output", str(output), *kinds]) == 0
+    assert Errors.load(errors).provenance["unlike"] == ["barriers", "returns"]
+    assert "2 of other kinds with 75% of the weight" in Errors.load(errors).source("learned")
+    widening = Errors.load(errors).tables["learned", "assembly"].widening
+    assert widening is not None
+    assert widening.usual > 0
+    assert Errors.load(errors).tables["roofline", "assembly"].widening is None
     assert "learned, each kernel unseen" in table
     assert "learned before compiling, each kernel unseen" in table
     assert "barriers" in table
+
+
+def test_unlike_is_one_of_the_files(
+    more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--unlike without --error, or of another file, is refused before anything is compiled."""
+    output = ["--kernels", str(DATA / "kernels"), "--output", str(tmp_path / "rows.npz")]
+    command = ["train", str(more_timings), *output, "--unlike"]
+    assert run([*command, str(more_timings)]) == 2
+    assert "--unlike weighs kernels of the error" in capsys.readouterr().err
+    assert run([*command, "other.json", "--error", str(tmp_path / "error.json")]) == 2
+    assert "--unlike other.json: none of the files" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

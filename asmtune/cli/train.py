@@ -32,6 +32,13 @@ def train(
     error: Annotated[
         Path | None, typer.Option(help="The file of scorers' errors to write: .json.")
     ] = None,
+    unlike: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="One of the files, of kernels of kinds that the others lack: in --error they "
+            "have three quarters of the weight."
+        ),
+    ] = None,
     table: Annotated[bool, typer.Option(help="Print what is kept of unseen kernels.")] = False,
 ) -> None:
     """Write training rows of the learned scorer, without a GPU.
@@ -41,6 +48,7 @@ def train(
     """
     written = [("--output", output), *([("--error", error)] if error else [])]
     check_destinations(written, {f"the file {path}": path for path in oracles})
+    _check_unlike(unlike or [], oracles, error)
     recorded = [load_oracle(path) for path in oracles]
     folders = _folders(kernels, len(recorded))
     device, target = _machine(recorded)
@@ -62,7 +70,12 @@ def train(
     sources = {path.name: oracle.versions for path, oracle in zip(oracles, recorded, strict=True)}
     rows_to_save = examples([task.assembly for task in rows], target, device, sources)
     ranked = _ranked(rows, settings.jobs) if early else {}
-    errors = scorer_errors(ranked, device, sources) if error else None
+    other_kinds = {
+        task.kernel
+        for path, oracle in zip(oracles, recorded, strict=True)
+        for task in (oracle.tasks if path in (unlike or []) else ())
+    }
+    errors = scorer_errors(ranked, device, sources, other_kinds) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
     print_line(f"{output}: {count} rows of {len(rows)} tasks", err=True)
@@ -71,6 +84,15 @@ def train(
     if table:
         results = [unseen_result(tasks_ranked, moment) for moment, tasks_ranked in ranked.items()]
         write_result(scorers_table(results, device))
+
+
+def _check_unlike(unlike: Sequence[Path], oracles: Sequence[Path], error: Path | None) -> None:
+    """Refuse `--unlike` without `--error`, or of a path that is none of the files."""
+    if unlike and error is None:
+        raise InputError("--unlike weighs kernels of the error: give --error FILE too")
+    for path in unlike:
+        if path not in oracles:
+            raise InputError(f"--unlike {path}: none of the files of timings; give it there too")
 
 
 def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
-from asmtune.predict.score.examples import Examples, TaskRows
-from asmtune.predict.score.learned import FEWEST, fit, ranked_at
+from asmtune.predict.score.examples import Examples, TaskRows, distance
+from asmtune.predict.score.learned import FEWEST, Model, fit, ranked_at
 from asmtune.predict.score.vectors import schema
 from asmtune.studies.replay.flow import judged_moments
 from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
@@ -33,8 +33,8 @@ class MomentRows:
     sketch: TaskRows | None = None
 
 
-Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
-"""Tasks with the scores of a model that has not seen their kernel."""
+Unseen = Sequence[tuple[TaskRows, Sequence[float], float]]
+"""Tasks, the scores of a model that has not seen their kernel, and the distance from its rows."""
 
 
 def moment_rows(
@@ -91,7 +91,9 @@ def rank_unseen(
     A kernel without others to learn from is left out. A fit on `jobs` processors takes seconds,
     and each kernel asks for one, whatever the number of moments.
     """
-    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in tasks_of}
+    ranked: dict[str, list[tuple[TaskRows, Sequence[float], float]]] = {
+        moment: [] for moment in tasks_of
+    }
     for kernel in dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks):
         others = [task.thinned() for task in seen if task.kernel != kernel]
         if not others:
@@ -99,10 +101,16 @@ def rank_unseen(
         model = fit(others, jobs, "")
         for moment, tasks in tasks_of.items():
             own_tasks = [task for task in tasks if task.kernel == kernel]
-            ranked[moment] += [
-                (task, ranked_at(model, task.base, task.scale).tolist()) for task in own_tasks
-            ]
+            ranked[moment] += [_ranked(model, task, others) for task in own_tasks]
     return dict(ranked)
+
+
+def _ranked(
+    model: Model, task: TaskRows, others: Sequence[TaskRows]
+) -> tuple[TaskRows, Sequence[float], float]:
+    scores = ranked_at(model, task.base, task.scale)
+    best_first = np.argsort(-scores, kind="stable")
+    return task, scores.tolist(), distance(task.base[best_first], others)
 
 
 def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
@@ -112,7 +120,7 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
             Task(task.kernel, task.shape, task.dtype, ()),
             kept_of(np.exp(task.slowdown).tolist(), scores),
         )
-        for task, scores in ranked
+        for task, scores, _ in ranked
     ]
     when = "" if moment == "assembly" else " before compiling"
     return ScorerResult(f"learned{when}, each kernel unseen", tuple(results))
@@ -122,8 +130,11 @@ def scorer_errors(
     ranked: Mapping[str, Unseen],
     device: str,
     sources: Mapping[str, Mapping[str, str]],
+    unlike: Collection[str] = (),
 ) -> Errors:
     """Measures `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
+
+    Kernels `unlike` the others have most of the weight (`error.UNLIKE_WEIGHT`).
 
     Raises:
         InputError: nothing was ranked, since there is but one kernel.
@@ -133,13 +144,16 @@ def scorer_errors(
     tables = {}
     for moment, tasks in ranked.items():
         # The roofline's microseconds are the first column, as a logarithm.
-        roofline = [(task, (-task.base[:, 0]).tolist()) for task, _ in tasks]
+        roofline = [(task, (-task.base[:, 0]).tolist(), None) for task, *_ in tasks]
         for scorer, scored in (("learned", tasks), ("roofline", roofline)):
             if scored:
-                tables[scorer, moment] = ErrorTable.of(
-                    [RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in scored]
-                )
-    return Errors(device, {"measured": dict(sources), "compiled": _compiler()}, tables)
+                outcomes = [
+                    RankedTask(task.kernel, own, task.slowdown.tolist(), far)
+                    for task, own, far in scored
+                ]
+                tables[scorer, moment] = ErrorTable.of(outcomes, unlike)
+    about = {"measured": dict(sources), "compiled": _compiler(), "unlike": sorted(unlike)}
+    return Errors(device, about, tables)
 
 
 def _compiler() -> dict[str, str]:

@@ -19,9 +19,8 @@ from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
-from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.measure.timing.race import unsteady
-from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.store.lookup import EarlierOutcomes

@@ -82,6 +82,8 @@ def test_json(commands: Commands) -> None:
         "chance_dropped": None,
         "source": None,
         "other_device": None,
+        "low_share": None,
+        "unlike": None,
     }
 
 

@@ -102,6 +102,8 @@ def test_json() -> None:
         "chance_dropped": 0.25,
         "source": "weights on 2 tasks",
         "other_device": None,
+        "low_share": None,
+        "unlike": None,
     }
 
 

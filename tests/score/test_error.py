@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from asmtune.predict.score.error import (
     Errors,
     ErrorTable,
     RankedTask,
+    Widening,
     gaps_of,
     shipped_errors,
 )
@@ -79,6 +81,7 @@ def test_larger_cuts_keep_more(ranked: list[RankedTask]) -> None:
             assert less.share <= more.share
             assert less.dropped >= more.dropped
             assert less.kept <= more.kept
+            assert less.low <= more.low
     everything = table.cut()
     assert (everything.share, everything.dropped) == (1.0, 0.0)
 
@@ -113,6 +116,65 @@ def test_kernels_weigh_the_same() -> None:
     assert ErrorTable.of([good] * 9 + [bad]).cut(1).share == pytest.approx(0.75)
 
 
+def test_kernels_of_other_kinds_weigh_more() -> None:
+    """One kernel unlike nine others weighs three times as much as they do together."""
+    good = [RankedTask(str(i), [2, 1], [0.0, 1.0]) for i in range(9)]
+    bad = RankedTask("b", [1, 2], [0.0, math.log(2)])
+    assert ErrorTable.of([*good, bad]).cut(1).share == pytest.approx(0.95)
+    assert ErrorTable.of([*good, bad], {"b"}).cut(1).share == pytest.approx(0.625)
+
+
+def test_the_low_end() -> None:
+    """Nine in ten tasks keep the low share or more: one bad in ten does not lower it, two do."""
+    good, bad = [0.0, 1.0], [math.log(2), 0.0]
+    for count, low in ((1, 1.0), (2, 0.5)):
+        slow = [bad] * count + [good] * (10 - count)
+        table = ErrorTable.of([RankedTask(str(i), [2, 1], own) for i, own in enumerate(slow)])
+        assert table.cut(1).low == pytest.approx(low)
+
+
+def placed(losses: dict[float, float], kernels: int = 30) -> list[RankedTask]:
+    """At each distance kernels whose first pick is so far behind the best."""
+    return [
+        RankedTask(f"{far}-{i}", [2, 1], [loss, 0.0], far + i / 1e3)
+        for far, loss in losses.items()
+        for i in range(kernels)
+    ]
+
+
+def test_the_error_is_widened_by_distance() -> None:
+    """Far launches are promised less, near ones more, as they kept; all together the mean."""
+    table = ErrorTable.of([*placed({1.0: 0.02, 2.0: 0.02}, 25), *placed({3.0: 0.5}, 20)])
+    near, far = table.at(1.0).cut(1).share, table.at(3.01).cut(1).share
+    assert far < table.cut(1).share < near
+    assert far == pytest.approx(math.exp(-0.5), abs=0.12)
+    assert near == pytest.approx(math.exp(-0.02), abs=0.05)
+    assert table.at(None) is table
+    assert table.at(3.01).cut(1).low <= table.at(1.0).cut(1).low
+    assert table.widening is not None
+    assert table.widening.is_far(3.01)
+    assert not table.widening.is_far(2.0)
+
+
+def test_beyond_what_was_recorded() -> None:
+    """Twice as far as the farthest the loss is taken twice as large, and never above all."""
+    table = ErrorTable.of(placed({1.0: 0.1}))
+    edge, beyond = table.at(1.029).cut(1), table.at(2 * 1.029).cut(1)
+    assert 1 - beyond.share == pytest.approx(2 * (1 - edge.share))
+    lost = table.at(1e9).cut(1)
+    assert (lost.share, lost.low, lost.dropped) == (0.0, 0.0, 1.0)
+
+
+def test_nearer_is_never_promised_less() -> None:
+    """Where near launches happened to be worse, distance says nothing, and all are alike."""
+    table = ErrorTable.of(placed({1.0: 0.3, 2.0: 0.2, 3.0: 0.1}))
+    shares = [table.at(far).cut(1).share for far in (0.5, 1.5, 2.0, 3.0, 4.0)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == pytest.approx(shares[3])
+    untrained = [replace(task, distance=None) for task in placed({1.0: 0.1})]
+    assert ErrorTable.of(untrained).widening is None
+
+
 def test_within_noise_of_the_best() -> None:
     """A first pick 1% behind the best is the best; one 2% behind has dropped it."""
     for slow, dropped in ((0.009, 0.0), (0.02, 1.0)):
@@ -132,8 +194,8 @@ def test_the_size_of_a_cut() -> None:
     gaps = [0.0, 0.1, 0.2, 0.2, 0.2, 0.2, 0.3, 0.9]
     sizes = {(100, 0.0): 5, (100, 0.2): 6, (100, 5.0): 8, (7, 5.0): 7, (2, 0.2): 2}
     for (count, gap), size in sizes.items():
-        assert Cut(count, gap, 1.0, 0.0, 1.0).size(gaps) == size
-    assert Cut(math.inf, math.inf, 1.0, 0.0, 1.0).size(gaps[:3]) == 3
+        assert Cut(count, gap, 1.0, 0.0, 1.0, 1.0).size(gaps) == size
+    assert Cut(math.inf, math.inf, 1.0, 0.0, 1.0, 1.0).size(gaps[:3]) == 3
 
 
 def test_gaps() -> None:
@@ -152,6 +214,8 @@ def errors() -> Errors:
     ]
     both = {("mine", "assembly"): ranked, ("mine", "sketch"): ranked[:1]}
     tables = {key: ErrorTable.of(own) for key, own in both.items()}
+    widening = Widening(0.5, (0.5, 1.0, 2.0), (0.5, 1.0, 2.0), (0.5, 1.0, 1.5))
+    tables["mine", "assembly"] = replace(tables["mine", "assembly"], widening=widening)
     return Errors("NVIDIA H200", {"measured": {"file": {"triton": "3.6.0"}}}, tables)
 
 
@@ -165,11 +229,13 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     for key, table in errors().tables.items():
         other = loaded.tables[key]
         assert (other.tasks, other.kernels) == (table.tasks, table.kernels)
+        assert other.widening == table.widening
         for count, gap in product(COUNTS, GAPS):
             cut = other.cut(count, gap)
             assert (cut.count, cut.gap) == (count, gap)
             assert cut.share == pytest.approx(table.cut(count, gap).share, abs=1e-4)
             assert cut.dropped == pytest.approx(table.cut(count, gap).dropped, abs=1e-4)
+            assert cut.low == pytest.approx(table.cut(count, gap).low, abs=1e-4)
     loaded.save(again)
     assert again.read_bytes() == path.read_bytes()
     assert [entry.name for entry in tmp_path.iterdir() if entry.suffix == ".part"] == []
@@ -193,7 +259,7 @@ def _set(name: str, value: Any) -> Any:
 
 DAMAGE = {
     "another format": (lambda d: d.update(format="x"), "not asmtune-scorer-error"),
-    "another version": (lambda d: d.update(version=2), "of version 1"),
+    "another version": (lambda d: d.update(version=1), "of version 2"),
     "no device": (lambda d: d.pop("device"), "no 'device'"),
     "a device of numbers": (lambda d: d.update(device=3), "is no text"),
     "a table twice": (lambda d: d["tables"].append(d["tables"][0]), "two tables"),
@@ -208,6 +274,15 @@ DAMAGE = {
     "gaps without an end": (lambda d: d["tables"][0]["gaps"].pop(), "does not end in null"),
     "gaps out of order": (lambda d: d["tables"][0]["gaps"].insert(1, 9.0), "does not go up"),
     "no tasks": (_set("tasks", 0), "not a whole number"),
+    "no widening": (_drop("widening"), "no 'widening'"),
+    "a widening that falls": (
+        _set("widening", {"usual": 1, "ends": [1, 2], "loss": [2, 1], "dropped": [1, 1]}),
+        "too few or fall",
+    ),
+    "a widening below 0": (
+        _set("widening", {"usual": 1, "ends": [1, 2], "loss": [-2, 1], "dropped": [1, 1]}),
+        "a negative number",
+    ),
     "half a kernel": (_set("kernels", 1.5), "not a whole number"),
 }
 

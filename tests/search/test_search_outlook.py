@@ -17,12 +17,13 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.model import ConfigPoints
+from asmtune.tuning.search.model import ConfigPoints, covering
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
 
 TARGET = load_target("H200")
 SPACE = grid(8, 8)
+SLOWER = 0.1
 BEST = Config({"A": 256, "B": 64})
 TIME = bowl(A=256, B=64)
 
@@ -96,6 +97,38 @@ def test_false_predictions_are_overcome() -> None:
     strategy = make_strategy("model", 0, Predictor(Told(), TARGET), BatchSizes(first=6, batch=4))
     ended = run(strategy, State(told, SPACE[0]), bench, bench, Limits())
     assert ended.finalists[0].config == BEST
+
+
+def test_a_first_batch_covers_each_value() -> None:
+    """The last few of a batch are for values that the best predicted lack, the best of each."""
+    order = sorted(range(64), key=lambda i: (SPACE[i].kwargs["A"], SPACE[i].kwargs["B"]))
+    chosen = [SPACE[i].kwargs for i in covering(SPACE, order, 16)]
+    assert chosen[:12] == [SPACE[i].kwargs for i in order[:12]]
+    assert [c["A"] for c in chosen[12:]] == [64, 128, 256, 512]
+    assert all(c["B"] == 16 for c in chosen[12:])
+    assert covering(SPACE, order, 64)[:48] == order[:48]
+    assert sorted(covering(SPACE, order, 64)) == sorted(order)
+    assert covering(SPACE[:1], [0], 16) == [0]
+    assert covering(SPACE, order, 1) == order[:1]
+
+
+def test_a_value_that_the_scorer_misses_is_found() -> None:
+    """Where a value that is foreseen to be slow is the fastest, the search finds it."""
+    space = grid(8, 8, 8)
+
+    def foretold(config: Config) -> float:
+        return TIME(config) * float(config.kwargs["C"] / 16) ** SLOWER
+
+    def us(config: Config) -> float:
+        return TIME(config) * (0.5 if config.kwargs["C"] == 512 else 1.0)
+
+    bench = Bench(us)
+    told = [replace(v, features=features(foretold(v.config))) for v in foreseen(space)]
+    sizes = BatchSizes(first=16, batch=8, trial=16)
+    strategy = make_strategy("model", 0, Predictor(Told(), TARGET), sizes)
+    ended = run(strategy, State(told, space[0]), bench, bench, Limits())
+    assert ended.finalists[0].config == Config({"A": 256, "B": 64, "C": 512})
+    assert len(bench.noted("start")) < len(space) / 4
 
 
 def test_outlook_is_of_one_state() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from asmtune.tuning.search import surrogate
 from asmtune.tuning.search.surrogate import (
+    Mixture,
     Points,
     Posterior,
     Surrogate,
@@ -90,6 +91,34 @@ def test_sketches_are_less_sure() -> None:
         fitted.posterior(points(*asked, compiled=False)).deviation
         > fitted.posterior(points(*asked)).deviation
     )
+
+
+def on_an_axis(values: list[float]) -> Points:
+    """Configs of equal features and predictions, at places on one axis."""
+    places = np.array([[value, 0.0] for value in values])
+    return Points(np.zeros(len(values)), places, np.ones(len(values), dtype=bool), axes=1)
+
+
+def test_what_an_axis_does_is_learned() -> None:
+    """Where values of an axis differ at equal features, an error reaches no other value."""
+    timed = on_an_axis([0.0, 0.02, 0.04, 0.06, 0.08, 0.1] * 4)
+    smooth, missed = np.zeros(24), np.array([0.1, 0.0, 0.2, 0.3, 0.02, 0.05] * 4)
+    for log_us, reach in ((smooth, 1.0), (missed, 10.0)):
+        assert {part.reach.axes for part in Mixture.of(timed, log_us).parts} == {reach}
+
+
+def test_a_mixture_weighs_by_evidence() -> None:
+    """Processes that explain the times have weights, which sum to 1; a batch is of them all."""
+    timed = on_an_axis(np.linspace(0.0, 0.12, 24).tolist())
+    jagged = np.random.default_rng(0).normal(0.0, 0.3, 24)
+    mixed = Mixture.of(timed, jagged)
+    assert mixed.weights.sum() == pytest.approx(1.0)
+    assert {part.reach.own for part in mixed.parts} == {3.0}
+    asked = on_an_axis([0.03, 0.031, 0.2])
+    chosen, gain = mixed.batch(asked, 2, 0)
+    assert len(set(chosen)) == 2
+    assert gain > 0.0
+    assert mixed.improvement(asked).shape == (3,)
 
 
 @pytest.mark.slow

@@ -247,6 +247,7 @@ def _expected(selection: Selection | None) -> str:
     return (
         f"keep {selection.keep}: expected share of the best speed {selection.expected_share:.3f}, "
         f"chance that the best is dropped {selection.chance_dropped:.0%}{selection.caveat}"
+        + (f"; {selection.remark}" if selection.remark else "")
     )
 
 

@@ -111,6 +111,10 @@ class Selection:
         source: the data that the two were measured on, in words; None likewise.
         other_device: the device that the two were measured on, if that is another than the
             report's target; None where all are kept, which holds on any device.
+        low_share: share of the best speed that nine in ten launches reach at least; None as
+            `expected_share`, and in reports of older versions.
+        unlike: where the launch lies far from the rows that the scorer was trained on, how many
+            times as far as recorded launches usually do; else None.
     """
 
     keep: str
@@ -119,6 +123,18 @@ class Selection:
     chance_dropped: float | None = None
     source: str | None = None
     other_device: str | None = None
+    low_share: float | None = None
+    unlike: float | None = None
+
+    @property
+    def remark(self) -> str:
+        """Say that the launch is unlike what was recorded; empty if it is not."""
+        if self.unlike is None:
+            return ""
+        return (
+            f"unlike what was recorded: its features lie {self.unlike:.1f} times as far from the "
+            "training rows as is usual, and the figures are widened for it"
+        )
 
     @property
     def caveat(self) -> str:

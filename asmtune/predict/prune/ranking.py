@@ -73,14 +73,16 @@ def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) 
         InputError: `auto` for a scorer whose error at that moment is not known.
     """
     scorer, moment = ranker.scorer, ranker.moment
-    scores = scorer.score(
-        [Candidate(v.config, ranker.target, features=v.features) for v in running]
-    )
+    candidates = [Candidate(v.config, ranker.target, features=v.features) for v in running]
+    scores = scorer.score(candidates)
     best_first = sorted(range(len(running)), key=lambda i: -scores[i])
     placed = tuple(running[index] for index in best_first)
     gaps = gaps_of(scores[index] for index in best_first)
     name = scorer.effective_name
-    selection = None if keep is None else keep.select(gaps, name, moment, ranker.target)
+    selection = None
+    if keep is not None:
+        distance = scorer.distance([candidates[index] for index in best_first])
+        selection = keep.select(gaps, name, moment, ranker.target, distance)
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
     tied = _ties([verdict.config for verdict in placed], gaps, most, near)

@@ -23,7 +23,7 @@ from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.examples import Examples, TaskRows, distance
 from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.pairs import PAIRS, columns_of_pairs, fit_pairs, reordered
 from asmtune.predict.score.roofline import Roofline
@@ -126,6 +126,13 @@ class Learned(Scorer):
         scores = iter(rank(self._model, base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
 
+    def distance(self, candidates: Sequence[Candidate]) -> float | None:
+        """Return how far the best candidates' features lie from its training rows, typically."""
+        features = [c.features for c in candidates if c.features is not None]
+        if self._model is None or not features:
+            return None
+        return distance(base_columns(features, candidates[0].target), self._tasks)
+
     def score_terms(
         self, score: float, predicted_us: float, ranked_us: Sequence[float]
     ) -> Mapping[str, float]:
@@ -185,13 +192,19 @@ class Learned(Scorer):
         except ParseError as error:
             return str(error)
 
+    @property
+    def _tasks(self) -> list[TaskRows]:
+        """The rows that it is trained on."""
+        parts = () if isinstance(self._examples, str) else self._examples
+        tasks = [task for part in parts for task in part.tasks]
+        return [task for task in tasks if task.kernel != self.except_kernel]
+
     @cached_property
     def _model(self) -> Model | None:
         """The forests, from the cache or fitted anew."""
         if isinstance(self._examples, str):
             return None
-        tasks = [task for part in self._examples for task in part.tasks]
-        tasks = [task for task in tasks if task.kernel != self.except_kernel]
+        tasks = self._tasks
         if not tasks:
             return None
         if self.except_kernel is not None:

@@ -11,6 +11,11 @@ that is predicted well end the search sooner. The equations are those of Rasmuss
 Williams (Gaussian Processes for Machine Learning, 2006, algorithm 2.1), the scale's those of a
 Student process (Shah, Wilson, Ghahramani, 2014), with its mean in the place of the Student.
 
+How far an error reaches is learned likewise. `Mixture` holds a process for each entry of `REACHES`,
+weighted by how well it explains the timings so far. A scorer that misses what an axis does errs in
+the same way for all configs of a value, though their features are alike. A process of short
+reach on the axes says so, and the search goes on while a process with weight expects a gain.
+
 The constants are those of the greatest marginal likelihood on recorded tasks of 6 kernels (an
 H200, `learned` without the kernel's rows), the deviations doubled: with so wide a prior a replay
 of 39 tasks kept 0.9994 of the best speed, worst 0.994, for 118 compiles; as they were fitted
@@ -21,7 +26,7 @@ the fit, 40 timings of 133 kept 0.9997, worst 0.994; the 40 best predicted, 0.99
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -48,11 +53,11 @@ SKETCH_DEVIATION: Final = 0.05
 NOISE: Final = 0.02
 """Deviation of a timing."""
 
-PRIOR_WEIGHT: Final = 10.0
+PRIOR_WEIGHT: Final = 5.0
 """Timings that the prior deviations are worth against the errors seen."""
 
-MOST_SCALE: Final = 4.0
-"""Greatest factor of the variance over the prior's."""
+MOST_SCALE: Final = 25.0
+"""Greatest factor of the variance over the prior's: errors five times as large."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +68,30 @@ class Points:
         predicted: logarithm of the predicted slowdown, from 0 up.
         places: a row a config; a distance of 1 is far.
         compiled: True where the assembly is known.
+        axes: number of the first columns of `places` that are axes; the rest are features.
+        own: factor of the deviation of each config's own part.
     """
 
     predicted: Column
     places: Matrix
     compiled: NDArray[np.bool_]
+    axes: int = 0
+    own: float = 1.0
 
     def at(self, indices: Any) -> Points:
         """Return some of the points."""
-        return Points(self.predicted[indices], self.places[indices], self.compiled[indices])
+        return replace(
+            self,
+            predicted=self.predicted[indices],
+            places=self.places[indices],
+            compiled=self.compiled[indices],
+        )
 
     @property
     def own_variance(self) -> Column:
         """Variance of each config's own part."""
-        return np.where(self.compiled, OWN_DEVIATION, SKETCH_DEVIATION) ** 2
+        deviation = np.where(self.compiled, OWN_DEVIATION, SKETCH_DEVIATION)
+        return np.asarray((self.own * deviation) ** 2)
 
     @property
     def variance(self) -> Column:
@@ -93,11 +108,36 @@ class Posterior:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How far the scorer's error reaches: factors of distances, and of each config's own part."""
+
+    axes: float = 1.0
+    features: float = 1.0
+    own: float = 1.0
+
+    def applied(self, points: Points) -> Points:
+        """Return points at the distances that a process of this reach sees."""
+        factors = np.full(points.places.shape[1], self.features)
+        factors[: points.axes] = self.axes
+        return replace(points, places=points.places * factors, own=self.own)
+
+
+REACHES: Final = tuple(
+    Reach(axes, features, own)
+    for axes in (1.0, 4.0, 10.0)
+    for features in (1.0, 2.0)
+    for own in (1.0, 3.0)
+)
+"""None reaches farther than the fitted constants, which are of kernels like the recorded ones."""
+
+
+@dataclass(frozen=True)
 class Surrogate:
     """A process fitted to timed configs, at least one, and the logarithms of their times."""
 
     timed: Points
     log_us: Column
+    reach: Reach = field(default_factory=Reach)
 
     @cached_property
     def best(self) -> float:
@@ -106,7 +146,8 @@ class Surrogate:
 
     def posterior(self, points: Points) -> Posterior:
         """Predict configs that were not timed, each alone."""
-        cross = _covariance(points, self.timed)
+        points = self.reach.applied(points)
+        cross = _covariance(points, self._timed)
         half = self._solve(cross.T)
         left = np.maximum(points.variance - np.sum(half * half, axis=0), 0.0)
         return Posterior(
@@ -116,9 +157,21 @@ class Surrogate:
 
     def covariance(self, points: Points) -> Matrix:
         """Return the covariance among configs that were not timed."""
-        half = self._solve(_covariance(self.timed, points))
+        points = self.reach.applied(points)
+        half = self._solve(_covariance(self._timed, points))
         left = _covariance(points, points) - half.T @ half
         return np.asarray(self._scale * (left + np.diag(points.own_variance)))
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """Log likelihood of the times under this reach, up to a constant (a Student process)."""
+        count, seen = len(self.log_us), float(self._half @ self._half)
+        spread = float(np.log(np.diag(self._factor)).sum())
+        return -spread - (PRIOR_WEIGHT + count) / 2.0 * float(np.log(PRIOR_WEIGHT + seen))
+
+    @cached_property
+    def _timed(self) -> Points:
+        return self.reach.applied(self.timed)
 
     @cached_property
     def _residual(self) -> Column:
@@ -126,8 +179,9 @@ class Surrogate:
 
     @cached_property
     def _factor(self) -> Matrix:
-        noise = self.timed.own_variance + NOISE**2
-        return np.asarray(np.linalg.cholesky(_covariance(self.timed, self.timed) + np.diag(noise)))
+        noise = self._timed.own_variance + NOISE**2
+        shared = _covariance(self._timed, self._timed)
+        return np.asarray(np.linalg.cholesky(shared + np.diag(noise)))
 
     def _solve(self, right: Matrix) -> Matrix:
         from scipy.linalg import solve_triangular
@@ -203,3 +257,49 @@ def batch_gain(mean: Column, covariance: Matrix, best: float, seed: int) -> floa
     draws: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))
     times = mean + (draws * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return float(np.maximum(best - times.min(axis=1), 0.0).mean())
+
+
+LEAST_WEIGHT: Final = 0.03
+"""Processes that explain the timings worse are left out of a mixture: they cost time."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Processes of several reaches, and their weights by the timings so far."""
+
+    parts: tuple[Surrogate, ...]
+    weights: Column
+
+    @classmethod
+    def of(cls, timed: Points, log_us: Column) -> Mixture:
+        """Fit a process of each reach to timed configs, at least one."""
+        every = [Surrogate(timed, log_us, reach) for reach in REACHES]
+        evidence = np.array([part.log_evidence for part in every])
+        weights = np.exp(evidence - evidence.max())
+        weights /= weights.sum()
+        able = np.flatnonzero(weights >= LEAST_WEIGHT)
+        return cls(tuple(every[i] for i in able), weights[able] / weights[able].sum())
+
+    @property
+    def best(self) -> float:
+        """Logarithm of the least time."""
+        return self.parts[0].best
+
+    def improvement(self, points: Points) -> Column:
+        """Compute the expected improvement of each config alone."""
+        gains = [improvement(part.posterior(points), self.best) for part in self.parts]
+        return np.asarray(self.weights @ np.stack(gains))
+
+    def batch(self, points: Points, count: int, seed: int) -> tuple[list[int], float]:
+        """Choose a batch; return its indices and the expected gain of timing it."""
+        means = np.stack([part.posterior(points).mean for part in self.parts])
+        covariances = np.stack([part.covariance(points) for part in self.parts])
+        mean = self.weights @ means
+        apart = means - mean
+        among = np.tensordot(self.weights, covariances, 1) + (self.weights * apart.T) @ apart
+        chosen = spread_out(mean, among, self.best, count)
+        gains = [
+            batch_gain(own[chosen], covariance[np.ix_(chosen, chosen)], self.best, seed)
+            for own, covariance in zip(means, covariances, strict=True)
+        ]
+        return chosen, float(self.weights @ gains)
