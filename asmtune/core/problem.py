@@ -48,6 +48,12 @@ class Problem:
             object.__setattr__(self, "name", jit_function(self.kernel).__name__)
 
     @property
+    def full_name(self) -> str:
+        """The kernel's module and name, by which the store knows it."""
+        function = jit_function(self.kernel)
+        return f"{function.__module__}.{function.__qualname__}"
+
+    @property
     def dtypes(self) -> dict[str, str]:
         """The canonical dtype of every tensor argument, by parameter name."""
         dtypes = {name: dtype_of(value) for name, value in self.arguments.items()}

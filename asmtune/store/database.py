@@ -18,6 +18,7 @@ from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
     EarlierOutcomes,
+    StoredExamples,
     StoredPrediction,
     StoredTrial,
     StoreFinding,
@@ -198,7 +199,8 @@ class Store:
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Delete all records, or those of a kernel, a device or both; return how many.
 
-        The outcomes of unfinished runs and the predictions are deleted with them.
+        The outcomes of unfinished runs, the predictions and the training rows are deleted with
+        them.
 
         Raises:
             StoreError: the store cannot be written.
@@ -207,7 +209,7 @@ class Store:
         def write(connection: Connection) -> int:
             counts = [
                 rows.delete_rows(connection, table, rows.matching(table, kernel, device))
-                for table in (tables.trials, tables.predictions, tables.keys)
+                for table in (tables.trials, tables.predictions, tables.examples, tables.keys)
             ]
             return counts[-1]
 
@@ -314,6 +316,35 @@ class Store:
             StoreError: the store cannot be read.
         """
         return self._predictions(rows.matching(tables.predictions, kernel, device))
+
+    # Training rows.
+
+    def save_examples(self, key: TuneKey, archive: str) -> None:
+        """Save the training rows of a run of a key; the oldest beyond a limit are deleted.
+
+        Raises:
+            InputError: as `save`.
+            StoreError: as `save`.
+        """
+        row = rows.examples_row(key, archive)
+        self.transact(lambda connection: rows.put_examples(connection, row), writes=True)
+
+    def examples(self, kernel: str) -> list[StoredExamples]:
+        """Return the training rows of the newest runs of a kernel, then of other kernels.
+
+        A damaged row is left out.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        own, most = tables.examples.c.kernel == kernel, rows.MOST_LOADED
+        loaded = self.transact(
+            lambda connection: [
+                *rows.load_examples(connection, own, most),
+                *rows.load_examples(connection, ~own, most),
+            ]
+        )
+        return [row.value for row in loaded if row.value is not None]
 
     def _predictions(self, condition: ColumnElement[bool]) -> list[StoredPrediction]:
         loaded = self.transact(lambda connection: rows.load_predictions(connection, condition))

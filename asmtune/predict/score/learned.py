@@ -80,6 +80,12 @@ class Learned(Scorer):
         scores = iter(rank(self._model, base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
 
+    def rank_columns(self, base: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return scores of a task's candidates from their `base_columns`."""
+        if self._model is None:
+            return np.asarray(-base[:, 0], dtype=np.float64)  # the roofline's
+        return rank(self._model, base)
+
     def score_terms(
         self, score: float, predicted_us: float, ranked_us: Sequence[float]
     ) -> Mapping[str, float]:
@@ -90,7 +96,7 @@ class Learned(Scorer):
         time = -ROOFLINE_SHARE * float(gap)
         return {
             "for its predicted time": time,
-            "by recorded timings of other kernels": score - time,
+            "by recorded timings": score - time,
         }
 
     @property
