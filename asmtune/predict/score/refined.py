@@ -21,7 +21,7 @@ from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.history import History, RecordedTask
 from asmtune.predict.score.learned import FEWEST, Learned
 from asmtune.predict.score.scorer import Candidate, Scorer
-from asmtune.predict.score.vectors import BASE, Scale, base_columns
+from asmtune.predict.score.vectors import BASE, base_columns
 
 Column = NDArray[np.float64]
 Rank = Callable[[NDArray[np.float32]], Column]
@@ -51,6 +51,9 @@ NEAR: Final = 0.5
 STRENGTHS: Final = (1.0, 0.5)
 """Strengths of the correction that the check chooses from."""
 
+BEST: Final = 10
+"""Candidates that the columns of a task are compared with."""
+
 FEWEST_ROWS: Final = 20
 MOST_CHECKED: Final = 6
 FOLDS: Final = 5
@@ -74,24 +77,24 @@ class Correction:
 
     Attributes:
         forest: predicts the logarithm of true over predicted time, from `_columns`.
-        medians: median columns of the recorded tasks of the kernel, a row a task.
+        references: `_reference` of the recorded tasks of the kernel, a row a task.
         strength: share of it that is applied.
     """
 
     forest: Forest
-    medians: NDArray[np.float32]
+    references: NDArray[np.float32]
     strength: float = 1.0
 
     def scores(self, base: NDArray[np.float32], scores: Column) -> Column:
         """Return the corrected scores of a task's candidates."""
-        scale = Scale.of(base)
-        error = self.forest.predict(_columns(base, scale, scores))
-        return np.asarray(scores - self.strength * self._nearness(scale) * error / SLOPE)
+        error = self.forest.predict(_columns(base, scores))
+        share = self.strength * self._nearness(_reference(base, scores))
+        return np.asarray(scores - share * error / SLOPE)
 
-    def _nearness(self, scale: Scale) -> float:
-        if not len(self.medians):
+    def _nearness(self, reference: NDArray[np.float32]) -> float:
+        if not len(self.references):
             return UNSEEN_KERNEL
-        apart = ((self.medians - scale.median) ** 2).mean(axis=1).min()
+        apart = ((self.references - reference) ** 2).mean(axis=1).min()
         return float(FAR_SHAPE + (1.0 - FAR_SHAPE) * np.exp(-apart / NEAR**2))
 
 
@@ -127,8 +130,11 @@ class Fitter:
         """Fit a correction to recorded tasks, at least one."""
         from sklearn.ensemble import ExtraTreesRegressor
 
-        columns, errors, weights = zip(*(self._rows(task) for task in tasks), strict=True)
-        rows = np.concatenate(columns)
+        scores = [self.rank(task.rows.base) for task in tasks]
+        pairs = list(zip(tasks, scores, strict=True))
+        rows = np.concatenate([_columns(task.rows.base, each) for task, each in pairs])
+        errors = [_errors(task, each) for task, each in pairs]
+        weights = [self._weights(task) for task in tasks]
         model = ExtraTreesRegressor(
             TREES,
             min_samples_leaf=LEAST_IN_LEAF,
@@ -136,9 +142,9 @@ class Fitter:
             random_state=0,
         )
         model.fit(rows, np.concatenate(errors), sample_weight=np.concatenate(weights))
-        own = [task.rows.scale.median for task in tasks if task.is_of(self.kernel)]
-        medians = np.stack(own) if own else np.zeros((0, len(BASE)), dtype=np.float32)
-        return Correction(Forest.of(model.estimators_, rows.shape[1], ""), medians)
+        own = [_reference(task.rows.base, each) for task, each in pairs if task.is_of(self.kernel)]
+        references = np.stack(own) if own else np.zeros((0, len(BASE)), dtype=np.float32)
+        return Correction(Forest.of(model.estimators_, rows.shape[1], ""), references)
 
     def check(self, tasks: Sequence[RecordedTask]) -> Checked:
         """Rank recordings by corrections that have not seen them; compare with the shipped model.
@@ -185,14 +191,17 @@ class Fitter:
                 corrected[row, fold == number] = whole[fold == number]
         return [_kept(task.rows.slowdown, each) for each in (scores, *corrected)]
 
-    def _rows(self, task: RecordedTask) -> tuple[NDArray[np.float32], Column, Column]:
-        rows = task.rows
-        scores = self.rank(rows.base)
-        error = rows.slowdown + SLOPE * scores
-        weight = np.exp(-SLOW_WEIGHT * rows.slowdown.astype(np.float64))
-        weight *= 1.0 if task.is_of(self.kernel) else OTHER_KERNEL
-        weight *= 1.0 if task.target == self.target else OTHER_DEVICE
-        return _columns(rows.base, rows.scale, scores), error - error.mean(), weight
+    def _weights(self, task: RecordedTask) -> Column:
+        weights = np.exp(-SLOW_WEIGHT * task.rows.slowdown.astype(np.float64))
+        weights *= 1.0 if task.is_of(self.kernel) else OTHER_KERNEL
+        weights *= 1.0 if task.target == self.target else OTHER_DEVICE
+        return np.asarray(weights)
+
+
+def _errors(task: RecordedTask, scores: Column) -> Column:
+    """Return the logarithms of true over predicted time, those of a task about 0."""
+    errors = task.rows.slowdown + SLOPE * scores
+    return np.asarray(errors - errors.mean())
 
 
 def _groups(tasks: Sequence[RecordedTask], *, by_kernel: bool) -> list[list[RecordedTask]]:
@@ -203,13 +212,22 @@ def _groups(tasks: Sequence[RecordedTask], *, by_kernel: bool) -> list[list[Reco
     return list(groups.values())
 
 
-def _columns(base: NDArray[np.float32], scale: Scale, scores: Column) -> NDArray[np.float32]:
+def _columns(base: NDArray[np.float32], scores: Column) -> NDArray[np.float32]:
     """Return a row a candidate: the unit that limits it, its place in the task, and its score."""
     units = base[:, _UNITS]
     belongs = np.exp(_CLASS_SHARPNESS * (units - units.max(axis=1, keepdims=True)))
     belongs /= belongs.sum(axis=1, keepdims=True)
     behind = (scores.max() - scores)[:, None]
-    return np.hstack([belongs, base - scale.median, behind]).astype(np.float32)
+    return np.hstack([belongs, base - _reference(base, scores), behind]).astype(np.float32)
+
+
+def _reference(base: NDArray[np.float32], scores: Column) -> NDArray[np.float32]:
+    """Return the median columns of the candidates that the shipped model ranks best.
+
+    A run compiles and times the best ranked alone, so that the task's own median would move.
+    """
+    best = np.argsort(-scores, kind="stable")[:BEST]
+    return np.asarray(np.median(base[best], axis=0), dtype=np.float32)
 
 
 def _kept(slowdown: NDArray[np.float32], scores: Column) -> float:
