@@ -6,9 +6,9 @@ Needs no GPU and no compile: the tasks are the shipped training rows. Each kerne
 model that has seen the others alone. The made-up devices scale each recorded time by the unit
 that its config keeps busy longest, by a factor of a half to twice drawn for each unit. The user
 has timed 100 configs of one task, or 100 of three tasks: half of them the best ranked, the rest
-at random; of each kernel three tasks are the first to be timed. Ranked are the timed task,
-another shape of the kernel, and another kernel. The same is done with the recorded times as they
-are. "Wrong" are the tasks whose first pick by the shipped model keeps less than 0.95.
+at random; of each kernel three tasks are the first to be timed. Ranked are the timed task and
+another shape of the kernel. The same is done with the recorded times as they are. "Wrong" are
+the tasks whose first pick by the shipped model keeps less than 0.95.
 """
 
 from __future__ import annotations
@@ -88,9 +88,8 @@ def measure(
     """Measure every kernel with every device and history."""
     results: dict[str, Shares] = {}
     seconds: list[float] = []
-    for number, kernel in enumerate(kernels):
+    for kernel in kernels:
         own = [task for task in tasks if task.kernel == kernel]
-        stranger = next(t for t in tasks if t.kernel == kernels[(number + 1) % len(kernels)])
         learned = Learned().without_kernel(kernel)
         assert isinstance(learned, Learned)
         for seed in DEVICES:
@@ -107,10 +106,8 @@ def measure(
                     start = time.perf_counter()
                     same, another = ranked(history, kernel, learned, [past[0], other])
                     seconds.append(time.perf_counter() - start)
-                    new = ranked(history, "", learned, [on_device(stranger, seed)])
                     shares.setdefault("the timed task", []).append(same)
                     shares.setdefault("another shape", []).append(another)
-                    shares.setdefault("another kernel", []).extend(new)
         log(f"{kernel}: {len(own)} tasks")
     summary = {
         name: {what: _summary(pairs) for what, pairs in shares.items()}

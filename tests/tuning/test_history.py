@@ -19,7 +19,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
 from asmtune.tuning.request import key_of
 from tests.score.test_learned import rows
-from tests.tuning_support import DEVICE, HostMachine, problem, resolved, usual_us, workshop
+from tests.tuning_support import DEVICE, HostMachine, problem, resolved, space, usual_us, workshop
 
 KERNEL = key_of(problem(), DEVICE).kernel
 
@@ -60,3 +60,5 @@ def test_the_run_tells_what_ranked(tmp_path: Path) -> None:
     run = read_trace(run_files(tmp_path / "runs")[-1])
     (note,) = [note for note in run.notes if "timings of this store" in note]
     assert note.startswith(f"refined by 20 timings of this store on {DEVICE}; they rank your")
+    report = tuner.funnel.prune(problem(), space())
+    assert any("timings of this store" in note for note in report.notes)

@@ -28,6 +28,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.vectors import Scale, base_columns, schema
 from asmtune.store.lookup import StoredExamples
+from asmtune.store.shipped import store_exists
 
 if TYPE_CHECKING:
     from asmtune.store.safe_store import SafeStore
@@ -135,9 +136,12 @@ class History:
     @cached_property
     def _store(self) -> SafeStore | str | None:
         """The user's store, None if there is none, or why it cannot be used."""
-        from asmtune.store.safe_store import existing_store  # loads SQLAlchemy
-
+        where = self.settings.store_where
         try:
+            if "://" not in where and not store_exists(Path(where).expanduser()):
+                return None
+            from asmtune.store.safe_store import existing_store  # loads SQLAlchemy
+
             return existing_store(self.settings)
         except (InputError, StoreError) as error:
             return f"{error}; its timings do not refine the ranking"

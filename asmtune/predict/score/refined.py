@@ -150,8 +150,8 @@ class Fitter:
         """Rank recordings by corrections that have not seen them; compare with the shipped model.
 
         The recordings of the kernel are left out one task at a time. Without any, those of each
-        other kernel are left out together, as this kernel's are. A recording that is the only one
-        is ranked in parts, each by the other parts.
+        other kernel are left out together, as this kernel's are: it takes two kernels. A recording
+        that is the kernel's only one is ranked in parts, each by the other parts.
         """
         own = [task for task in tasks if task.is_of(self.kernel)]
         fitter = self if own else replace(self, kernel="")
@@ -308,15 +308,19 @@ class RefinedLearned(Scorer):
         return self.history.nearest(self.kernel, self.target.name)
 
     @cached_property
-    def _checked(self) -> Checked | None:
-        """The check's outcome; None with too few rows to say."""
+    def _checked(self) -> Checked | str:
+        """The check's outcome, or why the recordings cannot be checked."""
         if sum(task.count for task in self._tasks) < FEWEST_ROWS:
-            return None
+            return f"at least {FEWEST_ROWS} are needed"
+        kernels = {task.rows.kernel for task in self._tasks}
+        if len(kernels) == 1 and not self._tasks[0].is_of(self.kernel):
+            # Of one recorded kernel alone a first pick of others kept 0.90 in place of 0.91.
+            return f"all are of {kernels.pop()}, and another kernel takes those of two"
         return self._fitter.check(self._tasks)
 
     @cached_property
     def _correction(self) -> Correction | None:
-        if self._checked is None or not self._checked.strength:
+        if isinstance(self._checked, str) or not self._checked.strength:
             return None
         return replace(self._fitter.fit(self._tasks), strength=self._checked.strength)
 
@@ -331,8 +335,8 @@ class RefinedLearned(Scorer):
         if not count:
             return ()
         checked = self._checked
-        if checked is None:
-            return (f"your {count} timings were not used: at least {FEWEST_ROWS} are needed",)
+        if isinstance(checked, str):
+            return (f"your {count} timings were not used: {checked}",)
         shares = f"({checked.refined:.3f} of the best speed against {checked.shipped:.3f})"
         if checked.strength:
             origin = self.history.origin(self._tasks)
