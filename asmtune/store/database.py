@@ -103,8 +103,6 @@ class Store:
         """
         return self._database.transact(work, writes=writes)
 
-    # Records.
-
     def save(self, record: TuneRecord) -> None:
         """Save a record in place of an older one of the same key, all of it or nothing.
 
@@ -197,21 +195,20 @@ class Store:
         return self._select(tables.keys.c.digest.startswith(prefix, autoescape=True))
 
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
-        """Delete all records, or those of a kernel, a device or both; return how many.
+        """Delete all records, or those of a kernel, a device or both, and count them.
 
-        The outcomes of unfinished runs, the predictions and the training rows are deleted with
-        them.
+        Outcomes of unfinished runs, predictions and training rows go with them.
 
         Raises:
             StoreError: the store cannot be written.
         """
 
         def write(connection: Connection) -> int:
-            counts = [
+            for table in (tables.trials, tables.predictions, tables.examples):
                 rows.delete_rows(connection, table, rows.matching(table, kernel, device))
-                for table in (tables.trials, tables.predictions, tables.examples, tables.keys)
-            ]
-            return counts[-1]
+            return rows.delete_rows(
+                connection, tables.keys, rows.matching(tables.keys, kernel, device)
+            )
 
         return self.transact(write, writes=True)
 
@@ -225,8 +222,6 @@ class Store:
             return self._database.once(rows.find_damage)
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
-
-    # Outcomes of runs that have not ended.
 
     def save_outcomes(
         self,
@@ -281,8 +276,6 @@ class Store:
         loaded = self.transact(lambda connection: rows.load_trials(connection, condition))
         return unfinished_runs(row.value for row in loaded if row.value is not None)
 
-    # Predictions.
-
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record.
 
@@ -317,33 +310,15 @@ class Store:
         """
         return self._predictions(rows.matching(tables.predictions, kernel, device))
 
-    # Training rows.
-
     def save_examples(self, key: TuneKey, archive: str) -> None:
-        """Save the training rows of a run of a key; the oldest beyond a limit are deleted.
-
-        Raises:
-            InputError: as `save`.
-            StoreError: as `save`.
-        """
+        """Save training rows of a key's run; raises as `save`. The oldest runs are deleted."""
         row = rows.examples_row(key, archive)
         self.transact(lambda connection: rows.put_examples(connection, row), writes=True)
 
     def examples(self, kernel: str) -> list[StoredExamples]:
-        """Return the training rows of the newest runs of a kernel, then of other kernels.
-
-        A damaged row is left out.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return training rows of the newest runs of a kernel, then of others; raises as `find`."""
         own, most = tables.examples.c.kernel == kernel, rows.MOST_LOADED
-        loaded = self.transact(
-            lambda connection: [
-                *rows.load_examples(connection, own, most),
-                *rows.load_examples(connection, ~own, most),
-            ]
-        )
+        loaded = self.transact(lambda c: rows.load_examples(c, own, ~own, most=most))
         return [row.value for row in loaded if row.value is not None]
 
     def _predictions(self, condition: ColumnElement[bool]) -> list[StoredPrediction]:

@@ -236,11 +236,12 @@ def put_examples(connection: Connection, row: Mapping[str, Any]) -> None:
 
 
 def load_examples(
-    connection: Connection, condition: ColumnElement[bool], most: int | None = None
+    connection: Connection, *conditions: ColumnElement[bool], most: int | None = None
 ) -> list[LoadedRow[StoredExamples]]:
-    """Load the rows of `examples` that match, at most so many, newest first."""
-    query = select(examples).where(condition).order_by(examples.c.id.desc()).limit(most)
-    return [_load(row, _examples) for row in connection.execute(query)]
+    """Load the rows of `examples` that match each condition, at most so many, newest first."""
+    query = select(examples).order_by(examples.c.id.desc()).limit(most)
+    found = (row for each in conditions for row in connection.execute(query.where(each)))
+    return [_load(row, _examples) for row in found]
 
 
 def find_damage(connection: Connection) -> list[StoreFinding]:
