@@ -124,7 +124,7 @@ class History:
         return f"{' and '.join(places)} on {devices}"
 
     def _stored(self, kernel: str) -> list[RecordedTask]:
-        """The newest runs of the kernel, then of others; runs of another schema are left out."""
+        """Read the newest runs of the kernel, then of others, without those of another schema."""
         tasks: list[RecordedTask] = []
         store = self._store
         for run in () if store is None or isinstance(store, str) else store.examples(kernel):
@@ -186,7 +186,7 @@ def run_rows(
 
 
 def _decoded(run: StoredExamples) -> Examples | None:
-    """Rows of a run; None if an asmtune with other features has written them."""
+    """Read the rows of a run; None if an asmtune with other features has written them."""
     try:
         data = base64.b64decode(run.rows, validate=True)
         return Examples.parse(io.BytesIO(data), f"run of {run.key.kernel}")

@@ -330,7 +330,7 @@ class RefinedLearned(Scorer):
 
     @property
     def _used(self) -> tuple[str, ...]:
-        """How the ranking uses the history, in a line; nothing without timings."""
+        """A line on how the ranking uses the history; nothing without timings."""
         count = sum(task.count for task in self._tasks)
         if not count:
             return ()
