@@ -131,8 +131,8 @@ def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: i
     ranked = []
     for kernel in dict.fromkeys(task.kernel for task in own):
         seen = [task.thinned() for task in (*own, *more) if task.kernel != kernel]
-        forest = fit(seen, jobs, "")
-        ranked += [(t, rank(forest, t.base).tolist()) for t in own if t.kernel == kernel]
+        model = fit(seen, jobs, "")
+        ranked += [(t, rank(model, t.base).tolist(), 0.0) for t in own if t.kernel == kernel]
     return replace(unseen_result(ranked), scorer=name)
 
 

@@ -21,7 +21,7 @@ from asmtune.base.settings import Settings
 from asmtune.predict.score.error import LOW, NOISE, ErrorTable, RankedTask, gaps_of
 from asmtune.predict.score.examples import Examples, TaskRows, distance
 from asmtune.predict.score.keep import AIM
-from asmtune.predict.score.learned import DATA, fit, rank
+from asmtune.predict.score.learned import DATA, fit, ranked_at
 from benchmarks.provenance import RESULTS, write
 
 FOLDS = 10

@@ -48,6 +48,7 @@ def test_each_variable_is_read() -> None:
         {
             "ASMTUNE_CACHE_DIR": "/somewhere",
             "ASMTUNE_STORE_URL": "postgresql://me:secret@host/tuned",
+            "ASMTUNE_TRAINING_DIR": "/rows",
             "ASMTUNE_WAIT_S": "2.5",
             "ASMTUNE_ARTIFACTS_MB": "0.5",
             "ASMTUNE_JOBS": "3",
@@ -59,6 +60,7 @@ def test_each_variable_is_read() -> None:
     assert settings == Settings(
         cache_dir=Path("/somewhere"),
         store_url="postgresql://me:secret@host/tuned",
+        training="/rows",
         wait_s=2.5,
         artifacts_bytes=512 * 1024,
         jobs=3,
@@ -69,6 +71,8 @@ def test_each_variable_is_read() -> None:
     assert settings.store_path == Path("/somewhere/store.sqlite")
     assert settings.store_where == "postgresql://me:secret@host/tuned"
     assert settings.artifacts_dir == Path("/somewhere/artifacts")
+    assert settings.training_dir == Path("/rows")
+    assert Settings(cache_dir=Path("/c")).training_dir == Path("/c/training")
     assert "secret" not in repr(settings)
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 def train(
     oracles: Annotated[list[Path], typer.Argument(help="Files of recorded timings.")],
     kernels: Annotated[list[Path], typer.Option(help="Folder of their modules; one a file.")],
-    output: Annotated[Path, typer.Option(help="The file of training rows to write: .npz.")],
+    output: Annotated[
+        Path,
+        typer.Option(help="The file to write: .npz; in ASMTUNE_TRAINING_DIR it refines learned."),
+    ],
     error: Annotated[
         Path | None, typer.Option(help="The file of scorers' errors to write: .json.")
     ] = None,
@@ -78,7 +81,7 @@ def train(
     errors = scorer_errors(ranked, device, sources, other_kinds) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
-    print_line(f"{output}: {count} rows of {len(rows)} tasks", err=True)
+    print_line(f"{output}: {count} rows of {len(rows)} tasks; {_use(output, settings)}", err=True)
     if errors and error:
         _save(errors, "--error", error)
     if table:
@@ -93,6 +96,17 @@ def _check_unlike(unlike: Sequence[Path], oracles: Sequence[Path], error: Path |
     for path in unlike:
         if path not in oracles:
             raise InputError(f"--unlike {path}: none of the files of timings; give it there too")
+
+
+def _use(output: Path, settings: Settings) -> str:
+    """Say whether `learned` reads a file of training rows, and if not, how it would."""
+    folder = settings.training_dir
+    if output.suffix == ".npz" and output.resolve().parent == folder.resolve():
+        return "learned is refined by it wherever that ranks your recordings better"
+    return (
+        f"learned is refined by .npz files in {folder}: move it there, "
+        "or name its folder by ASMTUNE_TRAINING_DIR"
+    )
 
 
 def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:

@@ -82,6 +82,12 @@ class Problem:
         return _NO_VALUES if tensor.is_meta else table
 
     @property
+    def full_name(self) -> str:
+        """The kernel's module and name, by which the store knows it."""
+        function = jit_function(self.kernel)
+        return f"{function.__module__}.{function.__qualname__}"
+
+    @property
     def dtypes(self) -> dict[str, str]:
         """The canonical dtype of every tensor argument, by parameter name."""
         dtypes = {name: dtype_of(value) for name, value in self.arguments.items()}

@@ -18,6 +18,7 @@ from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
     EarlierOutcomes,
+    StoredExamples,
     StoredPrediction,
     StoredTrial,
     StoreFinding,
@@ -101,8 +102,6 @@ class Store:
             StoreError: the store cannot be read or written.
         """
         return self._database.transact(work, writes=writes)
-
-    # Records.
 
     def save(self, record: TuneRecord) -> None:
         """Save a record in place of an older one of the same key, all of it or nothing.
@@ -196,20 +195,20 @@ class Store:
         return self._select(tables.keys.c.digest.startswith(prefix, autoescape=True))
 
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
-        """Delete all records, or those of a kernel, a device or both; return how many.
+        """Delete all records, or those of a kernel, a device or both, and count them.
 
-        The outcomes of unfinished runs and the predictions are deleted with them.
+        Outcomes of unfinished runs, predictions and training rows go with them.
 
         Raises:
             StoreError: the store cannot be written.
         """
 
         def write(connection: Connection) -> int:
-            counts = [
+            for table in (tables.trials, tables.predictions, tables.examples):
                 rows.delete_rows(connection, table, rows.matching(table, kernel, device))
-                for table in (tables.trials, tables.predictions, tables.keys)
-            ]
-            return counts[-1]
+            return rows.delete_rows(
+                connection, tables.keys, rows.matching(tables.keys, kernel, device)
+            )
 
         return self.transact(write, writes=True)
 
@@ -223,8 +222,6 @@ class Store:
             return self._database.once(rows.find_damage)
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
-
-    # Outcomes of runs that have not ended.
 
     def save_outcomes(
         self,
@@ -279,8 +276,6 @@ class Store:
         loaded = self.transact(lambda connection: rows.load_trials(connection, condition))
         return unfinished_runs(row.value for row in loaded if row.value is not None)
 
-    # Predictions.
-
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record.
 
@@ -314,6 +309,17 @@ class Store:
             StoreError: the store cannot be read.
         """
         return self._predictions(rows.matching(tables.predictions, kernel, device))
+
+    def save_examples(self, key: TuneKey, archive: str) -> None:
+        """Save training rows of a key's run; raises as `save`. The oldest runs are deleted."""
+        row = rows.examples_row(key, archive)
+        self.transact(lambda connection: rows.put_examples(connection, row), writes=True)
+
+    def examples(self, kernel: str) -> list[StoredExamples]:
+        """Return training rows of the newest runs of a kernel, then of others; raises as `find`."""
+        own, most = tables.examples.c.kernel == kernel, rows.MOST_LOADED
+        loaded = self.transact(lambda c: rows.load_examples(c, own, ~own, most=most))
+        return [row.value for row in loaded if row.value is not None]
 
     def _predictions(self, condition: ColumnElement[bool]) -> list[StoredPrediction]:
         loaded = self.transact(lambda connection: rows.load_predictions(connection, condition))

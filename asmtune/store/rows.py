@@ -24,13 +24,14 @@ from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRec
 from asmtune.store import codec
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
+    StoredExamples,
     StoredPrediction,
     StoredTrial,
     StoreFinding,
     TrialOutcome,
     differences,
 )
-from asmtune.store.tables import failures, keys, predictions, timings, trials
+from asmtune.store.tables import examples, failures, keys, predictions, timings, trials
 
 _T = TypeVar("_T")
 
@@ -203,6 +204,46 @@ def load_predictions(
     return [_load(row, _prediction) for row in _sorted_rows(connection, predictions, condition)]
 
 
+MOST_OF_A_KEY: Final = 4
+MOST_EXAMPLES: Final = 400
+"""Runs whose training rows are kept, of one key and in all: some 10 kB each."""
+
+MOST_LOADED: Final = 48
+"""Runs that are loaded, of a kernel and of the others: a millisecond each."""
+
+
+def examples_row(key: TuneKey, rows: str) -> dict[str, Any]:
+    """Make a row of `examples`.
+
+    Raises:
+        InputError: a value cannot be stored; the message names it.
+    """
+    where = f"{key.kernel}: training rows"
+    columns = _key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
+    columns["rows"] = json_codec.text_of(rows, f"{where}.rows")
+    return {**columns, "seal": _seal(columns)}
+
+
+def put_examples(connection: Connection, row: Mapping[str, Any]) -> None:
+    """Add a row that `examples_row` has made; delete the oldest beyond the limits."""
+    connection.execute(insert(examples).values(row))
+    ids = select(examples.c.id).order_by(examples.c.id.desc())
+    of_key = ids.where(examples.c.digest == row["digest"])
+    for query, most in ((of_key, MOST_OF_A_KEY), (ids, MOST_EXAMPLES)):
+        old = connection.execute(query.offset(most).limit(_CHUNK)).scalars().all()
+        if old:
+            delete_rows(connection, examples, examples.c.id.in_(old))
+
+
+def load_examples(
+    connection: Connection, *conditions: ColumnElement[bool], most: int | None = None
+) -> list[LoadedRow[StoredExamples]]:
+    """Load the rows of `examples` that match each condition, at most so many, newest first."""
+    query = select(examples).order_by(examples.c.id.desc()).limit(most)
+    found = (row for each in conditions for row in connection.execute(query.where(each)))
+    return [_load(row, _examples) for row in found]
+
+
 def find_damage(connection: Connection) -> list[StoreFinding]:
     """List what is wrong with the file, as SQLite sees it, and with every row."""
     problems = []
@@ -216,9 +257,9 @@ def find_damage(connection: Connection) -> list[StoreFinding]:
             problems.append((loaded.place, "its winner is not among its measurements"))
     if orphans := _count_orphans(connection):
         problems.append(("file", f"{orphans} timings or failures belong to no record"))
-    guesses, outcomes = load_predictions(connection, true()), load_trials(connection, true())
-    problems += [(row.place, row.problem) for row in guesses if row.value is None]
-    problems += [(row.place, row.problem) for row in outcomes if row.value is None]
+    for load in (load_predictions, load_trials, load_examples):
+        loaded_rows = load(connection, true())
+        problems += [(row.place, row.problem) for row in loaded_rows if row.value is None]
     return [StoreFinding(place, problem) for place, problem in problems]
 
 
@@ -292,6 +333,19 @@ def _trial(row: Row[Any]) -> StoredTrial:
     if texts.pop("seal") != _seal(texts):
         raise json_codec.fault("trial", "its values do not match its seal")
     return StoredTrial(key, row.source, row.triton, row.date, outcome)
+
+
+def _examples(row: Row[Any]) -> StoredExamples:
+    columns = {name: value for name, value in row._mapping.items() if name != "id"}
+    where = "training rows"
+    texts = {name: json_codec.text_of(text, f"{where}.{name}") for name, text in columns.items()}
+    if texts.pop("seal") != _seal(texts):
+        raise json_codec.fault(where, "its values do not match its seal")
+    named = {
+        name: json_codec.json_of(texts[name], f"{where}.{name}") for name in ("shape", "dtypes")
+    }
+    key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, where)
+    return StoredExamples(key, texts["rows"])
 
 
 def _outcome(value: Any, where: str) -> TrialOutcome:

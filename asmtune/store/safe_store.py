@@ -17,12 +17,14 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import cache, partial, wraps
+from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.store import transactions
 from asmtune.store.database import Store
 from asmtune.store.lease import (
     GuardedCall,
@@ -33,6 +35,7 @@ from asmtune.store.lease import (
     acquire_lease,
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
+from asmtune.store.shipped import store_exists
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -112,6 +115,8 @@ class SafeStore:
     save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
     find_prediction = _guarded(Store.find_prediction, lambda: None)
     save_prediction = _guarded(Store.save_prediction, lambda: None, "writes")
+    examples = _guarded(Store.examples, list)
+    save_examples = _guarded(Store.save_examples, lambda: None, "writes")
 
     def lease(
         self,
@@ -194,6 +199,19 @@ class SafeStore:
 def open_user_store(settings: Settings) -> SafeStore:
     """Return the user's store: one object per process and place, so that it warns once."""
     return _safe_store(settings.store_where, settings.wait_s)
+
+
+def existing_store(settings: Settings) -> SafeStore | None:
+    """Return the user's store if there is one: looking makes no file.
+
+    Raises:
+        InputError: its URL cannot be read.
+        StoreError: its folder cannot be looked into.
+    """
+    home = transactions.parse(settings.store_where)
+    if isinstance(home, Path) and not store_exists(home):
+        return None
+    return open_user_store(settings)
 
 
 @cache

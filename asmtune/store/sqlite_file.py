@@ -37,7 +37,7 @@ APPLICATION_ID: Final = 0x1EA5A7D9
 
 _ID_PLACE: Final = slice(68, 72)  # of the application id in an SQLite file's header
 
-SCHEMA_DIGEST: Final = "294525abd11d09aced8f158e674af9b69ef41174b6f20b599a5cfc5323dfacda"
+SCHEMA_DIGEST: Final = "18b46574e098debaaa07994171119a81ec0e5c05d387e31615fbea85633cf5dd"
 """`schema_digest` of a new store's file; a test compares them."""
 
 # Tables that SQLite itself makes: for `AUTOINCREMENT`, and where a user has run `ANALYZE`.

@@ -5,6 +5,7 @@ Tables:
     keys, timings, failures    records: tuned keys with every timing
     trials                     timings and failures of runs that have not ended
     predictions                configs that the model chose and nobody has timed
+    examples                   training rows of runs that have ended
     leases                     keys that a process is tuning now
     meta                       the schema's version
 """
@@ -117,6 +118,19 @@ predictions = Table(
     Column("predicted_us", Double),
     *_texts(*PROVENANCE_FIELDS),
     Column("seal", String(64), nullable=False),
+)
+
+# Rows are only added, the newest of a key count. `rows` is an archive of numbers, as text.
+examples = Table(
+    "examples",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", String(64), nullable=False),
+    *_texts(*_KEY),
+    *_texts("rows"),
+    Column("seal", String(64), nullable=False),
+    Index("examples_by_kernel", "kernel", "id"),
+    sqlite_autoincrement=True,
 )
 
 leases = Table(

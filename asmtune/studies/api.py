@@ -225,16 +225,18 @@ def prune_report(
         CompileError: no config can run on the target; gives the commonest reason.
         StoreError: the artifacts' folder cannot be written.
     """
-    machine, choices = _target(target), PruneChoices.of(scorer, keep, compile)
+    machine, settings = _target(target), settings or Settings.from_environment()
+    choices = PruneChoices.of(scorer, keep, compile)
     check_inputs((), dtype)
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.prune.front import ProgressListener
+    from asmtune.predict.score.scorers import user_scorer
 
     loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
     funnel = Funnel(
         machine,
-        choices.scorer,
-        settings or Settings.from_environment(),
+        user_scorer(scorer, settings, machine),
+        settings,
         choices.keep,
         progress or ProgressListener(),
         caps=caps,

@@ -1,8 +1,7 @@
 """Kernels as a user names them, and what the stores hold of them.
 
 `load_kernel` makes a problem and a space of a kernel's name, file, module or problem.
-`StoredLaunch` finds the tuned config of a launch, and `existing_store` opens the user's store
-without making one.
+`StoredLaunch` finds the tuned config of a launch.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.safe_store import open_user_store
-from asmtune.store.shipped import find_tuned, shipped_of, store_exists
+from asmtune.store.safe_store import existing_store
+from asmtune.store.shipped import find_tuned, shipped_of
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner
@@ -174,17 +173,3 @@ def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreL
     tuner = None if loaded.module is None else tuner_of(loaded.module)
     launch = StoredLaunch(loaded.problem, loaded.space, tuner)
     return launch.found_on(target, existing_store(settings))
-
-
-def existing_store(settings: Settings) -> SafeStore | None:
-    """Opens the user's store if there is one: looking makes no file.
-
-    Raises:
-        StoreError: its folder cannot be looked into.
-    """
-    from asmtune.store import transactions
-
-    home = transactions.parse(settings.store_where)
-    if isinstance(home, Path) and not store_exists(home):
-        return None
-    return open_user_store(settings)

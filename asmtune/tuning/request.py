@@ -15,7 +15,7 @@ from asmtune.base.text import shortened, user_stacklevel
 from asmtune.compile.source import source_digest
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import described
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import driver_version
@@ -129,9 +129,7 @@ def _warn_once(message: str) -> None:
 
 def key_of(problem: Problem, device: str) -> TuneKey:
     """Make the key of a problem on a device: its kernel's full name, shape and dtypes."""
-    function = jit_function(problem.kernel)
-    name = f"{function.__module__}.{function.__qualname__}"
-    return TuneKey(name, dict(problem.shape), problem.dtypes, device)
+    return TuneKey(problem.full_name, dict(problem.shape), problem.dtypes, device)
 
 
 def provenance(

@@ -66,12 +66,13 @@ class Session:
         """
         stragglers = StragglerTimer(self.funnel.progress)
         scorer = self.funnel.scorer.for_dtypes(request.problem.dtypes.values())
+        scorer = scorer.for_kernel(request.key.kernel)
         funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
         front = funnel.front(request.problem)
         default = request.space.first(**request.problem.shape)
         with ExitStack() as stack:
             header = self._header(request, default)
-            watch = RunWatch(funnel.settings, header, self.listener, self.store, request.expected)
+            watch = RunWatch(funnel, header, self.listener, self.store, request.expected)
             stack.enter_context(watch)
             hooked = any(config.pre_hook for config in request.configs())
             touched = request.problem.arguments.values() if hooked else ()
@@ -80,6 +81,9 @@ class Session:
             with preserved(touched), watch.timed_stage("foresee"):
                 state, known = self._state(request, funnel, front, watch)
                 effects = _effects(front, state.configs, default)
+            if self.options.effort.strategy == "model":
+                for note in funnel.scorer.notes(funnel.target):
+                    watch.note(note)
             with watch.timed_stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)

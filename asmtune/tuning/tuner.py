@@ -26,7 +26,7 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import user_scorer
 from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned
@@ -65,7 +65,7 @@ class Tuner:
                 "add a JSON file for it, or launch with a fixed config"
             )
         settings = settings or Settings.from_environment()
-        scorer = make_scorer(options.effort.scorer)
+        scorer = user_scorer(options.effort.scorer, settings, target)
         funnel = Funnel(target, scorer, settings, tiles=options.tiles)
         return cls(funnel, options, open_user_store(settings))
 

@@ -134,9 +134,9 @@ class Funnel:
                 `compile` is given and the scorer cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
-        scorer_for_dtypes = self.scorer.for_dtypes(problem.dtypes.values())
-        if scorer_for_dtypes is not self.scorer:
-            return replace(self, scorer=scorer_for_dtypes).prune(problem, space)
+        own_scorer = self.scorer.for_dtypes(problem.dtypes.values()).for_kernel(problem.full_name)
+        if own_scorer is not self.scorer:
+            return replace(self, scorer=own_scorer).prune(problem, space)
         self._check()
         clock = _Clock()
         with clock.stage("generate"):

@@ -66,14 +66,14 @@ class TaskRows:
         """Rows that the learned scorer is fitted on."""
         return vectors(self.base, self.scale)
 
-    def thinned(self) -> TaskRows:
-        """Return at most `MOST_ROWS` of the rows; the same ones each time."""
+    def thinned(self, most: int = MOST_ROWS) -> TaskRows:
+        """Return at most `most` of the rows; the same ones each time."""
         count = len(self.slowdown)
-        if count <= MOST_ROWS:
+        if count <= most:
             return self
         order = np.argsort(self.slowdown, kind="stable")
-        fast, rest = order[: MOST_ROWS // 3], order[MOST_ROWS // 3 :]
-        chosen = np.random.default_rng(0).choice(rest, MOST_ROWS - len(fast), replace=False)
+        fast, rest = order[: most // 3], order[most // 3 :]
+        chosen = np.random.default_rng(0).choice(rest, most - len(fast), replace=False)
         rows = np.sort(np.concatenate([fast, chosen]))
         task = (self.kernel, self.shape, self.dtype)
         return TaskRows(*task, self.base[rows], self.scale, self.slowdown[rows])
@@ -123,6 +123,10 @@ class Examples:
         Raises:
             OSError: it cannot be written.
         """
+        write_whole(path, self.packed())
+
+    def packed(self) -> bytes:
+        """Return the content of a file; the same rows give the same bytes."""
         tasks = [
             {"kernel": t.kernel, "shape": dict(t.shape), "dtype": t.dtype, "rows": len(t.slowdown)}
             for t in self.tasks
@@ -146,7 +150,7 @@ class Examples:
             _put(archive, "about", np.frombuffer(text, dtype=np.uint8))
             for name, array in arrays.items():
                 _put(archive, name, array.astype(np.float16))
-        write_whole(path, packed.getvalue())
+        return packed.getvalue()
 
     @classmethod
     def load(cls, path: Path) -> Examples:
@@ -155,9 +159,18 @@ class Examples:
         Raises:
             ParseError: there is no such file, it is damaged, or it has other columns.
         """
+        return cls.parse(path, str(path))
+
+    @classmethod
+    def parse(cls, source: Path | io.BytesIO, where: str) -> Examples:
+        """Read what `packed` returned, from a file or from memory; `where` names it in errors.
+
+        Raises:
+            ParseError: as `load`.
+        """
         try:
-            check_archive(path, _MOST_BYTES)
-            with np.load(path, allow_pickle=False) as file:
+            check_archive(source, _MOST_BYTES)
+            with np.load(source, allow_pickle=False) as file:
                 about = json.loads(file["about"].tobytes())
                 names = ("base", "least", "median", "slowdown")
                 arrays = {name: np.asarray(file[name], dtype=np.float32) for name in names}
@@ -168,9 +181,9 @@ class Examples:
                 provenance=dict(about["provenance"]),
             )
         except UNREADABLE as error:
-            raise ParseError(f"training rows {path}: {error}") from error
+            raise ParseError(f"training rows {where}: {error}") from error
         if examples.schema != schema():
-            raise ParseError(f"training rows {path}: made with other features; run asmtune train")
+            raise ParseError(f"training rows {where}: made with other features; run asmtune train")
         return examples
 
 

@@ -133,6 +133,12 @@ class Learned(Scorer):
             return None
         return distance(base_columns(features, candidates[0].target), self._tasks)
 
+    def rank_columns(self, base: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return scores of a task's candidates from their `base_columns`."""
+        if self._model is None:
+            return np.asarray(-base[:, 0], dtype=np.float64)  # the roofline's
+        return rank(self._model, base)
+
     def score_terms(
         self, score: float, predicted_us: float, ranked_us: Sequence[float]
     ) -> Mapping[str, float]:
@@ -143,7 +149,7 @@ class Learned(Scorer):
         time = -ROOFLINE_SHARE * float(gap)
         return {
             "for its predicted time": time,
-            "by recorded timings of other kernels": score - time,
+            "by recorded timings": score - time,
         }
 
     @property

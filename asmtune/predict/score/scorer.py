@@ -83,6 +83,10 @@ class Scorer(ABC):
         """Return the scorer for a problem with tensors of these dtypes."""
         return self
 
+    def for_kernel(self, kernel: str) -> Scorer:  # noqa: ARG002
+        """Return the scorer for a kernel by its full name, `module.function`."""
+        return self
+
     def without_kernel(self, kernel: str) -> Scorer:  # noqa: ARG002
         """Return a scorer that was not trained on timings of a kernel."""
         return self

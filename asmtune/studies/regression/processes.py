@@ -25,6 +25,7 @@ from asmtune.core.inputs.shapes import ShapeSource, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.store.lookup import StoreLookup
+from asmtune.store.safe_store import existing_store
 from asmtune.store.shipped import find_tuned
 from asmtune.store.trace.reader import decoded
 from asmtune.studies.regression.run import (
@@ -39,7 +40,7 @@ from asmtune.studies.regression.run import (
     TimedSubject,
     timing_words,
 )
-from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
+from asmtune.studies.stored import KernelSource, kernel_module, reference_of
 from asmtune.studies.tuning_queue import TuningQueue
 
 

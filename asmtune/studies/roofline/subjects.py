@@ -19,10 +19,11 @@ from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import StoreLookup
+from asmtune.store.safe_store import existing_store
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary, runs_of
 from asmtune.studies.roofline.survey import RooflineSubject
-from asmtune.studies.stored import KernelSource, LoadedKernel, existing_store, kernel_module
+from asmtune.studies.stored import KernelSource, LoadedKernel, kernel_module
 from asmtune.studies.tuning_queue import TuningQueue
 
 KeyOf = Callable[[Shape], TuneKey]
