@@ -99,6 +99,11 @@ class LaunchArguments:
 class Kernel:
     """A TTIR text, before or after Triton's passes, parsed once for any number of launches.
 
+    Attributes:
+        tree: its operations.
+        placement: which of them are live, and where they run.
+        operations: those that read or write memory.
+
     Raises:
         ParseError: the text is not TTIR.
     """
@@ -106,8 +111,9 @@ class Kernel:
     def __init__(self, ttir: str) -> None:
         with _well_formed():
             self._plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
-            self._placement = Placement(self._plan.flow)
-            self._operations = memory_operations(self._plan.flow)
+            self.tree = self._plan.tree
+            self.placement = Placement(self._plan.flow)
+            self.operations = memory_operations(self._plan.flow)
             self._escapes = escapes(self._plan.flow)
 
     def work(self, call: LaunchArguments) -> Work:
@@ -117,7 +123,7 @@ class Kernel:
             ParseError: the operations of the text do not fit together.
         """
         with _well_formed():
-            return _Count(self._plan, self._placement, self._operations, call).work(self._escapes)
+            return _Count(self._plan, self.placement, self.operations, call).work(self._escapes)
 
 
 def analyse(ttir: str, call: LaunchArguments) -> Work:

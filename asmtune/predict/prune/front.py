@@ -242,7 +242,7 @@ class Front:
         if known is not None or not self.by_rules(config).kept:
             return known
         request = self.lowering.request(config)
-        return None if isinstance(request, Failure) else self._judge.work(config, request.ttir)
+        return None if isinstance(request, Failure) else self.judge.work(config, request.ttir)
 
     def _verdict(
         self, config: Config, outcome: CompiledConfig[Profile] | Failure, moment: Moment
@@ -250,7 +250,7 @@ class Front:
         if isinstance(outcome, Failure):
             return failed(config, outcome)
         work = self._works[config]
-        return self._judge.verdict(config, outcome, work, estimated=moment == "sketch")
+        return self.judge.verdict(config, outcome, work, estimated=moment == "sketch")
 
     def _outcomes(
         self, configs: Sequence[Config], moment: Moment, known: Outcomes
@@ -261,9 +261,9 @@ class Front:
 
     def _admit(self, config: Config, request: LowerRequest) -> Failure | None:
         """Refuse a config by the rules that need the IR, or note the work of its launch."""
-        refusal = self._judge.refusal(config, request)
+        refusal = self.judge.refusal(config, request)
         if refusal is None:
-            self._works[config] = self._judge.work(config, request.ttir)
+            self._works[config] = self.judge.work(config, request.ttir)
         return refusal
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
@@ -275,5 +275,6 @@ class Front:
         return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
 
     @cached_property
-    def _judge(self) -> Judge:
+    def judge(self) -> Judge:
+        """Judges by IR and by features; shared by all verdicts."""
         return Judge(self.problem, self.target, self.kernels)

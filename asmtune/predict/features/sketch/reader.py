@@ -40,7 +40,7 @@ STORE_WORDS: Final = 0.5
 _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
-class _LiveRegisters:
+class LiveRegisters:
     """The words of registers that a thread needs: an estimate of what an allocator would need.
 
     Values live from the operation that makes them to the last that reads them; values that a loop
@@ -201,7 +201,9 @@ class SketchReader:
         text = _CAP.sub("", sketch.ttgir, count=1)
         partition = int(match[1]) if match else warps
         segments, wanted = _read(text, partition, (warps, stages), self.target)
-        registers, spilled = self._allocated(wanted, warps, sketch.metadata.get("maxnreg"))
+        registers, spilled = allocated(
+            self.target, wanted, warps, sketch.metadata.get("maxnreg")
+        )
         fits = occupancy(self.target, warps, registers, sketch.shared_bytes)
         static = {
             **_launch(sketch.metadata),
@@ -212,15 +214,14 @@ class SketchReader:
         }
         return Profile(segments, warps, stages, static)
 
-    def _allocated(self, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
-        """Return the registers as allocated, and the words that do not fit."""
-        target = self.target
-        per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
-        most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
-        if cap:
-            most = min(most, int(cap))
-        units = -(-int(wanted) // _UNIT) * _UNIT
-        return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
+def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
+    """Return the registers as allocated, and the words that do not fit."""
+    per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
+    most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
+    if cap:
+        most = min(most, int(cap))
+    units = -(-int(wanted) // _UNIT) * _UNIT
+    return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
 
 
 @lru_cache(maxsize=1)
@@ -230,7 +231,7 @@ def _read(
     """Return segments and registers wanted; cached, as neighbours may differ in the cap alone."""
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
-    return segments, _BASE + _LiveRegisters(kernel).peak()
+    return segments, _BASE + LiveRegisters(kernel).peak()
 
 
 def _launch(metadata: Mapping[str, Any]) -> dict[str, float]:
