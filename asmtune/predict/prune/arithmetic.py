@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import Features, Verdict
-from asmtune.predict.features.tile.estimate import Options, estimate
-from asmtune.predict.features.tile.facts import TileFacts, tile_facts
+from asmtune.core.records.verdicts import Features, Reason, Verdict
+from asmtune.predict.features.tile.demands import Options
+from asmtune.predict.features.tile.estimate import estimate
+from asmtune.predict.features.tile.facts import tile_facts
+from asmtune.predict.features.tile.forms import TileFacts
 from asmtune.predict.features.tile.interpolate import Places, Tile, carried_over
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import Front, Outcomes
+from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.score.keep import AIM, Keep, table_of
 from asmtune.predict.score.roofline import predict
+from asmtune.predict.score.scorer import Candidate
 
 MOST_TILES: Final = 24
 """Tiles whose TTIR is made; other tiles take their numbers from these. One takes 15 to 30 ms."""
@@ -28,6 +36,130 @@ class Unread:
     """Why the arithmetic cannot read a kernel."""
 
     reason: str
+
+
+SKETCHES: Final = 100
+"""Least configs of a large space that are sketched, by the rank that the arithmetic gives."""
+
+FOR_A_COMPILE: Final = 3
+"""Least sketches for each config that is compiled."""
+
+WORTH_IT: Final = 1.5
+"""Configs over sketches from which the arithmetic is worth its time: a dozen sketches."""
+
+ROUNDS: Final = (0.4, 0.7, 1.0)
+"""Shares of the sketches that are made until each round ends; the next one is corrected by them."""
+
+SPREAD: Final = 0.2
+"""Share of the first round that is taken evenly from the whole ranking, to learn the error."""
+
+NEAR: Final = 1.5
+"""Distance, in doublings of axes, over which an error that was seen still holds to a third."""
+
+TRUST: Final = 0.5
+"""Weight of no error at all beside the errors seen near a config."""
+
+
+@dataclass(frozen=True)
+class Sketched:
+    """Verdicts on the configs sketched, on those that the arithmetic alone ranked, and notes."""
+
+    verdicts: list[Verdict]
+    left: list[Verdict]
+    notes: list[str] = field(default_factory=list)
+
+
+def sketches_for(budget: Keep, scorer: str, count: int) -> int:
+    """Return how many of `count` configs are sketched for a budget of compiles."""
+    table = table_of(scorer, "sketch") if budget.is_auto else None
+    share = math.ceil(count * (budget.percent or 0) / 100)
+    compiles = int(table.cut_for(AIM).count) if table else budget.count or share
+    return max(SKETCHES, FOR_A_COMPILE * compiles)
+
+
+def sketch_best(
+    front: Front, estimates: Sequence[Verdict], ranker: Ranker, most: int, known: Outcomes
+) -> Sketched:
+    """Sketch the `most` that rank best by their estimated features, the first config in any case.
+
+    They are sketched in rounds. After each the estimates of the others are corrected by how far
+    those of similar configs were off, so that a bias of the arithmetic does not decide.
+    """
+    able = [verdict for verdict in estimates if verdict.kept]
+    candidates = [Candidate(v.config, ranker.target, features=v.features) for v in able]
+    scores = np.array(ranker.scorer.score(candidates))
+    error = _Error(able, ranker.target.shared_bytes_per_block)
+    done: dict[int, Verdict] = {}
+    for share in ROUNDS:
+        order = np.argsort(-error.corrected(scores), kind="stable")
+        ranks = [int(place) for place in order if int(place) not in done]
+        room = min(math.ceil(most * share), len(able)) - len(done)
+        chosen = dict.fromkeys([] if done else [0])
+        if not done:
+            even = max(1, int(room * SPREAD))
+            chosen |= dict.fromkeys(ranks[i * len(ranks) // even] for i in range(even))
+        places = list(dict.fromkeys([*chosen, *ranks]))[: max(0, room)]
+        verdicts = front.verdicts([able[place].config for place in places], "sketch", known)
+        by_config = {verdict.config: verdict for verdict in verdicts}
+        done |= {place: by_config[able[place].config] for place in places}
+        error.learn(done)
+    corrected = error.corrected(scores)
+    order = np.argsort(-corrected, kind="stable")
+    left = []
+    for rank, place in enumerate(int(place) for place in order):
+        if place not in done:
+            left.append(_unsketched(error.verdict(place), rank + 1, len(done)))
+    refused = [verdict for verdict in estimates if not verdict.kept]
+    return Sketched([*refused, *done.values()], left)
+
+
+class _Error:
+    """The error of the arithmetic, as seen on the configs that were sketched."""
+
+    def __init__(self, able: Sequence[Verdict], limit: int) -> None:
+        self._able, self._limit = able, limit
+        self._times = np.log([v.predicted_us or 1.0 for v in able])
+        self._shared = np.array([v.features["shared_bytes"] if v.features else 0.0 for v in able])
+        options = ("num_warps", "num_stages", "maxnreg")
+        self._places = Places(
+            [
+                (*sorted(v.config.kwargs.items()), *((n, getattr(v.config, n)) for n in options))
+                for v in able
+            ]
+        )
+        self._late = np.zeros(len(able))
+        self._larger = np.zeros(len(able))
+
+    def learn(self, done: Mapping[int, Verdict]) -> None:
+        """Estimate the error of every config from those of the sketched ones near it."""
+        late, larger = np.zeros(len(self._able)), np.zeros(len(self._able))
+        weights = np.full(len(self._able), TRUST)
+        for place, verdict in done.items():
+            if verdict.features is None or verdict.predicted_us is None:
+                continue
+            weight = np.exp(-self._places.distances(place) / NEAR)
+            shared = (verdict.features["shared_bytes"] + 1.0) / (self._shared[place] + 1.0)
+            late += weight * (math.log(verdict.predicted_us) - self._times[place])
+            larger += weight * math.log(shared)
+            weights += weight
+        self._late, self._larger = late / weights, larger / weights
+
+    def corrected(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scores less the error, those that seem not to fit behind all others."""
+        fits = self._shared * np.exp(self._larger) <= self._limit
+        own: NDArray[np.float64] = np.where(np.isfinite(scores), scores, -1e6) - self._late
+        return np.where(fits, own, own - 1e3)
+
+    def verdict(self, place: int) -> Verdict:
+        """Return an estimated verdict with its time corrected."""
+        us = math.exp(self._times[place] + self._late[place])
+        return replace(self._able[place], predicted_us=round(us, 2))
+
+
+def _unsketched(verdict: Verdict, rank: int, most: int) -> Verdict:
+    text = f"rank {rank} by tile arithmetic at {verdict.predicted_us:,} us, {most} are sketched"
+    reason = Reason("estimated_only", text)
+    return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,), features=None)
 
 
 def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread:
@@ -91,9 +223,7 @@ def _options(front: Front, configs: Sequence[Config], chosen: Sequence[int]) -> 
         config = configs[place]
         key = tuple(sorted(config.kwargs.items()))
         if key not in sizes:
-            x, y, z = required(
-                f"grid of {problem.name}", lambda config=config: problem.programs(config)
-            )
+            x, y, z = required(f"grid of {problem.name}", partial(problem.programs, config))
             sizes[key] = float(x * y * z)
         programs.append(sizes[key])
     own = [configs[place] for place in chosen]

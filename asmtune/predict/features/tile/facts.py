@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import Kernel
@@ -29,19 +27,15 @@ from asmtune.predict.features.sketch.values import (
     element_cost,
     is_pointwise,
 )
-
-Row = NDArray[np.float64]
-
-ISSUED: Final = (
-    OpClass.INTEGER,
-    OpClass.LOGIC,
-    OpClass.FLOAT,
-    OpClass.CONVERT,
-    OpClass.SPECIAL,
-    OpClass.SHUFFLE,
-    OpClass.BRANCH,
+from asmtune.predict.features.tile.forms import (
+    ISSUED,
+    AccessForm,
+    CollectiveForm,
+    DotForm,
+    LoopForm,
+    Structure,
+    TileFacts,
 )
-"""Classes of element-wise instructions that take an issue slot, in the order of `costs`."""
 
 _COLLECTIVE: Final = frozenset({"tt.reduce", "tt.scan", "tt.gather", "tt.histogram"})
 _MOVES: Final = frozenset(
@@ -52,108 +46,6 @@ _MOVES: Final = frozenset(
 
 _CROSSING: Final = 5 * LATENCY[OpClass.SHUFFLE] + 2 * (30.0 + LATENCY[OpClass.SHARED])
 """Cycles of a reduction: shuffles of a warp, then two barriers and shared memory."""
-
-
-@dataclass(frozen=True)
-class AccessForm:
-    """A load, store or atomic; `direct` says that a product reads what is loaded, unchanged.
-
-    `argument` is the one that the address comes from, -1 if it may be several; `size` its bytes.
-    """
-
-    kind: str
-    segment: int
-    line: int
-    argument: int
-    size: int
-    element_bytes: int
-    bulk: bool
-    feeds_product: bool
-    direct: bool
-
-
-@dataclass(frozen=True)
-class CollectiveForm:
-    """A reduction, scan or gather along an axis; `of_product` if a product's result goes in."""
-
-    segment: int
-    words: int
-    instructions: float
-    scans: bool
-    of_product: bool
-
-
-@dataclass(frozen=True)
-class DotForm:
-    """A product; its left operand comes from `registers` if it was computed, not loaded."""
-
-    segment: int
-    operand: str
-    operand_bits: int
-    accumulator: str
-    precise: bool
-    registers: bool
-    chained: bool
-
-
-@dataclass(frozen=True)
-class LoopForm:
-    """A loop; `pipelines` says that its loads are copied ahead where there are stages."""
-
-    parent: int
-    depth: int
-    num_stages: int | None
-    pipelines: bool
-
-
-@dataclass(frozen=True)
-class Structure:
-    """Everything of a tile's TTIR that is no size: tiles with equal structures can be compared.
-
-    Attributes:
-        nodes: segment, costs by `ISSUED`, and whether it computes addresses, once an operation.
-        accesses, collectives, dots, loops: the others, in the order of the text.
-        signed: whether the counts of programs were exact (see `Work.exact`).
-    """
-
-    nodes: tuple[tuple[int, tuple[float, ...], bool], ...]
-    accesses: tuple[AccessForm, ...]
-    collectives: tuple[CollectiveForm, ...]
-    dots: tuple[DotForm, ...]
-    loops: tuple[LoopForm, ...]
-
-    @property
-    def parts(self) -> dict[str, tuple[slice, int]]:
-        """Places of each part in the numbers of a tile, and numbers for each of its members."""
-        lengths = {
-            "nodes": (len(self.nodes), 1),
-            "accesses": (len(self.accesses), 3),
-            "collectives": (len(self.collectives), 3),
-            "dots": (len(self.dots), 5),
-            "loops": (len(self.loops), 2),
-            "chains": (len(self.loops) + 1, 2),
-            "whole": (1, 2),
-        }
-        parts, start = {}, 0
-        for name, (count, width) in lengths.items():
-            parts[name] = (slice(start, start + count * width), width)
-            start += count * width
-        return parts
-
-
-@dataclass(frozen=True)
-class TileFacts:
-    """A tile's structure, and its numbers: elements, bytes, trips and cycles of latency.
-
-    `numbers` has, in the order of `Structure.parts`: elements of each node; elements, contiguous
-    elements and runs of each access; elements that go into each collective, that come out, and
-    the length of its axis; m, n, k, batch and runs of each dot; trips and the longest program's
-    share of each loop; latency of each segment with loads waited for and with copies ahead; and
-    the words that are alive at once, and bytes that differ.
-    """
-
-    structure: Structure
-    numbers: Row
 
 
 def tile_facts(kernel: Kernel, work: Work) -> TileFacts:
@@ -218,15 +110,19 @@ class _Reader:
             LoopForm(
                 0 if loop.parent is None else loop.parent + 1,
                 loop.depth,
-                loop.num_stages,
-                loop.has_dot or bool(loop.num_stages),
+                loop.has_dot,
+                loop.num_stages is not None,
             )
             for loop in self.work.loops
         )
         trips = [
             number
             for loop in self.work.loops
-            for number in (loop.iterations, _stretch(loop.trips, loop.most, loop.entries))
+            for number in (
+                loop.iterations,
+                _stretch(loop.trips, loop.most, loop.entries),
+                float(loop.num_stages or 0),
+            )
         ]
         unique = self.work.unique_read_bytes + self.work.unique_written_bytes
         whole = [self._peak(), unique]
@@ -314,7 +210,6 @@ class _Reader:
                     access.element_bytes,
                     "descriptor" in access.operation or "experimental" in access.operation,
                     result in self.multiplied,
-                    self.multiplied.get(result, False),
                 )
             )
             numbers += [float(access.elements), _contiguous(access), access.runs]
@@ -332,9 +227,7 @@ class _Reader:
             cost = sum(combining(self.values, node).values()) if node.regions else 1.0
             scans = node.name != "tt.reduce"
             of_product = self._from_product(node.operands[0])
-            forms.append(
-                CollectiveForm(self._home(node), words, float(cost), scans, of_product)
-            )
+            forms.append(CollectiveForm(self._home(node), words, float(cost), scans, of_product))
             entering = float(math.prod(shape))
             numbers += [entering, entering / length, float(length)]
         return tuple(forms), numbers
@@ -419,11 +312,15 @@ class _Reader:
             steps[self._home(node)].append(self._step(node, ahead))
         return steps
 
+    def _may_be_copied(self, node: Node, access: MemoryAccess) -> bool:
+        own = access.loop is not None and self.work.loops[access.loop].num_stages is not None
+        return own or any(result in self.multiplied for result in node.results)
+
     def _step(self, node: Node, ahead: bool) -> InstructionStep:
         reads, writes = tuple(map(str, node.operands)), tuple(map(str, node.results))
         access = self.by_operation.get(id(node))
         if access is not None and access.kind == "read":
-            copied = ahead and bool(node.results) and node.results[0] in self.multiplied
+            copied = ahead and self._may_be_copied(node, access)
             kind = OpClass.SHARED if copied else OpClass.GLOBAL
             action = Action.SHARED if copied else Action.GLOBAL_LOAD
             return InstructionStep(action, () if copied else reads, writes, LATENCY[kind])
@@ -463,5 +360,3 @@ def _contiguous(access: MemoryAccess) -> float:
 
 def _stretch(trips: float, most: int, entries: float) -> float:
     return most / trips if entries <= 1 and 0 < trips < most else 1.0
-
-

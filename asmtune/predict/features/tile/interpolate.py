@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.predict.features.tile.facts import Row, Structure, TileFacts
+from asmtune.predict.features.tile.forms import Row, Structure, TileFacts
 
 Tile = tuple[tuple[str, Any], ...]
 """Values of a config's own parameters, sorted by name."""
@@ -25,6 +25,7 @@ OTHER: Final = 8.0
 """Distance of two values that are no numbers, such as modes: a structure seldom crosses them."""
 
 _LEAST: Final = 1e-6
+_NEARLY: Final = 1e-4
 
 
 class Places:
@@ -117,7 +118,12 @@ def carried_over(
         fitted, *_ = np.linalg.lstsq(design[own], logs, rcond=1e-6)
         numbers = np.exp(design[members] @ fitted)
         numbers[:, (rows <= 0).all(axis=0)] = 0.0
-        exact = {place: row for place, row in zip(own, rows, strict=True)}
+        # Whole numbers stay whole: what is cut into tiles is rounded up.
+        whole = np.round(numbers)
+        numbers = np.where(
+            np.abs(numbers - whole) <= _NEARLY * np.maximum(1.0, whole), whole, numbers
+        )
+        exact = dict(zip(own, rows, strict=True))
         for row, place in enumerate(members):
             if place in exact:
                 numbers[row] = exact[place]
