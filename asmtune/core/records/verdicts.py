@@ -167,7 +167,8 @@ class PruneReport:
         """Count the candidates by how far they came; the first number is the sum of the others.
 
         `ruled_out` counts what a rule dropped, whether by its config, its sketch or its assembly.
-        `compiled` counts what can run and was ranked by its assembly, kept or not.
+        `compiled` counts what can run and was ranked by its assembly, kept or not. A space that
+        was ranked by tile arithmetic first has `estimated_only` as well.
         """
         names = {
             "rules": "ruled_out",
@@ -180,6 +181,8 @@ class PruneReport:
         counts = {"candidates": len(self.verdicts), **dict.fromkeys(names.values(), 0)}
         for verdict in self.verdicts:
             counts[names[verdict.dropped_at]] += 1
+        if not counts["estimated_only"]:
+            del counts["estimated_only"]
         return counts
 
     def summary(self) -> str:
@@ -189,7 +192,7 @@ class PruneReport:
         parts = [
             f"{count} {name.replace('_', ' ')}"
             for name, count in counts.items()
-            if count or name not in ("failed_to_compile", "estimated_only")
+            if count or name != "failed_to_compile"
         ]
         return f"{total} candidates: {', '.join(parts)}"
 

@@ -56,13 +56,22 @@ SPREAD: Final = 0.2
 NEAR: Final = 1.5
 """Distance, in doublings of axes, over which an error that was seen still holds to a third."""
 
-TRUST: Final = 0.5
-"""Weight of no error at all beside the errors seen near a config."""
+BY_AXIS: Final = 0.1
+BY_PLACE: Final = 0.1
+NOISE: Final = 0.02
+"""Variances of the logarithm of an error: by each value of an axis, by place, and what is left."""
 
 
 @dataclass(frozen=True)
 class Sketched:
-    """Verdicts on the configs sketched, on those that the arithmetic alone ranked, and notes."""
+    """What was sketched of a space.
+
+    Attributes:
+        verdicts: on the configs sketched, and on those that a rule refused before.
+        left: on those that the arithmetic alone ranked, best first; with estimated features where
+            they seem to fit an SM.
+        notes: for a report.
+    """
 
     verdicts: list[Verdict]
     left: list[Verdict]
@@ -86,6 +95,8 @@ def sketch_best(
     those of similar configs were off, so that a bias of the arithmetic does not decide.
     """
     able = [verdict for verdict in estimates if verdict.kept]
+    if not able:
+        return Sketched(list(estimates), [])
     candidates = [Candidate(v.config, ranker.target, features=v.features) for v in able]
     scores = np.array(ranker.scorer.score(candidates))
     error = _Error(able, ranker.target.shared_bytes_per_block)
@@ -101,7 +112,8 @@ def sketch_best(
         places = list(dict.fromkeys([*chosen, *ranks]))[: max(0, room)]
         verdicts = front.verdicts([able[place].config for place in places], "sketch", known)
         by_config = {verdict.config: verdict for verdict in verdicts}
-        done |= {place: by_config[able[place].config] for place in places}
+        # Fewer come back where another thread has stopped the compiles.
+        done |= {p: by_config[able[p].config] for p in places if able[p].config in by_config}
         error.learn(done)
     corrected = error.corrected(scores)
     order = np.argsort(-corrected, kind="stable")
@@ -120,29 +132,29 @@ class _Error:
         self._able, self._limit = able, limit
         self._times = np.log([v.predicted_us or 1.0 for v in able])
         self._shared = np.array([v.features["shared_bytes"] if v.features else 0.0 for v in able])
-        options = ("num_warps", "num_stages", "maxnreg")
-        self._places = Places(
-            [
-                (*sorted(v.config.kwargs.items()), *((n, getattr(v.config, n)) for n in options))
-                for v in able
-            ]
-        )
+        self._places = Places([_axes(verdict.config) for verdict in able])
         self._late = np.zeros(len(able))
         self._larger = np.zeros(len(able))
 
     def learn(self, done: Mapping[int, Verdict]) -> None:
-        """Estimate the error of every config from those of the sketched ones near it."""
-        late, larger = np.zeros(len(self._able)), np.zeros(len(self._able))
-        weights = np.full(len(self._able), TRUST)
-        for place, verdict in done.items():
-            if verdict.features is None or verdict.predicted_us is None:
-                continue
-            weight = np.exp(-self._places.distances(place) / NEAR)
-            shared = (verdict.features["shared_bytes"] + 1.0) / (self._shared[place] + 1.0)
-            late += weight * (math.log(verdict.predicted_us) - self._times[place])
-            larger += weight * math.log(shared)
-            weights += weight
-        self._late, self._larger = late / weights, larger / weights
+        """Estimate the error of every config from those of the sketched ones.
+
+        A Gaussian process: one error of all, one of each value of an axis, and a local one.
+        """
+        known = [place for place, verdict in done.items() if verdict.predicted_us]
+        if not known:
+            return
+        verdicts = [done[place] for place in known]
+        late = np.log([verdict.predicted_us or 1.0 for verdict in verdicts]) - self._times[known]
+        shared = [v.features["shared_bytes"] if v.features else 0.0 for v in verdicts]
+        larger = np.log((np.array(shared) + 1.0) / (self._shared[known] + 1.0))
+        local = np.exp(-np.stack([self._places.distances(place) for place in known], axis=1) / NEAR)
+        steps = self._places.steps
+        alike = 1.0 + BY_AXIS * steps @ steps[known].T + BY_PLACE * local
+        weights = np.linalg.solve(
+            alike[known] + NOISE * np.eye(len(known)), np.stack([late, larger], axis=1)
+        )
+        self._late, self._larger = (alike @ weights).T
 
     def corrected(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scores less the error, those that seem not to fit behind all others."""
@@ -151,15 +163,29 @@ class _Error:
         return np.where(fits, own, own - 1e3)
 
     def verdict(self, place: int) -> Verdict:
-        """Return an estimated verdict with its time corrected."""
+        """Return an estimated verdict with its time corrected; without features if it is too big.
+
+        Its time would be one of a program that fits.
+        """
         us = math.exp(self._times[place] + self._late[place])
-        return replace(self._able[place], predicted_us=round(us, 2))
+        fits = self._shared[place] * math.exp(self._larger[place]) <= self._limit
+        features = self._able[place].features if fits else None
+        return replace(self._able[place], predicted_us=round(us, 2), features=features)
+
+
+def _axes(config: Config) -> Tile:
+    options = {
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+        "maxnreg": config.maxnreg or 256,
+    }
+    return (*sorted(config.kwargs.items()), *options.items())
 
 
 def _unsketched(verdict: Verdict, rank: int, most: int) -> Verdict:
     text = f"rank {rank} by tile arithmetic at {verdict.predicted_us:,} us, {most} are sketched"
     reason = Reason("estimated_only", text)
-    return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,), features=None)
+    return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,))
 
 
 def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread:
@@ -177,6 +203,8 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     tiles: dict[Tile, list[int]] = {}
     for place in left:
         tiles.setdefault(tuple(sorted(configs[place].kwargs.items())), []).append(place)
+    if not tiles:
+        return Unread("no config is left")
     places = Places(list(tiles))
     members = list(tiles.values())
     facts: dict[int, TileFacts] = {}
@@ -188,7 +216,9 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
         else:
             reason = read
     if not facts:
-        return Unread(reason or "no config is left")
+        return Unread(reason)
+    if options := front.lowering.options_read:
+        return Unread(f"its TTIR depends on {', '.join(sorted(options))}")
     target = front.target
     for structure, (own, numbers) in carried_over(places, facts).items():
         chosen = [place for tile in own for place in members[tile]]

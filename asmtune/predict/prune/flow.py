@@ -229,9 +229,15 @@ class Funnel:
         notes: list[str] = []
         if budget is not None:
             sketched = self._sketched(front, configs, budget, clock)
-            left, notes = sketched.left, sketched.notes
+            left = [replace(verdict, features=None) for verdict in sketched.left]
+            notes = sketched.notes
             ranker = Ranker(self.scorer, self.target, "sketch")
             chosen = shortlisted(sketched.verdicts, ranker, budget, default)
+            if left:
+                notes.append(
+                    f"{len(left) + len(sketched.verdicts):,} ranked by tile arithmetic, "
+                    f"{len(sketched.verdicts):,} by sketches, {len(chosen.configs):,} by assembly"
+                )
             chosen = replace(chosen, dropped=(*chosen.dropped, *left))
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
