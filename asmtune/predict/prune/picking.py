@@ -1,8 +1,8 @@
 """The model's first pick: the config that ranks first before anything is timed.
 
 Sketches are most of the cost: on two cores 24 configs of a matrix product take 2.5 s with the
-start of the workers, and each further one 52 ms, for 100 of a large space. The bytes of a problem tell in 20 us that it
-is not small; so does the default's predicted time, after one sketch.
+start of the workers, and each further one 52 ms, for 100 of a large space. The bytes of a problem
+tell in 20 us that it is not small; so does the default's predicted time, after one sketch.
 """
 
 from __future__ import annotations
