@@ -36,9 +36,14 @@ from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.replay.flow import recorded_configs
+from asmtune.studies.replay.flow import Judged, recorded_configs
+from asmtune.studies.replay.strategies import searched
+from asmtune.tuning import initial_state
+from asmtune.tuning.options import EFFORTS
+from asmtune.tuning.search.model import Predictor
 from benchmarks.provenance import RESULTS, write
 from benchmarks.prune_overhead import cpu_seconds
+from benchmarks.replay_strategies import effort_plan
 
 HERE = Path(__file__).parent
 CUTS = (1, 5, 10, 20)
@@ -88,7 +93,13 @@ def kept(only: str | None) -> dict[str, Any]:
         way: [round(float(np.mean([task["kept"][way][i] for task in tasks])), 4) for i in range(4)]
         for way in ways
     }
-    return {"cuts": CUTS, "kept": means, "tasks": tasks}
+    search = {
+        name: [
+            round(float(np.mean([task["search"][name][i] for task in tasks])), 4) for i in (0, 1, 2)
+        ]
+        for name in tasks[0]["search"]
+    }
+    return {"cuts": CUTS, "kept": means, "search": search, "tasks": tasks}
 
 
 def recorded() -> Iterator[tuple[Task, Path]]:
@@ -120,7 +131,9 @@ def _task(funnel: Funnel, scorers: Sequence[Scorer], task: Task, folder: Path) -
         result[f"{scorer.name}, arithmetic"] = _shares(estimates, ranker, times)
         both = sketch_best(front, estimates, ranker, most, known).verdicts
         result[f"{scorer.name}, arithmetic and sketches"] = _shares(both, ranker, times)
+    search = _searches(replace(funnel, sketches=known), front, task, sketched, most)
     return {
+        "search": search,
         "task": task.name,
         "configs": len(configs),
         "sketched": most,
@@ -138,6 +151,29 @@ def _shares(verdicts: Sequence[Verdict], ranker: Ranker, times: dict[Any, float]
     order = sorted(range(len(able)), key=lambda place: -scores[place])
     ranked = [times[able[place].config] for place in order]
     return [round(min(times.values()) / min(ranked[:cut]), 4) for cut in CUTS]
+
+
+def _searches(
+    funnel: Funnel, front: Front, task: Task, sketched: Sequence[Verdict], most: int
+) -> dict[str, list[float]]:
+    """Return what searches keep, and their mean compiles and timings, by effort and beginning."""
+    configs = [verdict.config for verdict in sketched]
+    found = {}
+    initial_state.MOST_SKETCHES, before = most, initial_state.MOST_SKETCHES  # type: ignore[misc]
+    predictor = Predictor(funnel.scorer, funnel.target)
+    for name in ("quick", "balanced"):
+        effort = EFFORTS[name]
+        first = initial_state.initial_verdicts(funnel, front, configs, effort)
+        for how, initial in (("all sketched", sketched), ("arithmetic and sketches", first)):
+            plan = effort_plan(effort)
+            judged = Judged(task, sketched, initial)
+            done = [searched(judged, plan, predictor, seed).marks[-1] for seed in range(plan.seeds)]
+            found[f"{name}, {how}"] = [
+                round(float(np.mean([getattr(mark, what) for mark in done])), 4)
+                for what in ("kept", "compiles", "timings")
+            ]
+    initial_state.MOST_SKETCHES = before  # type: ignore[misc]
+    return found
 
 
 def _agreement(sketched: Sequence[Verdict], estimates: Sequence[Verdict]) -> dict[str, Any]:
