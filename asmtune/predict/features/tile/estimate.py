@@ -29,6 +29,9 @@ BASE: Final = 22.0
 FOR_AN_ADDRESS: Final = 1.4
 """Registers for the address of each asynchronous copy (measured on sketches)."""
 
+BARRIER_BYTES: Final = 8.0
+"""Bytes of the barrier that each stage of bulk copies has."""
+
 FILL_CYCLES: Final = 1600.0
 """Cycles until the first tiles of a pipelined loop are there (measured on sketches)."""
 
@@ -71,6 +74,7 @@ class _Estimate:
         # Loops that follow each other use the same bytes again.
         kept, once = [[self._d.zero + 0.0 for _ in range(segments)] for _ in range(2)]
         leaves = self._d.zero + 0.0
+        awaited: set[int] = set()
         for place, one in enumerate(self._d.form.accesses):
             size = part[:, place, 0] * one.element_bytes
             ahead = self._d.ahead(place)
@@ -78,6 +82,9 @@ class _Estimate:
                 depth = np.maximum(1.0, self._d.depth(one.segment))
                 copies = np.where(kinds >= 3, depth, np.maximum(1.0, depth - 1))
                 kept[one.segment] += np.where(ahead, size * copies, 0.0)
+                if one.bulk and one.segment not in awaited:
+                    awaited.add(one.segment)
+                    kept[one.segment] += np.where(ahead, BARRIER_BYTES * copies, 0.0)
                 waits = np.where(ahead, 0.0, size) * one.feeds_product
                 if one.segment == 0:
                     kept[0] += np.where(kinds >= 3, waits, 0.0)

@@ -39,10 +39,9 @@ from asmtune.predict.features.tile.forms import (
 
 _COLLECTIVE: Final = frozenset({"tt.reduce", "tt.scan", "tt.gather", "tt.histogram"})
 _MOVES: Final = frozenset(
-    {"tt.trans", "tt.reshape", "arith.extf", "arith.truncf", "tt.fp_to_fp", "tt.bitcast",
-     "arith.bitcast", "ttg.convert_layout", "tt.broadcast", "tt.expand_dims"}
+    {"tt.trans", "tt.reshape", "tt.broadcast", "tt.expand_dims", "tt.join", "tt.split", "tt.cat"}
 )  # fmt: skip
-"""Operations through which a loaded tile still counts as a product's operand."""
+"""Operations through which, beside arithmetic, a loaded tile becomes a product's operand."""
 
 _CROSSING: Final = 5 * LATENCY[OpClass.SHUFFLE] + 2 * (30.0 + LATENCY[OpClass.SHARED])
 """Cycles of a reduction: shuffles of a warp, then two barriers and shared memory."""
@@ -185,7 +184,7 @@ class _Reader:
             return
         values[value] = direct
         node = self.makers.get(value)
-        if node is not None and node.name not in PRODUCTS and node.name in _MOVES:
+        if node is not None and (node.name in _MOVES or is_pointwise(node)):
             same = node.name in ("tt.trans", "tt.reshape", "tt.bitcast", "arith.bitcast")
             for operand in node.operands:
                 self._follow(operand, direct and same, values)
