@@ -43,7 +43,7 @@ _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
 class Valued(Protocol):
-    """What live registers are counted of: values, the elements of each, and sums by segment."""
+    """Values, the elements of each, and sums by segment, from which live registers are counted."""
 
     values: Values
     sums: list[Sums]
