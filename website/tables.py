@@ -55,6 +55,17 @@ def error() -> str:
     return table(heads, rows)
 
 
+def first_stage() -> str:
+    """Give what tile arithmetic keeps, alone and with sketches, by scorer."""
+    data = results("first_stage")
+    heads = ["ranked by", *(f"top {cut}" for cut in data["cuts"])]
+    rows = []
+    for way, shares in data["kept"].items():
+        scorer, _, how = way.partition(", ")
+        rows.append([f"`{scorer}`, {how}", *(f"{share:.3f}" for share in shares)])
+    return table(heads, rows)
+
+
 def by_kernel() -> str:
     """Give the share of the best speed of `learned` for each of the recorded kernels."""
     data = results("replay")["scorers"]["learned"]["kernels"]
@@ -289,6 +300,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         ablation,
         error,
         by_kernel,
+        first_stage,
         strategies,
         side_by_side,
         packages,

@@ -108,15 +108,16 @@ def prune_report(
 ) -> None:
     """Rank a kernel's configs for a target, without a GPU, and say which to keep.
 
-    All are sketched (as far as LLVM, a tenth of a compile), and those that rank best are
-    compiled and ranked again by their assembly; --compile all compiles all of them.
+    All are sketched (as far as LLVM, a tenth of a compile), of a large space those that rank
+    best by the arithmetic of their tiles. Those that rank best then are compiled and ranked
+    again by their assembly; --compile all compiles all of them.
 
     html is one page to look through them, with their code; it opens from disk. A report that
     was saved as JSON is shown again in any format, without code.
 
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills. What was only
-    sketched never met LLVM or ptxas: --compile all looks for failures there as well.
+    ranked or sketched never met LLVM or ptxas: --compile all looks for failures there as well.
     """
     check_destinations([("--output", output)] if output else [])
     is_page = format is ReportFormat.HTML

@@ -121,6 +121,11 @@ class Lowering:
             return ttir
         return LowerRequest(ttir, options, self.machine, self.environment, self._compiler, override)
 
+    @property
+    def options_read(self) -> frozenset[str]:
+        """Launch options that some TTIR so far was made from."""
+        return frozenset().union(*self._depends.values())
+
     def specialise(self, config: Config) -> Specialised | Failure:
         """Specialises the kernel's source as Triton would for a launch."""
         values = self.problem.bind(config)

@@ -94,7 +94,7 @@ def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:
     ]
 
 
-_STAGES: Final = (None, "rules", "sketch", "compile", "score")
+_STAGES: Final = (None, "rules", "estimate", "sketch", "compile", "score")
 
 
 def read_reports(path: Path) -> list[PruneReport]:

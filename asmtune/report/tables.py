@@ -53,7 +53,10 @@ def worth(report: PruneReport) -> Iterator[str]:
     yield f"{report.target}: {report.summary()}"
     if report.compiled is not None:
         told = f"compile {report.compiled.keep}: {report.compiled.ranks} by rank before compiling"
-        told += f", {report.counts()['sketched_only']} sketched only"
+        counts = report.counts()
+        told += f", {counts['sketched_only']} sketched only"
+        if left := counts.get("estimated_only"):
+            told += f", {left:,} ranked by tile arithmetic only"
         yield f"{report.target}: {told}; {_expected(report, report.compiled, '')}"
     if report.selection is not None:
         selection = report.selection
@@ -141,6 +144,8 @@ def _cells(verdict: Verdict | None) -> list[str]:
         reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
         if verdict is not None and verdict.dropped_at == "sketch":
             reason = "sketched only"
+        if verdict is not None and verdict.dropped_at == "estimate":
+            reason = "arithmetic only"
         return [reason, "", "", *("" for _ in COLUMNS)]
     rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
     time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"

@@ -12,8 +12,11 @@ from typing import Any, Final, TypeVar
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.prune.arithmetic import WORTH_IT, Unread, estimated, sketch_best
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.tuning.options import Effort
@@ -92,6 +95,10 @@ def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
     return frozenset(c for c, count in bad.items() if count >= AGREEING and c not in good)
 
 
+MOST_SKETCHES: Final = 384
+"""Sketches of a large space, 20 s on two cores: enough for the batches of a thorough search, whose
+models then see hardly an estimate."""
+
 T = TypeVar("T")
 
 _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
@@ -111,10 +118,26 @@ def initial_verdicts(
         with ThreadPoolExecutor(1) as background:
             # Seconds, the first time that `learned` is used: it is fitted while workers sketch.
             ready = background.submit(getattr, funnel.scorer, "effective_name")
-            verdicts = front.verdicts(configs, "sketch", funnel.sketches)
+            estimates: list[Verdict] | Unread = Unread("few configs")
+            if len(configs) > WORTH_IT * MOST_SKETCHES:
+                estimates = estimated(front, configs)
+            if isinstance(estimates, Unread):
+                verdicts = front.verdicts(configs, "sketch", funnel.sketches)
+            else:
+                verdicts = _best_sketched(funnel, front, estimates)
             ready.result()
         return verdicts
     return [front.by_rules(config) for config in configs]
+
+
+def _best_sketched(funnel: Funnel, front: Front, estimates: Sequence[Verdict]) -> list[Verdict]:
+    """Sketch the best of a large space; the others stay candidates by their estimates."""
+    ranker = Ranker(make_scorer("roofline"), funnel.target, "sketch")
+    sketched = sketch_best(front, estimates, ranker, MOST_SKETCHES, funnel.sketches)
+    left = [replace(v, kept=True, dropped_at=None, reasons=()) for v in sketched.left]
+    by_config = {verdict.config: verdict for verdict in (*sketched.verdicts, *left)}
+    order = (verdict.config for verdict in estimates)
+    return [by_config[config] for config in order if config in by_config]
 
 
 def known_to(

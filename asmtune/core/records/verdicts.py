@@ -67,8 +67,9 @@ class Verdict:
     Attributes:
         config: the config.
         kept: True if it is to be timed.
-        dropped_at: "rules", "sketch", "compile" or "score"; None if it is kept. A config
-            dropped at "sketch" was not compiled: its predicted rank was too low.
+        dropped_at: "rules", "estimate", "sketch", "compile" or "score"; None if it is kept. A
+            config dropped at "estimate" was not sketched, one dropped at "sketch" was not
+            compiled: its predicted rank was too low.
         rank: 1 for the best score; None if it was not scored.
         score: higher is better; each scorer has its own scale.
         reasons: of the rule that dropped it, and of rules that only warn.
@@ -182,11 +183,13 @@ class PruneReport:
         """Count the candidates by how far they came; the first number is the sum of the others.
 
         `ruled_out` counts what a rule dropped, whether by its config, its sketch or its assembly.
-        `compiled` counts what can run and was ranked by its assembly, kept or not.
+        `compiled` counts what can run and was ranked by its assembly, kept or not. A space that
+        was ranked by tile arithmetic first has `estimated_only` as well.
         """
         names = {
             "rules": "ruled_out",
             "compile": "failed_to_compile",
+            "estimate": "estimated_only",
             "sketch": "sketched_only",
             "score": "compiled",
             None: "compiled",
@@ -194,16 +197,18 @@ class PruneReport:
         counts = {"candidates": len(self.verdicts), **dict.fromkeys(names.values(), 0)}
         for verdict in self.verdicts:
             counts[names[verdict.dropped_at]] += 1
+        if not counts["estimated_only"]:
+            del counts["estimated_only"]
         return counts
 
     def summary(self) -> str:
         """Say `counts` in words; failures only where there are any."""
         counts = self.counts()
-        total, failed = counts.pop("candidates"), counts["failed_to_compile"]
+        total = counts.pop("candidates")
         parts = [
             f"{count} {name.replace('_', ' ')}"
             for name, count in counts.items()
-            if failed or name != "failed_to_compile"
+            if count or name != "failed_to_compile"
         ]
         return f"{total} candidates: {', '.join(parts)}"
 
@@ -215,7 +220,7 @@ class PruneReport:
                 reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
                 key = (verdict.dropped_at, reason)
                 counts[key] = counts.get(key, 0) + 1
-        order = {"rules": 0, "sketch": 1, "compile": 2, "score": 3}
+        order = {"rules": 0, "estimate": 1, "sketch": 2, "compile": 3, "score": 4}
         return dict(sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1])))
 
     def to_pandas(self) -> pd.DataFrame:

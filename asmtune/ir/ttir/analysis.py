@@ -116,6 +116,11 @@ class LaunchArguments:
 class Kernel:
     """A TTIR text, before or after Triton's passes, parsed once for any number of launches.
 
+    Attributes:
+        tree: its operations.
+        placement: which of them are live, and where they run.
+        operations: those that read or write memory.
+
     Raises:
         ParseError: the text is not TTIR.
     """
@@ -125,9 +130,10 @@ class Kernel:
             plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
             self._plans = {plan.loads: plan}
             self._flow = plan.flow
-            self._placement = Placement(plan.flow)
-            self._operations = memory_operations(plan.flow)
-            self._steering = steering_loads(plan.flow, self._operations)
+            self.tree = plan.tree
+            self.placement = Placement(plan.flow)
+            self.operations = memory_operations(plan.flow)
+            self._steering = steering_loads(plan.flow, self.operations)
             self._escapes = escapes(plan.flow)
 
     def work(self, call: LaunchArguments) -> Work:
@@ -142,7 +148,7 @@ class Kernel:
             tables, steering = self._tables(parameters, call)
             plan = self._plan(frozenset().union(*(self._steering[place] for place in tables)))
             launch = _Launch(call, parameters, tables, steering)
-            return _Count(plan, self._placement, self._operations, launch).work(self._escapes)
+            return _Count(plan, self.placement, self.operations, launch).work(self._escapes)
 
     def _tables(
         self, parameters: Sequence[Parameter], call: LaunchArguments

@@ -8,4 +8,5 @@
 - `execution`: runs of each segment, from the trips of the IR's loops.
 - `cycles` and `chain`: cycles of each unit of an SM, and of the chain of latencies.
 - `sketch`: the same profile before compiling, estimated from TTGIR.
+- `tile`: features without TTGIR, by arithmetic on the TTIR of some tiles.
 """

@@ -2,6 +2,7 @@
 
 - `flow`: `Funnel`, all stages in order.
 - `tiles`: which tile axes are held: those of a recurrence's state, unless asked for.
+- `arithmetic`: the first stage of a large space: which configs are worth a sketch.
 - `front`: verdicts on configs by rules, sketch or compile.
 - `ranking`: the ranked cut, and the shortlist of configs to compile.
 - `caps`: register caps derived from the artifacts of the best quarter, before the ranking.

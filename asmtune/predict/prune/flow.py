@@ -29,6 +29,14 @@ from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work
+from asmtune.predict.prune.arithmetic import (
+    WORTH_IT,
+    Sketched,
+    Unread,
+    estimated,
+    sketch_best,
+    sketches_for,
+)
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
@@ -146,9 +154,20 @@ class Funnel:
             configs = searched.configs(default, problem.shape)
         chosen = Shortlist(tuple(configs))
         budget = self._budget(len(configs))
+        left: list[Verdict] = []
+        notes: list[str] = []
         if budget is not None:
-            with clock.stage("sketch"):
-                chosen = self._shortlist(front, configs, budget, default)
+            sketched = self._sketched(front, configs, budget, clock)
+            left = [replace(verdict, features=None) for verdict in sketched.left]
+            notes = sketched.notes
+            ranker = Ranker(self.scorer, self.target, "sketch")
+            chosen = shortlisted(sketched.verdicts, ranker, budget, default)
+            if left:
+                notes.append(
+                    f"{len(left) + len(sketched.verdicts):,} ranked by tile arithmetic, "
+                    f"{len(sketched.verdicts):,} by sketches, {len(chosen.configs):,} by assembly"
+                )
+            chosen = replace(chosen, dropped=(*chosen.dropped, *left))
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
@@ -168,6 +187,7 @@ class Funnel:
                 *default_notes(ranking.verdicts, default),
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
+                *notes,
                 *guess_notes(works),
                 *steering_notes(works),
                 *size_notes(works),
@@ -232,11 +252,23 @@ class Funnel:
             return None
         return self.compile
 
-    def _shortlist(
-        self, front: Front, configs: Sequence[Config], budget: Keep, default: Config
-    ) -> Shortlist:
-        sketched = front.verdicts(configs, "sketch", self.sketches)
-        return shortlisted(sketched, Ranker(self.scorer, self.target, "sketch"), budget, default)
+    def _sketched(
+        self, front: Front, configs: Sequence[Config], budget: Keep, clock: _Clock
+    ) -> Sketched:
+        """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
+        most = sketches_for(budget, self.scorer.effective_name, len(configs))
+        note = ""
+        if len(configs) > WORTH_IT * most:
+            with clock.stage("estimate"):
+                estimates = estimated(front, configs)
+            if not isinstance(estimates, Unread):
+                with clock.stage("sketch"):
+                    ranker = Ranker(self.scorer, self.target, "sketch")
+                    return sketch_best(front, estimates, ranker, most, self.sketches)
+            note = f"all were sketched, since tile arithmetic cannot rank them: {estimates.reason}"
+        with clock.stage("sketch"):
+            verdicts = front.verdicts(configs, "sketch", self.sketches)
+        return Sketched(verdicts, [], [note] if note else [])
 
 
 class _Clock:

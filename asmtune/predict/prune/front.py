@@ -277,5 +277,5 @@ class Front:
 
     @cached_property
     def judge(self) -> Judge:
-        """The rules, and the work of launches."""
+        """Judges by IR and by features; shared by all verdicts."""
         return Judge(self.problem, self.target, self.kernels)

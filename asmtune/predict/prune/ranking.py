@@ -141,7 +141,9 @@ def _noted(verdict: Verdict, reason: Reason) -> Verdict:
 
 def _order(verdict: Verdict) -> tuple[int, int]:
     """Return a sort key: kept, then by rank, uncompiled, compile failures, dropped by rules."""
-    place = {None: 0, "score": 1, "sketch": 2, "compile": 3, "rules": 4}[verdict.dropped_at]
+    place = {None: 0, "score": 1, "sketch": 2, "estimate": 3, "compile": 4, "rules": 5}[
+        verdict.dropped_at
+    ]
     return place, verdict.rank or 0
 
 

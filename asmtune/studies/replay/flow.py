@@ -58,13 +58,22 @@ def judged_moments(
     }
     for task in oracle.tasks:
         module = modules[task.kernel]
-        problem = _problem(module, task)
-        configs = _with_hooks(task, module, problem)
+        problem, configs = recorded_configs(module, task)
         front = funnel.front(problem)
         compiled = front.verdicts(configs, "assembly", funnel.known)
         # Sketches come off the artifacts that were just made, so that they cost a reading.
         sketched = front.verdicts(configs, "sketch", funnel.sketches) if early else ()
         yield Judged(task, compiled, sketched)
+
+
+def recorded_configs(module: KernelModule, task: Task) -> tuple[Problem, list[Config]]:
+    """Returns the problem of a task, and the configs of its rows in their order.
+
+    Raises:
+        ProblemError: the module's arguments do not fit the task.
+    """
+    problem = _problem(module, task)
+    return problem, _with_hooks(task, module, problem)
 
 
 def _with_hooks(task: Task, module: KernelModule, problem: Problem) -> list[Config]:

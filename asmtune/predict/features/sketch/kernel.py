@@ -117,7 +117,7 @@ class StepMaker:
             return chain + added[OpClass.BARRIER] * (BARRIER_LATENCY + LATENCY[OpClass.SHARED])
         kinds = [kind for kind, number in added.items() if number > 0]
         once: float = sum(LATENCY.get(kind, 0.0) for kind in kinds)
-        return once * _DEPTH.get(node.name, 1.0)
+        return once * DEPTH.get(node.name, 1.0)
 
     def _busy(self, action: Action, before: Sums, after: Sums) -> float:
         if action in LINKED:
@@ -133,7 +133,7 @@ class StepMaker:
         return cycles
 
 
-_DEPTH: Final = {"math.erf": 8.0, "math.log": 6.0, "math.sin": 8.0, "math.cos": 8.0}
+DEPTH: Final = {"math.erf": 8.0, "math.log": 6.0, "math.sin": 8.0, "math.cos": 8.0}
 """Length of the dependent chain within one operation, if it is long."""
 
 

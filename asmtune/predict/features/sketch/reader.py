@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import occupancy
@@ -18,6 +18,8 @@ from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import kind_of
+from asmtune.predict.features.sketch.memory import Sums
+from asmtune.predict.features.sketch.values import Values
 
 _ALIASES: Final = frozenset(
     {"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape", "ttg.convert_layout",
@@ -40,7 +42,17 @@ STORE_WORDS: Final = 0.5
 _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
-class _LiveRegisters:
+class Valued(Protocol):
+    """Values, the elements of each, and sums by segment, from which live registers are counted."""
+
+    values: Values
+    sums: list[Sums]
+
+    def elements(self, value: int) -> float:
+        """Return the different elements of a value that are kept in registers."""
+
+
+class LiveRegisters:
     """The words of registers that a thread needs: an estimate of what an allocator would need.
 
     Values live from the operation that makes them to the last that reads them; values that a loop
@@ -48,7 +60,7 @@ class _LiveRegisters:
     the last time, since machine code works on one element after another.
     """
 
-    def __init__(self, kernel: SketchedKernel) -> None:
+    def __init__(self, kernel: Valued) -> None:
         self._kernel = kernel
         self._born: dict[int, int] = {}
         self._dies: dict[int, int] = {}
@@ -201,7 +213,7 @@ class SketchReader:
         text = _CAP.sub("", sketch.ttgir, count=1)
         partition = int(match[1]) if match else warps
         segments, wanted = _read(text, partition, (warps, stages), self.target)
-        registers, spilled = self._allocated(wanted, warps, sketch.metadata.get("maxnreg"))
+        registers, spilled = allocated(self.target, wanted, warps, sketch.metadata.get("maxnreg"))
         fits = occupancy(self.target, warps, registers, sketch.shared_bytes)
         static = {
             **_launch(sketch.metadata),
@@ -212,15 +224,15 @@ class SketchReader:
         }
         return Profile(segments, warps, stages, static)
 
-    def _allocated(self, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
-        """Return the registers as allocated, and the words that do not fit."""
-        target = self.target
-        per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
-        most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
-        if cap:
-            most = min(most, int(cap))
-        units = -(-int(wanted) // _UNIT) * _UNIT
-        return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
+
+def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
+    """Return the registers as allocated, and the words that do not fit."""
+    per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
+    most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
+    if cap:
+        most = min(most, int(cap))
+    units = -(-int(wanted) // _UNIT) * _UNIT
+    return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
 
 
 @lru_cache(maxsize=1)
@@ -230,7 +242,7 @@ def _read(
     """Return segments and registers wanted; cached, as neighbours may differ in the cap alone."""
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
-    return segments, _BASE + _LiveRegisters(kernel).peak()
+    return segments, _BASE + LiveRegisters(kernel).peak()
 
 
 def _launch(metadata: Mapping[str, Any]) -> dict[str, float]:

@@ -34,7 +34,7 @@ def _reduce(sums: Sums, tile: Tile) -> None:
     """Count a tree over a thread's elements, lanes (shuffles) and warps (shared memory)."""
     values, operands, axis = tile.values, tile.node.operands, axis_of(tile.node)
     layout = values.layout(operands[0])
-    combine = _combining(values, tile.node)
+    combine = combining(values, tile.node)
     words = sum(max(1, values.kind(value).bits // 32) for value in operands)
     every = frozenset(range(len(values.kind(operands[0]).shape)))
     held, rows = layout.distinct(every), layout.distinct(every - {axis})
@@ -68,7 +68,7 @@ def _scan(sums: Sums, tile: Tile) -> None:
     """Count a scan: a reduction, and once more over the thread's own elements."""
     operand, words, axis = tile.node.operands[0], len(tile.node.operands), axis_of(tile.node)
     layout = tile.values.layout(operand)
-    combine = _combining(tile.values, tile.node)
+    combine = combining(tile.values, tile.node)
     held = layout.distinct(frozenset(range(len(tile.values.kind(operand).shape))))
     runs = max(1, held // layout.run(axis))
     lanes = layout.along(layout.lanes, axis).bit_length() - 1
@@ -81,7 +81,7 @@ def _scan(sums: Sums, tile: Tile) -> None:
         sums.add(combine, warps * runs)
 
 
-def _combining(values: Values, node: Node) -> Cost:
+def combining(values: Values, node: Node) -> Cost:
     """Return the instructions of one combination: the operations of the node's region."""
     total: Counter[OpClass] = Counter()
     for inner in (inner for region in node.regions for body in region for inner in body.nodes):

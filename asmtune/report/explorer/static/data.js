@@ -37,11 +37,12 @@ const MEANINGS = {
 const STAGES = {
   rules: "cannot run",
   compile: "does not compile",
+  estimate: "not sketched",
   sketch: "not compiled",
   score: "left out",
 };
 
-const REASONS = { rank: "ranked too low", sketched_only: "ranked too low" };
+const REASONS = { rank: "ranked too low", sketched_only: "ranked too low", estimated_only: "ranked too low" };
 
 /** The stage at which a config was dropped, and the reason, in words; the reason may be "". */
 export function inWords(stage, reason) {
@@ -117,7 +118,7 @@ export class Report {
   /** Why the page has no code of a config. */
   withoutCode(row) {
     const stage = this.columns.dropped_at[row];
-    const isCompiled = !["rules", "sketch", "compile"].includes(stage);
+    const isCompiled = !["rules", "estimate", "sketch", "compile"].includes(stage);
     return isCompiled ? this.code_note : `It was not compiled: ${this.columns.reasons[row] || stage}`;
   }
 

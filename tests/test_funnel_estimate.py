@@ -1,0 +1,230 @@
+"""The first stage of the funnel: features by tile arithmetic, and what they leave to sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.verdicts import Features, Verdict
+from asmtune.core.space.space import Space
+from asmtune.predict.features.tile.interpolate import Places
+from asmtune.predict.prune import arithmetic
+from asmtune.predict.prune.arithmetic import Unread, estimated, sketch_best, sketches_for
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.vectors import features_read
+from asmtune.report.documents import read_reports, report_json
+from asmtune.report.tables import prune_table
+from asmtune.tuning import initial_state
+from asmtune.tuning.options import EFFORTS
+from tests.sample_kernels import asks_for_warps, one_pointer, product_problem
+
+TILES = Space(
+    {
+        "BLOCK_M": (32, 64, 128),
+        "BLOCK_N": (32, 64, 128),
+        "BLOCK_K": (32, 64),
+        "num_warps": (4, 8),
+        "num_stages": (2, 3, 4),
+    }
+)
+
+
+@pytest.fixture
+def funnel(target: Target, settings: Settings) -> Funnel:
+    """A funnel that compiles the best two by the roofline."""
+    return Funnel(target, make_scorer("roofline"), settings, compile=Keep(2))
+
+
+def estimates_of(front: Front, configs: Sequence[Config]) -> list[Verdict]:
+    """The estimates, which there must be."""
+    verdicts = estimated(front, configs)
+    assert not isinstance(verdicts, Unread), verdicts
+    return verdicts
+
+
+def features_of(verdict: Verdict) -> Features:
+    """The features, which there must be."""
+    assert verdict.features is not None, verdict
+    return verdict.features
+
+
+@pytest.fixture
+def product() -> Problem:
+    """A matrix product of 1024 x 1024 x 1024."""
+    return product_problem()
+
+
+@pytest.mark.slow(seconds=6)
+def test_against_sketches(funnel: Funnel, product: Problem) -> None:
+    """Shared memory, FLOPs and grids of a product are a sketch's own; times rank as its times."""
+    configs = list(TILES.configs())[::5]
+    front = funnel.front(product)
+    pairs = list(
+        zip(estimates_of(front, configs), front.verdicts(configs, "sketch", {}), strict=True)
+    )
+    for estimate, sketch in pairs:
+        own, exact = features_of(estimate), features_of(sketch)
+        for name in ("shared_bytes", "programs", "trips", "num_warps", "num_stages"):
+            assert own[name] == exact[name], (estimate.config, name)
+        assert own["tensor_cycles"] == pytest.approx(exact["tensor_cycles"])
+        assert own["unique_bytes"] == pytest.approx(exact["unique_bytes"])
+        assert own["regs_per_thread"] == pytest.approx(exact["regs_per_thread"], rel=0.35)
+        assert own.keys() >= set(features_read())
+    ranks = [np.argsort(np.argsort([pair[i].predicted_us for pair in pairs])) for i in (0, 1)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.8
+
+
+@pytest.mark.slow(seconds=3)
+def test_tiles_that_were_not_lowered(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tile whose TTIR was never made has the numbers that its own TTIR would give."""
+    configs = list(TILES.configs())
+    whole = estimates_of(funnel.front(product), configs)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 7)
+    front = funnel.front(product)
+    carried = estimates_of(front, configs)
+    assert len(front.lowering._ttir) == 7
+    for one, other in zip(whole, carried, strict=True):
+        for name in ("tensor_cycles", "shared_bytes", "program_l2_bytes", "trips", "programs"):
+            assert features_of(other)[name] == pytest.approx(features_of(one)[name], rel=1e-3), name
+
+
+def test_each_value_of_an_axis_is_in_a_sample() -> None:
+    """A sample shows every value of every axis, and is no larger than asked."""
+    tiles = [(("A", a), ("B", b), ("MODE", m)) for a in (16, 64, 256) for b in (1, 3) for m in "xy"]
+    places = Places(tiles)
+    sample = [dict(tiles[place]) for place in places.sample(6)]
+    assert len(sample) == 6
+    assert {tile["A"] for tile in sample} == {16, 64, 256}
+    assert {tile["B"] for tile in sample} == {1, 3}
+    assert {tile["MODE"] for tile in sample} == {"x", "y"}
+    assert places.sample(50) == list(range(len(tiles)))
+
+
+@pytest.mark.slow(seconds=6)
+def test_the_best_of_a_large_space_are_sketched(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is left out says its rank and time; report, table and JSON count it."""
+    monkeypatch.setattr(arithmetic, "SKETCHES", 10)
+    report = funnel.prune(product, TILES)
+    assert len(funnel.sketches) == 10
+    left = [verdict for verdict in report.verdicts if verdict.dropped_at == "estimate"]
+    assert len(left) == len(list(TILES.configs())) - 10
+    for verdict in left:
+        (reason,) = verdict.reasons
+        assert reason.rule == "estimated_only"
+        assert reason.text.endswith(f"at {verdict.predicted_us:,} us, 10 are sketched")
+        assert verdict.features is None
+    counts = report.counts()
+    assert counts["estimated_only"] == 98
+    assert counts["candidates"] == sum(counts.values()) - counts["candidates"]
+    assert "98 estimated only" in report.summary()
+    compiled = sum(verdict.artifact is not None for verdict in report.verdicts)
+    (note,) = (note for note in report.notes if "tile arithmetic" in note)
+    assert note.startswith("108 ranked by tile arithmetic, 10 by sketches, ")
+    assert compiled < 10
+    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
+    console.print(prune_table([report]))
+    assert "98 ranked by tile arithmetic only" in console.export_text()
+    path = tmp_path / "report.json"
+    path.write_text(report_json([report]))
+    assert read_reports(path)[0].counts() == counts
+
+
+@pytest.mark.slow(seconds=3)
+def test_a_kernel_that_arithmetic_cannot_read(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is sketched as before where the TTIR depends on options, and a note says why."""
+    monkeypatch.setattr(arithmetic, "SKETCHES", 2)
+    problem = one_pointer(asks_for_warps)
+    space = Space({"num_warps": (1, 2, 4, 8), "num_stages": (1, 2)})
+    verdict = estimated(funnel.front(problem), list(space.configs()))
+    assert verdict == Unread("its TTIR depends on num_warps")
+    monkeypatch.setattr("asmtune.predict.prune.flow.estimated", lambda *_: Unread("no reason"))
+    small = TILES.replace(BLOCK_M=(64,), BLOCK_N=(64,))
+    report = funnel.prune(product, small)
+    assert not any(verdict.dropped_at == "estimate" for verdict in report.verdicts)
+    assert "all were sketched, since tile arithmetic cannot rank them: no reason" in report.notes
+
+
+class _Sketcher:
+    """A front whose sketches say that 8 warps are four times as slow as estimated."""
+
+    def __init__(self) -> None:
+        self.rounds: list[list[Config]] = []
+
+    def verdicts(self, configs: Sequence[Config], *_: Any) -> list[Verdict]:
+        """Verdicts with the true times."""
+        self.rounds.append(list(configs))
+        return [verdict_at(config, 4.0 if config.num_warps == 8 else 1.0) for config in configs]
+
+
+def verdict_at(config: Config, slower: float = 1.0) -> Verdict:
+    """A verdict on a config whose time is its BLOCK, with 8 warps estimated at half of it."""
+    us = config.kwargs["BLOCK"] * (0.5 if config.num_warps == 8 else 1.0) * slower
+    return Verdict(config, True, features=Features({"shared_bytes": 0.0}), predicted_us=us)
+
+
+def test_sketches_correct_the_estimates(target: Target) -> None:
+    """After the first round the bias of 8 warps no longer decides; the default is sketched."""
+
+    class ByTime:
+        """Ranks by the block and the biased estimate."""
+
+        def score(self, candidates: Sequence[Any]) -> list[float]:
+            return [-float(np.log(verdict_at(c.config).predicted_us or 1)) for c in candidates]
+
+    configs = [
+        Config({"BLOCK": block}, num_warps=warps, num_stages=2)
+        for block in range(200, 100, -1)
+        for warps in (4, 8)
+    ]
+    front, estimates = _Sketcher(), [verdict_at(config) for config in configs]
+    ranker = Ranker(ByTime(), target, "sketch")  # type: ignore[arg-type]
+    sketched = sketch_best(front, estimates, ranker, 50, {})  # type: ignore[arg-type]
+    assert [len(configs) for configs in front.rounds] == [20, 15, 15]
+    assert front.rounds[0][0] == configs[0]
+    assert sum(config.num_warps == 8 for config in front.rounds[0]) > 15
+    assert {config.num_warps for config in front.rounds[1]} == {4}
+    assert len(sketched.verdicts) == 50
+    assert len(sketched.left) == 150
+    assert all(not verdict.kept for verdict in sketched.left)
+
+
+def test_sketches_for_a_budget() -> None:
+    """A hundred at least, and three for each compile."""
+    assert sketches_for(Keep(count=4), "roofline", 10_000) == 100
+    assert sketches_for(Keep(count=50), "roofline", 10_000) == 150
+    assert sketches_for(Keep(percent=5), "roofline", 10_000) == 1500
+    assert 100 <= sketches_for(Keep(), "roofline", 10_000) <= 300
+
+
+@pytest.mark.slow(seconds=6)
+def test_a_search_of_a_large_space(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search begins with some sketches; all other configs stay candidates, in their order."""
+    monkeypatch.setattr(initial_state, "MOST_SKETCHES", 12)
+    configs = list(TILES.configs())
+    effort = EFFORTS["balanced"]
+    verdicts = initial_state.initial_verdicts(funnel, funnel.front(product), configs, effort)
+    assert [verdict.config for verdict in verdicts] == configs
+    assert len(funnel.sketches) == 12
+    assert all(verdict.kept for verdict in verdicts)
+    assert sum(verdict.features is not None for verdict in verdicts) > 100
