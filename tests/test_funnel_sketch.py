@@ -24,7 +24,8 @@ from asmtune.predict.prune import front as judge
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import default_budget
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
+from asmtune.predict.score.error import ErrorTable, RankedTask
+from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,11 +136,17 @@ def _report(value: Any, where: str) -> PruneReport:
         for counted in ("counts", "dropped"):  # `PruneReport` counts them again
             value.pop(counted, None)
         verdicts = value.get("verdicts")
-        for verdict in verdicts if isinstance(verdicts, list) else ():
-            if isinstance(verdict, dict):
-                for later in ("terms_us", "measured_us"):  # older versions lack them
-                    verdict.setdefault(later, None)
+        _complete(verdicts if isinstance(verdicts, list) else (), "terms_us", "measured_us")
+        _complete((value.get("selection"), value.get("compiled")), "low_share", "unlike")
     return _CODEC.read(PruneReport, value, where)
+
+
+def _complete(values: Iterable[Any], *later: str) -> None:
+    """Adds fields that older versions lack, as null."""
+    for value in values:
+        if isinstance(value, dict):
+            for name in later:
+                value.setdefault(name, None)
 
 
 def _features(value: Any, where: str) -> Features:

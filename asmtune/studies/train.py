@@ -14,9 +14,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
+from asmtune.predict.score.error import ErrorTable, RankedTask
+from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.examples import Examples, TaskRows, distance
-from asmtune.predict.score.learned import FEWEST, Model, fit, ranked_at
+from asmtune.predict.score.learned import FEWEST, LearnedModel, fit, ranked_at
 from asmtune.predict.score.vectors import schema
 from asmtune.studies.replay.flow import judged_moments
 from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
@@ -106,7 +107,7 @@ def rank_unseen(
 
 
 def _ranked(
-    model: Model, task: TaskRows, others: Sequence[TaskRows]
+    model: LearnedModel, task: TaskRows, others: Sequence[TaskRows]
 ) -> tuple[TaskRows, Sequence[float], float]:
     scores = ranked_at(model, task.base, task.scale)
     best_first = np.argsort(-scores, kind="stable")

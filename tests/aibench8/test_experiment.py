@@ -25,6 +25,7 @@ from asmtune.measure.bench.base import BenchSetup
 from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.options import EFFORTS, TuneOptions
 from benchmarks.aibench8 import __main__ as command
@@ -104,9 +105,12 @@ def test_tuned(tuner: TaskTuner) -> None:
 def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws time as many configs as they are told, differ, and ask no scorer of assembly."""
     asked: list[str] = []
-    monkeypatch.setattr(
-        "asmtune.tuning.tuner.make_scorer", lambda name: asked.append(name) or make_scorer(name)
-    )
+
+    def watched(name: str, *_: object) -> Scorer:
+        asked.append(name)
+        return make_scorer(name)
+
+    monkeypatch.setattr("asmtune.tuning.tuner.user_scorer", watched)
     drawn = []
     for seed in (0, 1):
         machine.timed.clear()

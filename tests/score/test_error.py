@@ -16,18 +16,16 @@ from hypothesis import strategies as st
 from asmtune.base.errors import ParseError
 from asmtune.predict.score.error import (
     COUNTS,
-    ERROR_FILE,
     FLOOR,
     GAPS,
     MOST,
     Cut,
-    Errors,
     ErrorTable,
     RankedTask,
     Widening,
     gaps_of,
-    shipped_errors,
 )
+from asmtune.predict.score.error_file import ERROR_FILE, Errors, shipped_errors
 
 NUMBERS = st.floats(0.0, 3.0, allow_nan=False)
 

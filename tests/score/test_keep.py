@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import Errors, ErrorTable, RankedTask, Widening
+from asmtune.predict.score.error import ErrorTable, RankedTask, Widening
+from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
 
 GAPS = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=300).map(

@@ -61,7 +61,7 @@ MOST_MODELS: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class LearnedModel:
     """The fitted forests.
 
     Attributes:
@@ -83,7 +83,7 @@ class Model:
         self.slowdown.save(path)
 
     @classmethod
-    def load(cls, path: Path, identity: str) -> Model:
+    def load(cls, path: Path, identity: str) -> LearnedModel:
         """Read what `save` wrote.
 
         Raises:
@@ -206,7 +206,7 @@ class Learned(Scorer):
         return [task for task in tasks if task.kernel != self.except_kernel]
 
     @cached_property
-    def _model(self) -> Model | None:
+    def _model(self) -> LearnedModel | None:
         """The forests, from the cache or fitted anew."""
         if isinstance(self._examples, str):
             return None
@@ -219,7 +219,7 @@ class Learned(Scorer):
         identity = self._identity()
         path = self.settings.cache_dir / "models" / f"{identity}.npz"
         with contextlib.suppress(ParseError):
-            return Model.load(path, identity)
+            return LearnedModel.load(path, identity)
         model = fit(tasks, self.settings.jobs, identity)
         with contextlib.suppress(OSError):  # It is fitted again in the next process.
             model.save(path)
@@ -249,7 +249,7 @@ def _number(dtype: str) -> str:
     return dtype if dtype.startswith(("fp", "bf")) else ""
 
 
-def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Model:
+def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> LearnedModel:
     """Fit a model on tasks; the result does not depend on the number of jobs."""
     from sklearn.ensemble import ExtraTreesRegressor
 
@@ -265,16 +265,16 @@ def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Model:
     weights = np.exp(-SLOW_WEIGHT * np.minimum(slowdown, 3.0))
     model.fit(rows, np.minimum(slowdown, MOST_SLOWDOWN), sample_weight=weights)
     slowdowns = Forest.of(model.estimators_, rows.shape[1], identity)
-    return Model(slowdowns, fit_pairs(tasks, jobs, identity))
+    return LearnedModel(slowdowns, fit_pairs(tasks, jobs, identity))
 
 
-def rank(model: Model, base: NDArray[np.float32]) -> NDArray[np.float64]:
+def rank(model: LearnedModel, base: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return scores of all candidates of a task, from their `vectors.base_columns`."""
     scale = Scale.of(base)
     return ranked_at(model, base, scale)
 
 
-def ranked_at(model: Model, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
+def ranked_at(model: LearnedModel, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
     """Return scores of some candidates of a task, whose scale is that of all of them."""
     roofline = base[:, 0] - scale.least[0]
     scores = np.asarray(-model.slowdown.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)

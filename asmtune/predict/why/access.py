@@ -23,12 +23,17 @@ from asmtune.predict.features.sketch.demand import MEMORY
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import Basis
 from asmtune.predict.features.sketch.memory import memory_bits
-from asmtune.predict.why.addresses import Addresses, Linear, Place, Symbols
+from asmtune.predict.why.addresses import (
+    SECTOR,
+    Addresses,
+    Linear,
+    Place,
+    Symbols,
+    sectors,
+    stretches,
+)
 
 Pattern = Literal["sequential", "strided", "gather", "broadcast", "single"]
-
-SECTOR: Final = 32
-"""Bytes that memory and caches move at least."""
 
 _REQUESTS: Final = 16
 """Requests of a warp that are looked at, of each operation: they are alike but for masks."""
@@ -186,7 +191,7 @@ class KernelAccesses:
         requests = self._requests(node)
         if not requests:
             return None
-        counts = [_sectors(starts, size) for starts, size in requests]
+        counts = [sectors(starts, size) for starts, size in requests]
         asked = sum(count[0] for count in counts) / len(counts)
         used = sum(count[1] for count in counts) / len(counts)
         starts, size = requests[0]
@@ -220,7 +225,7 @@ class KernelAccesses:
                 return 1.0
         starts = {start for own, _ in requests for start in own}
         ordered = sorted(starts, key=lambda start: (start.symbols, start.known))
-        touched, wanted = _sectors(ordered, requests[0][1])
+        touched, wanted = sectors(ordered, requests[0][1])
         return min(1.0, wanted / (touched * SECTOR))
 
     def _file(self, node: Node) -> str:
@@ -346,7 +351,7 @@ class KernelAccesses:
         if len(distinct) == 1:
             # A tile of which the mask leaves one element is no broadcast.
             return "broadcast" if len(starts) > 1 else "single", 0, size
-        runs = _runs(distinct, size)
+        runs = stretches(distinct, size)
         if self._repeats(node):
             return "broadcast", 0, min(runs)
         if len(runs) == 1 or min(runs) >= SECTOR:
@@ -386,27 +391,3 @@ def combined(bases: Sequence[Basis], number: int, first: Place) -> Place:
         if number >> bit & 1:
             place = tuple(own ^ step for own, step in zip(place, basis, strict=True))
     return place
-
-
-def _sectors(starts: Sequence[Linear], size: int) -> tuple[int, int]:
-    """Return the sectors that a request touches, and the different bytes that it wants."""
-    touched = set()
-    for start in starts:
-        for sector in range(start.known // SECTOR, (start.known + size - 1) // SECTOR + 1):
-            touched.add((start.symbols, sector))
-    by_base: dict[tuple[tuple[int, int], ...], set[int]] = {}
-    for start in starts:
-        by_base.setdefault(start.symbols, set()).add(start.known)
-    return len(touched), sum(sum(_runs(sorted(own), size)) for own in by_base.values())
-
-
-def _runs(starts: Sequence[int], size: int) -> list[int]:
-    """Return the lengths of the stretches that pieces of a size cover, without gaps."""
-    runs, end = [], None
-    for start in starts:
-        if end is None or start > end:
-            runs.append(size)
-        else:
-            runs[-1] += max(0, start + size - end)
-        end = max(start + size, end or start + size)
-    return runs

@@ -319,3 +319,31 @@ _VALUE: Final = re.compile(r"%[\w$.\-]+(?:#\d+)?")
 def key_of(node: Node) -> tuple[str, str]:
     """Return the name and attributes of an operation, without its values."""
     return node.name, _VALUE.sub("", node.text)
+
+
+SECTOR: Final = 32
+"""Bytes that memory and caches move at least."""
+
+
+def sectors(starts: Sequence[Linear], size: int) -> tuple[int, int]:
+    """Return the sectors that a request touches, and the different bytes that it wants."""
+    touched = set()
+    for start in starts:
+        for sector in range(start.known // SECTOR, (start.known + size - 1) // SECTOR + 1):
+            touched.add((start.symbols, sector))
+    by_base: dict[tuple[tuple[int, int], ...], set[int]] = {}
+    for start in starts:
+        by_base.setdefault(start.symbols, set()).add(start.known)
+    return len(touched), sum(sum(stretches(sorted(own), size)) for own in by_base.values())
+
+
+def stretches(starts: Sequence[int], size: int) -> list[int]:
+    """Return the lengths of the stretches that pieces of a size cover, without gaps."""
+    runs, end = [], None
+    for start in starts:
+        if end is None or start > end:
+            runs.append(size)
+        else:
+            runs[-1] += max(0, start + size - end)
+        end = max(start + size, end or start + size)
+    return runs
