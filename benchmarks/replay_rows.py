@@ -1,10 +1,14 @@
 """Replay of `learned` and `roofline` over stored training rows: no GPU, nothing compiled.
 
     python -m benchmarks.replay_rows [FILE.npz ...] [--output FILE]
+        [--error error.json --unlike kinds.npz]
 
 Each kernel is ranked by a model of all files' other kernels. A file of training rows has at most
 220 rows of a task, so that a task with more (most of the oracle's) is ranked on this choice
 of its rows: its fastest third of that number, and a random choice of the rest.
+
+With `--error` the tables of that file after compiling are measured anew, from these rankings; those
+before compiling take sketches (`asmtune train --error`) and stay as they were.
 
 Fits a model for each kernel: some 10 s each on 2 cores.
 """
@@ -13,13 +17,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from asmtune.base.settings import Settings
+from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA
 from asmtune.studies.replay.results import ScorerResult
-from asmtune.studies.train import Unseen, rank_unseen, unseen_result
+from asmtune.studies.train import Unseen, rank_unseen, scorer_errors, unseen_result
 from benchmarks.provenance import RESULTS, write
 
 CUTS = ("top1", "top5", "top10", "worst_top10")
@@ -30,6 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
     parser.add_argument("--output", type=Path, default=RESULTS / "replay_rows.json")
+    parser.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
+    parser.add_argument("--unlike", type=Path, action="append", default=[], help="as asmtune train")
     options = parser.parse_args()
     files = {path.stem: Examples.load(path) for path in options.files}
     tasks = [task for examples in files.values() for task in examples.tasks]
@@ -40,7 +48,27 @@ def main() -> None:
     for name, result in results.items():
         for scorer, by_kernel in result["scorers"].items():
             print(f"{name:12} {scorer:9}", *(f"{by_kernel['all'][cut]:.3f}" for cut in CUTS))
+    if options.error:
+        unlike = {name for path in options.unlike for name in files[path.stem].kernels}
+        _renew(options.error, files, ranked, unlike)
     write(options.output, {"files": results, "most_rows": MOST_ROWS, "seconds": round(seconds)})
+
+
+def _renew(
+    path: Path, files: Mapping[str, Examples], ranked: Unseen, unlike: Collection[str]
+) -> None:
+    """Measure the tables after compiling anew, and keep those before compiling."""
+    before = Errors.load(path)
+    sources = {
+        name: versions
+        for examples in files.values()
+        for name, versions in examples.provenance["measured"].items()
+    }
+    after = scorer_errors({"assembly": ranked}, before.device, sources, unlike)
+    sketched = {key: table for key, table in before.tables.items() if key[1] == "sketch"}
+    earlier = before.provenance.get("sketches", before.provenance)
+    about = {**after.provenance, "sketches": earlier}
+    Errors(before.device, about, {**sketched, **after.tables}).save(path)
 
 
 def _file(examples: Examples, ranked: Unseen) -> dict[str, dict[str, dict[str, object]]]:

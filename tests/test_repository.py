@@ -25,8 +25,8 @@ MOST_LINES = 400
 # A newcomer reads a route of some 5,000 lines; at 388 files a third of that was finding the next.
 # The folding of modules that had one importer, and of code written twice, set both limits; what
 # guards against bad and hostile input, and tables of every width, added 3,000 lines.
-MOST_FILES = 280
-MOST_LINES_IN_ALL = 47_000
+MOST_FILES = 291
+MOST_LINES_IN_ALL = 54_000
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

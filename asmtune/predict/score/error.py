@@ -125,6 +125,7 @@ class ErrorTable:
 
     Attributes:
         tasks, kernels: numbers of those that were ranked.
+        unlike: how many of the kernels are unlike the others, and have `UNLIKE_WEIGHT` together.
         cuts: by index of `counts`, then of `gaps`; with either, more is kept.
         widening: None for a scorer that is not trained.
     """
@@ -133,6 +134,7 @@ class ErrorTable:
     kernels: int
     cuts: tuple[tuple[Cut, ...], ...]
     widening: Widening | None = None
+    unlike: int = 0
 
     @property
     def counts(self) -> tuple[float, ...]:
@@ -183,8 +185,10 @@ class ErrorTable:
             tuple(Cut(count, gap, *cell) for gap, cell in zip(GAPS, row, strict=True))
             for count, row in zip(COUNTS, rows, strict=True)
         ]
-        kernels = len({task.kernel for task in tasks})
-        return cls(len(tasks), kernels, tuple(cuts), _widening(tasks, outcomes, weights))
+        kernels = {task.kernel for task in tasks}
+        widening = _widening(tasks, outcomes, weights)
+        others = len(kernels.intersection(unlike))
+        return cls(len(tasks), len(kernels), tuple(cuts), widening, others)
 
 
 def gaps_of(scores: Iterable[float]) -> list[float]:

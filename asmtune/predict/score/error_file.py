@@ -33,7 +33,7 @@ class Errors:
     Attributes:
         device: that the tasks were recorded on.
         provenance: origin of the timings, the compiler that the rankings were made with, and the
-            kernels "unlike" the others, which together have `UNLIKE_WEIGHT`.
+            names of the kernels "unlike" the others.
         tables: by (scorer, moment); the moment is "assembly" after compiling, "sketch" before.
     """
 
@@ -45,10 +45,8 @@ class Errors:
         """Describe the rows that a table was measured with."""
         table = self.tables[scorer, moment]
         tasks = f"{table.tasks} tasks of {table.kernels} kernels"
-        unlike = len(self.provenance.get("unlike", ()))
-        other = (
-            f", {unlike} of other kinds with {UNLIKE_WEIGHT:.0%} of the weight," if unlike else ""
-        )
+        other = f", {table.unlike} of other kinds with {UNLIKE_WEIGHT:.0%} of the weight,"
+        other = other if table.unlike else ""
         return f"{scorer} on {tasks}{other} recorded on {self.device}"
 
     def other_device(self, target: Target | None) -> str | None:
@@ -120,7 +118,7 @@ def _to_json(table: ErrorTable) -> dict[str, Any]:
     }
     limits = {"counts": _limits(table.counts), "gaps": _limits(table.gaps)}
     widening = None if table.widening is None else asdict(table.widening)
-    counts = {"tasks": table.tasks, "kernels": table.kernels}
+    counts = {"tasks": table.tasks, "kernels": table.kernels, "unlike": table.unlike}
     return {**counts, "widening": widening, **limits, **matrices}
 
 
@@ -141,7 +139,8 @@ def _table(values: Mapping[str, Any]) -> ErrorTable:
         for i, count in enumerate(counts)
     )
     tasks, kernels = _whole("tasks", values["tasks"]), _whole("kernels", values["kernels"])
-    return ErrorTable(tasks, kernels, cuts, _read_widening(values["widening"]))
+    unlike = _whole("unlike", values["unlike"], 0)
+    return ErrorTable(tasks, kernels, cuts, _read_widening(values["widening"]), unlike)
 
 
 def _read_widening(values: Mapping[str, Any] | None) -> Widening | None:
@@ -173,9 +172,9 @@ def _number(name: str, value: object) -> float:
     return value
 
 
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}, not a whole number above 0")
+def _whole(name: str, value: object, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r}, not a whole number of {least} or more")
     return value
 
 
