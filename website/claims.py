@@ -112,6 +112,22 @@ def _predictions() -> list[list[str]]:
             f"`roofline` {rough['top10']:.3f}",
             link("replay_families2", "root"),
         ],
+        *_kinds(first, ten),
+    ]
+
+
+def _kinds(first: str, ten: str) -> list[list[str]]:
+    """The same of kernels of kinds that the families lack."""
+    data = results("replay_rows")["files"]["kinds"]["scorers"]
+    label = f"{first}: {len(data['learned']['kernels'])} kernels of kinds that the families lack"
+    return [
+        [
+            text,
+            f"{data['learned']['all'][cut]:.3f}",
+            f"`roofline` {data['roofline']['all'][cut]:.3f}",
+            link("replay_rows", "root"),
+        ]
+        for text, cut in ((f"{label}, likewise", "top1"), (ten, "top10"))
     ]
 
 

@@ -118,11 +118,23 @@ AIBENCH8: Final = {
     "contract_off": "tuned, without contracts on what divides sizes and addresses",
     "asm_off": "tuned, as many configs timed, picked at random instead of by the assembly",
 }
+ROWS: Final = {
+    "oracle": "the {kernels} of the first table",
+    "families": "{kernels} families",
+    "families2": "{kernels} more families",
+    "kinds": "{kernels} kernels of kinds that these lack",
+}
+"""Files of training rows, by what their kernels are."""
 SOURCES: Final = (
     "side_by_side",
     "large_space",
     "replay",
     "replay_families2",
+    "replay_rows",
+    "promise",
+    "first_stage",
+    "first_stage_speed",
+    "history",
     "ablation",
     "replay_strategies",
     "prune_overhead",

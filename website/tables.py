@@ -18,6 +18,7 @@ from website.labels import (
     GROUPS,
     OPERATIONS,
     REPLAYED,
+    ROWS,
     SOURCES,
     TASKS,
     TUNED_AGAINST,
@@ -33,6 +34,22 @@ def _shares(name: str, labels: Mapping[str, str], cuts: Sequence[str] = CUTS) ->
 def replay() -> str:
     """Give the share of the best speed by scorer and cut."""
     return table(("ranked by", *CUT_HEADS), _shares("replay", REPLAYED))
+
+
+def rows() -> str:
+    """Give the share of the best speed over stored training rows, by file and scorer."""
+    lines = []
+    for name, label in ROWS.items():
+        data = results("replay_rows")["files"][name]
+        about = data["about"]
+        counts = [str(about["tasks"]), str(about["tasks_thinned"])]
+        for scorer in ("learned", "roofline"):
+            shares = data["scorers"][scorer]["all"]
+            figures = [f"{shares[cut]:.3f}" for cut in ("top1", "top5", "top10", "worst_top10")]
+            kernels = len(data["scorers"][scorer]["kernels"])
+            lines.append([label.format(kernels=kernels), f"`{scorer}`", *counts, *figures])
+    heads = ("kernels", "ranked by", "tasks", "of them thinned", "top 1", "top 5", "top 10")
+    return table((*heads, "worst task, top 10"), lines)
 
 
 def ablation() -> str:
@@ -186,7 +203,8 @@ def recorded() -> str:
         rows.append([str(kernels), str(data["tasks"]), f"{data['rows']:,}", link(name)])
     data = results("error")["tables"][0]
     file = "[error.json](../asmtune/predict/score/data/error.json)"
-    rest = f"those above, and {data['kernels'] - sum(int(row[0]) for row in rows)} more families"
+    more = data["kernels"] - data["unlike"] - sum(int(row[0]) for row in rows)
+    rest = f"those above, {more} more families, and {data['unlike']} kernels of other kinds"
     rows.append([str(data["kernels"]), str(data["tasks"]), rest, file])
     return table(("kernels", "tasks", "configs timed", "file"), rows)
 
@@ -309,6 +327,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         first_look,
         claims,
         recorded,
+        rows,
         families,
         exact,
         tuned_against,
