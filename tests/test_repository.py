@@ -24,8 +24,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|work|Users|mnt|scratch|tmp|dat
 MOST_LINES = 400
 # A newcomer reads a route of some 5,000 lines; at 388 files a third of that was finding the next.
 # The folding of modules that had one importer, and of code written twice, set both limits; what
-# guards against bad and hostile input, and tables of every width, added 3,000 lines. Reasons by line
-# of the source, tile arithmetic, index tensors, a user's history and statistics added 6,900.
+# guards against bad and hostile input, and tables of every width, added 3,000 lines. Reasons by
+# line of the source, tile arithmetic, index tensors, a user's history and statistics added 6,900.
 MOST_FILES = 291
 MOST_LINES_IN_ALL = 54_000
 
