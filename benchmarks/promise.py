@@ -3,14 +3,15 @@
     python -m benchmarks.promise ROWS.npz ... [--unlike KINDS.npz] [--output FILE]
 
 Reads files of training rows (`asmtune train`), so that nothing is compiled. Every kernel is ranked
-by a model that has not seen it, and promised by a table that was measured without it. A mean
-gives each kernel the same weight. Coverage is how often a task kept its low end, which says 0.9.
+by a model that has not seen it, and promised by a table that was measured without it. Kernels of
+`--unlike` are in no model. A mean gives each kernel the same weight. Coverage is how often a task
+kept its low end, which says 0.9.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def main() -> None:
     tasks = [(path.stem, task) for path, rows in loaded.items() for task in rows.tasks]
     unlike = {kernel for path in options.unlike for kernel in loaded[path].kernels}
     jobs = Settings.from_environment().jobs
-    results = measured(*ranked_unseen(tasks, jobs), unlike)
+    results = measured(*ranked_unseen(tasks, unlike, jobs), unlike)
     about = {"says": 1.0 - LOW, "folds": FOLDS, "unlike": sorted(unlike)}
     write(options.output, {**about, "scorers": results})
     for scorer, cuts in results.items():
@@ -75,13 +76,14 @@ def folds_of(kernels: Sequence[str]) -> dict[str, int]:
 
 
 def ranked_unseen(
-    tasks: Sequence[tuple[str, TaskRows]], jobs: int
+    tasks: Sequence[tuple[str, TaskRows]], unlike: Collection[str], jobs: int
 ) -> tuple[list[str], dict[str, list[RankedTask]]]:
     """Rank each task by scorers that have not seen its kernel; return files, and by scorer."""
     folds = folds_of(list(dict.fromkeys(task.kernel for _, task in tasks)))
     ranked: dict[str, dict[int, RankedTask]] = {"learned": {}, "roofline": {}}
     for fold in range(FOLDS):
-        others = [task.thinned() for _, task in tasks if folds[task.kernel] != fold]
+        fitted = [task for _, task in tasks if task.kernel not in unlike]
+        others = [task.thinned() for task in fitted if folds[task.kernel] != fold]
         model = fit(others, jobs, "")
         for index, (_, task) in enumerate(tasks):
             if folds[task.kernel] == fold:

@@ -1,16 +1,18 @@
 """Replay of `learned` and `roofline` over stored training rows: no GPU, nothing compiled.
 
-    python -m benchmarks.replay_rows [FILE.npz ...] [--output FILE]
-        [--error error.json --unlike kinds.npz]
+    python -m benchmarks.replay_rows [FILE.npz ...] [--unlike FILE.npz] [--output FILE]
+        [--error error.json]
 
-Each kernel is ranked by a model of all files' other kernels. A file of training rows has at most
+Each kernel is ranked by a model that has not seen it: the kernels of all files are drawn into 16
+parts, and each part is ranked by a model of the others. Kernels of `--unlike` are ranked as well,
+and are in no model. A file of training rows has at most
 220 rows of a task, so that a task with more (most of the oracle's) is ranked on this choice
 of its rows: its fastest third of that number, and a random choice of the rest.
 
 With `--error` the tables of that file after compiling are measured anew, from these rankings; those
 before compiling take sketches (`asmtune train --error`) and stay as they were.
 
-Fits a model for each kernel: some 10 s each on 2 cores.
+Fits 16 models: some 10 s each on 2 cores.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from asmtune.studies.replay.results import ScorerResult
 from asmtune.studies.train import Unseen, rank_unseen, scorer_errors, unseen_result
 from benchmarks.provenance import RESULTS, write
 
+PARTS = 16
 CUTS = ("top1", "top5", "top10", "worst_top10")
 
 
@@ -37,21 +40,29 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
     parser.add_argument("--output", type=Path, default=RESULTS / "replay_rows.json")
     parser.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
-    parser.add_argument("--unlike", type=Path, action="append", default=[], help="as asmtune train")
+    parser.add_argument(
+        "--unlike", type=Path, action="append", default=[], help="as of asmtune train"
+    )
     options = parser.parse_args()
-    files = {path.stem: Examples.load(path) for path in options.files}
+    paths = [*options.files, *options.unlike]
+    files = {path.stem: Examples.load(path) for path in paths}
+    unlike = {name for path in options.unlike for name in files[path.stem].kernels}
     tasks = [task for examples in files.values() for task in examples.tasks]
     start = time.perf_counter()
-    ranked = rank_unseen(tasks, {"assembly": tasks}, Settings.from_environment().jobs)["assembly"]
+    jobs = Settings.from_environment().jobs
+    seen = [task for task in tasks if task.kernel not in unlike]
+    ranked = rank_unseen(seen, {"assembly": tasks}, jobs, PARTS)["assembly"]
     seconds = time.perf_counter() - start
     results = {name: _file(examples, ranked) for name, examples in files.items()}
     for name, result in results.items():
         for scorer, by_kernel in result["scorers"].items():
             print(f"{name:12} {scorer:9}", *(f"{by_kernel['all'][cut]:.3f}" for cut in CUTS))
     if options.error:
-        unlike = {name for path in options.unlike for name in files[path.stem].kernels}
         _renew(options.error, files, ranked, unlike)
-    write(options.output, {"files": results, "most_rows": MOST_ROWS, "seconds": round(seconds)})
+    write(
+        options.output,
+        {"files": results, "most_rows": MOST_ROWS, "parts": PARTS, "seconds": round(seconds)},
+    )
 
 
 def _renew(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,12 +72,12 @@ def train(
         raise InputError("no task of the files has five configs that were timed and compile")
     sources = {path.name: oracle.versions for path, oracle in zip(oracles, recorded, strict=True)}
     rows_to_save = examples([task.assembly for task in rows], target, device, sources)
-    ranked = _ranked(rows, settings.jobs) if early else {}
     other_kinds = {
         task.kernel
         for path, oracle in zip(oracles, recorded, strict=True)
         for task in (oracle.tasks if path in (unlike or []) else ())
     }
+    ranked = _ranked(rows, other_kinds, settings.jobs) if early else {}
     errors = scorer_errors(ranked, device, sources, other_kinds) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
@@ -109,12 +109,16 @@ def _use(output: Path, settings: Settings) -> str:
     )
 
 
-def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
+def _ranked(
+    rows: Sequence[MomentRows], other_kinds: Collection[str], jobs: int
+) -> dict[str, Unseen]:
+    """Rank every kernel by a model that has seen neither it nor any kernel of other kinds."""
     from asmtune.studies.train import rank_unseen
 
     compiled = [task.assembly for task in rows]
+    seen = [task for task in compiled if task.kernel not in other_kinds]
     sketched = [task.sketch for task in rows if task.sketch is not None]
-    return rank_unseen(compiled, {"assembly": compiled, "sketch": sketched}, jobs)
+    return rank_unseen(seen, {"assembly": compiled, "sketch": sketched}, jobs)
 
 
 def _save(rows: Examples | Errors, option: str, path: Path) -> None:

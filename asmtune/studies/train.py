@@ -85,23 +85,30 @@ def examples(
 
 
 def rank_unseen(
-    seen: Sequence[TaskRows], tasks_of: Mapping[str, Sequence[TaskRows]], jobs: int
+    seen: Sequence[TaskRows],
+    tasks_of: Mapping[str, Sequence[TaskRows]],
+    jobs: int,
+    parts: int | None = None,
 ) -> dict[str, Unseen]:
     """Scores tasks, by moment, by models that have `seen` all kernels but theirs.
 
     A kernel without others to learn from is left out. A fit on `jobs` processors takes seconds,
-    and each kernel asks for one, whatever the number of moments.
+    and each kernel asks for one, whatever the number of moments. With `parts`, kernels are drawn
+    into so many, each of which is left out together and asks for one fit.
     """
     ranked: dict[str, list[tuple[TaskRows, Sequence[float], float]]] = {
         moment: [] for moment in tasks_of
     }
-    for kernel in dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks):
-        others = [task.thinned() for task in seen if task.kernel != kernel]
+    kernels = list(dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks))
+    drawn = np.random.default_rng(0).permutation(kernels) if parts else kernels
+    count = min(parts or len(kernels), len(kernels))
+    for part in (set(drawn[start::count]) for start in range(count)):
+        others = [task.thinned() for task in seen if task.kernel not in part]
         if not others:
             continue
         model = fit(others, jobs, "")
         for moment, tasks in tasks_of.items():
-            own_tasks = [task for task in tasks if task.kernel == kernel]
+            own_tasks = [task for task in tasks if task.kernel in part]
             ranked[moment] += [_ranked(model, task, others) for task in own_tasks]
     return dict(ranked)
 
