@@ -296,20 +296,19 @@ def test_an_unsteady_finalist_prolongs_the_final() -> None:
     assert rounds(0.06, until=20) == [40, 40]
 
 
-def test_outliers_prolong_the_final() -> None:
-    """Samples are added while the deviation of all is over 5%, up to three times as many."""
+def test_deviation_and_interruptions() -> None:
+    """Samples are added while their bulk deviates by over 5%, and not for interruptions."""
 
-    def rounds(height: float, rate: int, until: int = 100) -> list[int]:
+    def rounds(noise: Callable[[int], float]) -> int:
         subjects, times = subjects_of([30.0])
-        noise = lambda _, number: 1 + height * (number % rate == 0) * (number < until)  # noqa: E731
-        Race(SimulatedClock(times, noise=noise), POLICY).final(subjects)
-        return [len(subject.samples_us) for subject in subjects]
+        Race(SimulatedClock(times, noise=lambda _, number: noise(number)), POLICY).final(subjects)
+        return len(subjects[0].samples_us)
 
-    # One in ten is twice as long: an outlier to the spread, but not to who cites the deviation.
-    assert rounds(1.0, 10) == [60]
-    assert rounds(0.1, 10) == [20]
-    # One sample that is 0.3 longer deviates by 0.3 / sqrt(n) of the mean.
-    assert rounds(0.3, 20, until=20) == [36]
+    draws = random.Random(0)
+    assert rounds(lambda _: draws.gauss(1.0, 0.06)) == 60
+    assert rounds(lambda _: draws.gauss(1.0, 0.01)) == 20
+    # One in ten takes twice as long: more samples would not change that.
+    assert rounds(lambda number: 2.0 if number % 10 == 0 else 1.0 + 0.01 * (number % 3)) == 20
 
 
 def test_an_unsteady_timing_is_told() -> None:

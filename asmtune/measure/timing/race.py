@@ -85,8 +85,7 @@ class Race:
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Times finalists afresh: samples of trials do not count.
 
-        Each gets `fine_rounds` samples. As long as one's spread or relative standard deviation is
-        too high then, all get more, up to
+        Each gets `fine_rounds` samples. As long as one is not steady then, all get more, up to
         three times as many, since samples taken at other clocks do not compare.
 
         Returns:
@@ -98,15 +97,12 @@ class Race:
         share_us = policy.entrant_us * _FINAL_SHARE
         for number in range(3 * policy.fine_rounds):
             unfinished = [s for s in field.running if not _timed_for(s, share_us, ENOUGH)]
-            if number >= policy.fine_rounds and all(map(self._is_steady, unfinished)):
+            if number >= policy.fine_rounds and all(
+                summarise(s.config, s.samples_us).spread <= policy.spread for s in unfinished
+            ):
                 break
             field.round(unfinished)
         return field.outcomes(subjects)
-
-    def _is_steady(self, subject: Subject) -> bool:
-        """Returns whether neither the bulk of the samples nor all of them vary too much."""
-        timing = summarise(subject.config, subject.samples_us)
-        return timing.spread <= self._policy.spread and not unsteady(timing, self._policy)
 
     def _in_contention(self, contenders: Sequence[Subject]) -> list[Subject]:
         """Returns those that may still be the best; all have had the same rounds."""
