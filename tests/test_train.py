@@ -127,11 +127,7 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         "learned on 2 tasks of 2 kernels recorded on NVIDIA H200"
     )
     assert Errors.load(errors).source("roofline", "sketch").startswith("roofline on 2 tasks")
-    kinds = ["--error", str(errors), "--unlike", str(more_timings)]
     table = capsys.readouterr().out
-    assert run([*command, "--output", str(output), *kinds]) == 0
-    assert Errors.load(errors).provenance["unlike"] == ["barriers", "returns"]
-    assert "2 of other kinds with 75% of the weight" in Errors.load(errors).source("learned")
     widening = Errors.load(errors).tables["learned", "assembly"].widening
     assert widening is not None
     assert widening.usual > 0
@@ -139,6 +135,29 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "learned, each kernel unseen" in table
     assert "learned before compiling, each kernel unseen" in table
     assert "barriers" in table
+
+
+def test_other_kinds(
+    more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kernels of other kinds are ranked by models of the others, and are in none themselves."""
+    document = json.loads(more_timings.read_text())
+    for kernel in ("barriers", "returns"):
+        tasks = [task for task in document["tasks"] if task["kernel"] == kernel]
+        (tmp_path / f"{kernel}.json").write_text(json.dumps({**document, "tasks": tasks}))
+    likely, other = str(tmp_path / "barriers.json"), str(tmp_path / "returns.json")
+    errors, kernels = tmp_path / "error.json", ["--kernels", str(DATA / "kernels")]
+    command = ["train", likely, other, *kernels, *kernels, "--output", str(tmp_path / "rows.npz")]
+    assert run([*command, "--error", str(errors), "--unlike", other]) == 0
+    made = Errors.load(errors)
+    assert made.provenance["unlike"] == ["returns"]
+    assert made.source("learned") == (
+        "learned on 1 tasks of 1 kernels, 1 of other kinds with 75% of the weight, recorded on "
+        "NVIDIA H200"
+    )
+    capsys.readouterr()
+    assert run([*command, "--error", str(errors), "--unlike", other, "--unlike", likely]) == 2
+    assert "--unlike: all files are of other kinds; give one to fit on" in capsys.readouterr().err
 
 
 def test_unlike_is_one_of_the_files(

@@ -90,12 +90,14 @@ def train(
 
 
 def _check_unlike(unlike: Sequence[Path], oracles: Sequence[Path], error: Path | None) -> None:
-    """Refuse `--unlike` without `--error`, or of a path that is none of the files."""
+    """Refuse `--unlike` without `--error`, of a path that is none of the files, or of them all."""
     if unlike and error is None:
         raise InputError("--unlike weighs kernels of the error: give --error FILE too")
     for path in unlike:
         if path not in oracles:
             raise InputError(f"--unlike {path}: none of the files of timings; give it there too")
+    if unlike and set(unlike) >= set(oracles):
+        raise InputError("--unlike: all files are of other kinds; give one to fit on")
 
 
 def _use(output: Path, settings: Settings) -> str:
