@@ -1,13 +1,14 @@
 """Replay of search strategies over a file of recorded timings: a JSON of results and a figure.
 
-    python -m benchmarks.replay_strategies ORACLE --kernels DIR [--output FILE]
+    python -m benchmarks.replay_strategies ORACLE --kernels DIR [--efforts] [--output FILE]
     python -m benchmarks.replay_strategies --draw
 
 Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). The first run
 compiles every recorded config, as `replay_oracle` does; later ones read the artifacts. With --draw
 the committed results are drawn as they are.
 
-Curves are of searches that go on as long as anything may be gained; efforts end sooner.
+Curves are of searches that go on as long as anything may be gained; efforts end sooner. With
+`--efforts` the efforts alone are replayed, and nothing is drawn.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("--scorer", default="learned")
     parser.add_argument("--output", type=Path, default=RESULTS / "replay_strategies.json")
     parser.add_argument("--draw", action="store_true", help="draw the results in the output file")
+    parser.add_argument("--efforts", action="store_true", help="no curves and no figure")
     options = parser.parse_args()
     if options.draw:
         draw(json.loads(options.output.read_text())["plans"], options.output.with_suffix(".svg"))
@@ -75,7 +77,9 @@ def main() -> None:
     with ProgressBar() as progress:
         scorer = make_scorer(options.scorer)
         funnel = Funnel(target, scorer, Settings.from_environment(), progress=progress)
-        results = replay_strategies(oracle, options.kernels, funnel, plans())
+        results = replay_strategies(
+            oracle, options.kernels, funnel, plans(curves=not options.efforts)
+        )
     plans_json = {result.plan.name: result.to_json() for result in results}
     about = {
         "device": oracle.device,
@@ -86,17 +90,18 @@ def main() -> None:
         "seconds": round(time.perf_counter() - start, 1),
     }
     write(options.output, {**about, "plans": plans_json})
-    draw(plans_json, options.output.with_suffix(".svg"))
+    if not options.efforts:
+        draw(plans_json, options.output.with_suffix(".svg"))
 
 
-def plans() -> list[ReplayPlan]:
-    """List the plans: a curve of each strategy, and each effort as it is."""
+def plans(*, curves: bool) -> list[ReplayPlan]:
+    """List the plans: if asked, a curve of each strategy; and each effort as it is."""
     most = Limits(compiles=max(BUDGETS))
-    curves = [
+    strategies = [
         ReplayPlan(name, name, FINE if name == "model" else ALL, most, SEEDS)
-        for name in strategy_names()
+        for name in (strategy_names() if curves else ())
     ]
-    return [*curves, *map(effort_plan, efforts().values())]
+    return [*strategies, *map(effort_plan, efforts().values())]
 
 
 def efforts() -> Mapping[str, Effort]:
