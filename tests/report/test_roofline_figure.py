@@ -104,8 +104,8 @@ def test_labels_touch_nothing() -> None:
     assert sum(text.startswith("kernel_") for text in shown) == 12
 
 
-@pytest.mark.slow(seconds=60)
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@pytest.mark.slow(seconds=30)
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(
         st.tuples(

@@ -70,13 +70,12 @@ def test_nearest_is_never_the_config_itself() -> None:
 
 
 KERNELS = (
-    *("asmtune.kernels.softmax", "asmtune.kernels.vector_add", "asmtune.kernels.tiled_matmul"),
-    *("benchmarks.families.transpose", "benchmarks.families.softmax_columns"),
-    *("benchmarks.families.matvec", "benchmarks.families.matmul_splitk"),
+    *("asmtune.kernels.softmax", "asmtune.kernels.tiled_matmul"),
+    *("benchmarks.families.transpose", "benchmarks.families.matvec"),
 )
 
 
-@pytest.mark.slow(seconds=60)
+@pytest.mark.slow(seconds=35)
 @pytest.mark.parametrize("name", KERNELS)
 def test_advice_for_kernels(name: str, target: Target, settings: Settings) -> None:
     """Limits are the model's largest terms, and advice names axes of the space that gain by it."""
