@@ -137,6 +137,7 @@ SOURCES: Final = (
     "history",
     "ablation",
     "replay_strategies",
+    "replay_strategies_kinds",
     "prune_overhead",
     "launch_cost",
     "cold_start",

@@ -110,6 +110,15 @@ def strategies() -> str:
     return table(heads, rows)
 
 
+def strategies_kinds() -> str:
+    """Say the same of kernels of kinds that no model is fitted on."""
+    data = results("replay_strategies_kinds")
+    names = ("quick", "balanced", "thorough")
+    rows = [_plan(f"effort `{name}`", data["plans"][f"effort {name}"]["all"]) for name in names]
+    heads = ("compiles a task", "timings a task", "share of the best speed kept", "worst task")
+    return table((f"{data['tasks']} tasks", *heads), rows)
+
+
 def _plan(label: str, data: Mapping[str, float]) -> list[str]:
     counts = [f"{data[name]:.0f}" for name in ("compiles", "timings")]
     return [label, *counts, f"{data['kept']:.4f}", f"{data['worst']:.3f}"]
@@ -320,6 +329,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         by_kernel,
         first_stage,
         strategies,
+        strategies_kinds,
         side_by_side,
         packages,
         launches,
