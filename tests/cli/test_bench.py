@@ -88,6 +88,7 @@ def test_what_is_stored_is_timed(commands: Commands) -> None:
 
 def test_rates_and_efficiency(commands: Commands) -> None:
     """Statistics, rates, GOPS/W and the best working point are shown, as text, JSON and figure."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     store(commands, 4096, 100)
     asked = ("bench", "{}/doubled.py", "-o", "{}/run.json", "--processes", "2", "--energy")
     ran = commands.run(*asked, "--figure", "{}/curve.svg")

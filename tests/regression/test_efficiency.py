@@ -112,6 +112,7 @@ def test_reports() -> None:
 
 def test_the_figure() -> None:
     """The figure is drawn in each form, and equal runs make equal files."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     run = run_of(product(256, 8.0), product(1024, 10.0))
     svg = bench_figure(run, ".svg")
     assert svg.startswith(b"<?xml")

@@ -6,7 +6,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from contrast import contrast
+
+# Before what imports it: the tests of figures are skipped where it is missing.
+pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
