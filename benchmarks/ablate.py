@@ -34,12 +34,11 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.score.examples import TaskRows
-from asmtune.predict.score.learned import fit, rank
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
 from asmtune.studies.replay.results import CUTS, ScorerResult
-from asmtune.studies.train import unseen_result
+from asmtune.studies.train import rank_unseen, unseen_result
 from benchmarks.launches import Launch, Reader, TimedTask, read
 from benchmarks.provenance import RESULTS, write
 
@@ -128,11 +127,7 @@ def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> lis
 
 def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: int) -> ScorerResult:
     """Score each kernel of `own` by a model fitted on all other kernels, those of `more` too."""
-    ranked = []
-    for kernel in dict.fromkeys(task.kernel for task in own):
-        seen = [task.thinned() for task in (*own, *more) if task.kernel != kernel]
-        model = fit(seen, jobs, "")
-        ranked += [(t, rank(model, t.base).tolist(), 0.0) for t in own if t.kernel == kernel]
+    ranked = rank_unseen([*own, *more], {"assembly": own}, jobs)["assembly"]
     return replace(unseen_result(ranked), scorer=name)
 
 

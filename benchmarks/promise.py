@@ -20,9 +20,10 @@ import numpy as np
 
 from asmtune.base.settings import Settings
 from asmtune.predict.score.error import LOW, NOISE, ErrorTable, RankedTask, gaps_of
-from asmtune.predict.score.examples import Examples, TaskRows, distance
+from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.keep import AIM
-from asmtune.predict.score.learned import DATA, fit, ranked_at
+from asmtune.predict.score.learned import DATA
+from asmtune.studies.train import rank_unseen
 from benchmarks.provenance import RESULTS, write
 
 FOLDS = 10
@@ -79,22 +80,16 @@ def ranked_unseen(
     tasks: Sequence[tuple[str, TaskRows]], unlike: Collection[str], jobs: int
 ) -> tuple[list[str], dict[str, list[RankedTask]]]:
     """Rank each task by scorers that have not seen its kernel; return files, and by scorer."""
-    folds = folds_of(list(dict.fromkeys(task.kernel for _, task in tasks)))
-    ranked: dict[str, dict[int, RankedTask]] = {"learned": {}, "roofline": {}}
-    for fold in range(FOLDS):
-        fitted = [task for _, task in tasks if task.kernel not in unlike]
-        others = [task.thinned() for task in fitted if folds[task.kernel] != fold]
-        model = fit(others, jobs, "")
-        for index, (_, task) in enumerate(tasks):
-            if folds[task.kernel] == fold:
-                scores = ranked_at(model, task.base, task.scale)
-                far = distance(task.base[np.argsort(-scores, kind="stable")], others)
-                about = (task.kernel, scores.tolist(), task.slowdown.tolist(), far)
-                ranked["learned"][index] = RankedTask(*about)
-                roofline = (-task.base[:, 0]).tolist()
-                ranked["roofline"][index] = RankedTask(task.kernel, roofline, about[2])
-    files = [file for file, _ in tasks]
-    return files, {name: [own[i] for i in range(len(tasks))] for name, own in ranked.items()}
+    own = [task for _, task in tasks]
+    fitted = [task for task in own if task.kernel not in unlike]
+    place = {id(task): index for index, task in enumerate(own)}
+    unseen = rank_unseen(fitted, {"assembly": own}, jobs, FOLDS)["assembly"]
+    ranked: dict[str, list[RankedTask]] = {"learned": [], "roofline": []}
+    for task, scores, far in sorted(unseen, key=lambda each: place[id(each[0])]):
+        slowdown, roofline = task.slowdown.tolist(), (-task.base[:, 0]).tolist()
+        ranked["learned"].append(RankedTask(task.kernel, scores, slowdown, far))
+        ranked["roofline"].append(RankedTask(task.kernel, roofline, slowdown))
+    return [file for file, _ in tasks], ranked
 
 
 def measured(

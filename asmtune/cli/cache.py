@@ -185,7 +185,7 @@ def show(
         [
             {"config": timing.config.to_dict()}
             | {name: getattr(timing, name) for name in times}
-            | ({"samples": 0} if timing.statistics is None else vars(timing.statistics))
+            | timing.cited()
             for timing in sorted(record.measurements, key=lambda timing: timing.median_us)
         ]
     )

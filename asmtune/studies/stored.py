@@ -146,8 +146,7 @@ class StoredLaunch:
         return best
 
     def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
-        function = jit_function(self.problem.kernel)
-        name = f"{function.__module__}.{function.__qualname__}"
+        name = self.problem.full_name
         stored = store.records(name) if store is not None else []
         names = dict.fromkeys(record.key.device for record in (*stored, *shipped_of(name)))
         models = {device: match_device(device) for device in names}

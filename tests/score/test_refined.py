@@ -109,6 +109,14 @@ def refined(
     return RefinedLearned(base, History(settings), target).for_kernel(kernel)
 
 
+def test_the_distance_is_the_base_s(base: Learned, settings: Settings, target: Target) -> None:
+    """A user's report is widened by the distance from the shipped rows, as without a history."""
+    own = [Candidate(Config({"n": n}), target, features=f) for n, f in enumerate(features(50))]
+    found = refined(base, settings, target).distance(own)
+    assert found is not None
+    assert found == base.distance(own)
+
+
 @pytest.mark.slow(seconds=4)
 def test_a_made_up_device(base: Learned, settings: Settings, target: Target) -> None:
     """After 100 timings the wrong first pick is right, for this shape and for others."""

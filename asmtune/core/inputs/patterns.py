@@ -39,11 +39,6 @@ FORMS: Final = (
 _CALL: Final = re.compile(r"(?:(?P<dtype>[^:()]*):)?\s*(?P<name>[A-Za-z_]\w*)\s*\((?P<rest>.*)\)")
 
 
-def is_pattern(text: str) -> bool:
-    """Says if a text has the form of a pattern, whether or not it is a valid one."""
-    return _CALL.fullmatch(text.strip()) is not None
-
-
 def _lengths(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
     """Draws lengths of 0 to about twice their mean, whose sum is the total."""
     import numpy as np

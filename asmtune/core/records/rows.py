@@ -80,7 +80,7 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
             "p20_us": measurement.p20_us,
             "p80_us": measurement.p80_us,
             "spread": measurement.spread if measurement.median_us else None,
-            **_statistics(measurement),
+            **measurement.cited(),
         }
         for measurement in timed
     ]
@@ -94,11 +94,6 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
         }
         for config, failure in record.failures
     ]
-
-
-def _statistics(measurement: Measurement) -> dict[str, Any]:
-    found = measurement.statistics
-    return {"samples": 0} if found is None else dict(vars(found))
 
 
 def _axes(config: Config, columns: set[str]) -> dict[str, Any]:

@@ -84,6 +84,11 @@ class Measurement:
         """The statistics of all samples; None where a file left the samples out."""
         return SampleStatistics.of(self.samples_us)
 
+    def cited(self) -> dict[str, Any]:
+        """Return the statistics by name; of a timing without samples their number alone."""
+        found = self.statistics
+        return {"samples": 0} if found is None else dict(vars(found))
+
 
 Outcome = tuple[Config, Measurement | Failure]
 """A config that was launched, with its timing or failure."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from asmtune.ir.ttir.evaluate import ProgramArguments
 from asmtune.ir.ttir.memory import MemoryOperation
+from asmtune.ir.ttir.mlir_types import DENSE
 from asmtune.ir.ttir.operations import EvaluationStep, apply
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.scalars import constant
@@ -16,7 +17,6 @@ from asmtune.ir.ttir.tree import Body, Node
 Range = tuple[int, int]
 
 _RANGE: Final = re.compile(r"(end|start) = (\d+)").findall
-_DENSE: Final = re.compile(r"dense<([^\[\"]*)> : tensor<.*?(\w+)>").match
 _PASSING: Final = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi"})
 _MASKED: Final = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 _DEPTH: Final = 100
@@ -127,7 +127,7 @@ class Extents:
             ends = {key: int(number) for key, number in _RANGE(text)}
             return (ends["start"], ends["end"] - 1) if len(ends) == 2 else None
         if name == "arith.constant":
-            dense = _DENSE(text)
+            dense = DENSE(text)
             number = constant(f"{dense[1]} : {dense[2]}" if dense else text)
             return _point(number)
         for axis, letter in enumerate("xyz"):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.ir.ttir.evaluate import ProgramArguments
-from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types, split_list
+from asmtune.ir.ttir.mlir_types import (
+    AXIS,
+    DENSE,
+    ORDER,
+    ValueType,
+    parse_type,
+    result_types,
+    split_list,
+)
 from asmtune.ir.ttir.operations import EvaluationStep, apply
 from asmtune.ir.ttir.plan import CONTROL, EvaluationPlan, Flow, steering_values
 from asmtune.ir.ttir.scalars import Unknown, Value, constant
@@ -178,9 +185,6 @@ def _masked(node: Node) -> bool:
 
 Steps = tuple[int | None, ...]
 
-_AXIS: Final = re.compile(r"axis = (\d{1,4})").search
-_ORDER: Final = re.compile(r"order = array<i32: ([\d, ]{1,99})>").search
-_DENSE: Final = re.compile(r"dense<([^\[\"]*)> : tensor<.*?(\w+)>").match
 _KEEPING: Final = frozenset(
     {
         "tt.broadcast", "tt.bitcast", "arith.bitcast", "arith.extsi", "arith.extui",
@@ -241,13 +245,13 @@ class Strides:
         if name == "tt.make_range":
             return (1,)
         if name in ("tt.splat", "arith.constant"):
-            return (0,) * rank if name == "tt.splat" or _DENSE(owner.text) else ()
+            return (0,) * rank if name == "tt.splat" or DENSE(owner.text) else ()
         if name in _KEEPING or name in _CLAMPING:
             return self._steps(owner.operands[0])
-        if name == "tt.expand_dims" and (match := _AXIS(owner.text)):
+        if name == "tt.expand_dims" and (match := AXIS(owner.text)):
             steps, axis = self._steps(owner.operands[0]), int(match[1])
             return (*steps[:axis], 0, *steps[axis:])
-        if name == "tt.trans" and (match := _ORDER(owner.text)):
+        if name == "tt.trans" and (match := ORDER(owner.text)):
             steps = self._steps(owner.operands[0])
             return tuple(steps[int(axis)] for axis in match[1].split(","))
         return self._combine(owner)
@@ -287,7 +291,7 @@ class Strides:
         owner, _ = self._plan.tree.sources[value]
         if isinstance(owner, Body):
             return None
-        if owner.name == "arith.constant" and (match := _DENSE(owner.text)):
+        if owner.name == "arith.constant" and (match := DENSE(owner.text)):
             number = constant(f"{match[1]} : {match[2]}")
             return number if isinstance(number, int) else None
         if owner.name == "tt.splat":

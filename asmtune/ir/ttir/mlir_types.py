@@ -16,6 +16,11 @@ _NESTED: Final = re.compile(r"[(\[{<\"]").search
 _WIDEST: Final = 512  # bits; no type of Triton's is wider, a misread one may be
 _FLOAT: Final = re.compile(r"b?f\d")
 
+AXIS: Final = re.compile(r"axis = (\d{1,4})").search
+ORDER: Final = re.compile(r"order = array<i32: ([\d, ]{1,99})>").search
+DENSE: Final = re.compile(r"dense<([^\[\"]*)> : tensor<.*?(\w+)>").match
+"""Attributes of operations: an axis, the order of a transposition, an equal-valued constant."""
+
 
 def split_list(text: str) -> list[str]:
     """Split at commas, but not at those in brackets or strings."""

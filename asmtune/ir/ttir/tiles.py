@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.ir.ttir.mlir_types import ValueType
+from asmtune.ir.ttir.mlir_types import AXIS, DENSE, ORDER, ValueType
 from asmtune.ir.ttir.operations import MOVES, TILES, EvaluationStep, Evaluator, apply
 from asmtune.ir.ttir.scalars import Unknown, constant
 from asmtune.ir.ttir.tree import Node, Tree
@@ -65,9 +65,6 @@ _LARGEST: Final = 1 << 16
 """Most elements of a tile that is evaluated."""
 
 _RANGE: Final = re.compile(r"(end|start) = (\d+)").findall
-_DENSE: Final = re.compile(r"dense<([^\[\"]*)> : tensor<.*?(\w+)>").match
-_AXIS: Final = re.compile(r"axis = (\d{1,4})").search
-_ORDER: Final = re.compile(r"order = array<i32: ([\d, ]{1,99})>").search
 
 
 def _toward_zero(a: Integers, b: Integers) -> Integers:
@@ -156,7 +153,7 @@ def _computation(node: Node, kind: ValueType, tree: Tree) -> Computation | None:
     if name == "tt.make_range":
         ends = {key: int(number) for key, number in _RANGE(text)}
         return lambda _: np.arange(ends["start"], ends["end"])
-    if name == "arith.constant" and (dense := _DENSE(text)):
+    if name == "arith.constant" and (dense := DENSE(text)):
         number = constant(f"{dense[1]} : {dense[2]}")
         return lambda _: np.full(kind.shape, number) if isinstance(number, int) else None
     if name in ("tt.reduce", "tt.scan"):
@@ -194,9 +191,9 @@ def _move(node: Node, kind: ValueType) -> Computation:
     shape = kind.shape
 
     def arrange(array: Integers) -> Integers:
-        if node.name == "tt.expand_dims" and (axis := _AXIS(node.text)):
+        if node.name == "tt.expand_dims" and (axis := AXIS(node.text)):
             return np.expand_dims(array, int(axis[1]))
-        if node.name == "tt.trans" and (order := _ORDER(node.text)):
+        if node.name == "tt.trans" and (order := ORDER(node.text)):
             return np.transpose(array, [int(axis) for axis in order[1].split(",")])
         if node.name in ("tt.reshape", "tt.unsplat"):
             return array.reshape(shape)
@@ -214,7 +211,7 @@ def _move(node: Node, kind: ValueType) -> Computation:
 
 def _fold(node: Node, tree: Tree) -> Computation | None:
     """Return a reduction or scan by one integer operation; None for any other."""
-    body, axis = node.regions[0][0], _AXIS(node.text)
+    body, axis = node.regions[0][0], AXIS(node.text)
     folded = [_FOLDED.get(inner.name) for inner in body.nodes[:-1]]
     function = folded[0] if len(folded) == 1 else None
     if function is None or axis is None or len(node.results) != 1 or "reverse = true" in node.text:

@@ -22,7 +22,7 @@ from asmtune.predict.features.tile.facts import tile_facts
 from asmtune.predict.features.tile.forms import TileFacts
 from asmtune.predict.features.tile.interpolate import Places, Tile, carried_over
 from asmtune.predict.prune.front import Front, Outcomes
-from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.prune.ranking import Ranker, tile_of
 from asmtune.predict.score.keep import AIM, Keep, table_of
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.scorer import Candidate
@@ -64,7 +64,7 @@ NOISE: Final = 0.02
 
 @dataclass(frozen=True)
 class Sketched:
-    """What was sketched of a space.
+    """The sketched part of a space, and the rest.
 
     Attributes:
         verdicts: on the configs sketched, and on those that a rule refused before.
@@ -179,7 +179,7 @@ def _axes(config: Config) -> Tile:
         "num_stages": config.num_stages,
         "maxnreg": config.maxnreg or 256,
     }
-    return (*sorted(config.kwargs.items()), *options.items())
+    return (*tile_of(config), *options.items())
 
 
 def _unsketched(verdict: Verdict, rank: int, most: int) -> Verdict:
@@ -202,7 +202,7 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
         return Unread("a config has hand-edited IR")
     tiles: dict[Tile, list[int]] = {}
     for place in left:
-        tiles.setdefault(tuple(sorted(configs[place].kwargs.items())), []).append(place)
+        tiles.setdefault(tile_of(configs[place]), []).append(place)
     if not tiles:
         return Unread("no config is left")
     places = Places(list(tiles))
@@ -251,7 +251,7 @@ def _options(front: Front, configs: Sequence[Config], chosen: Sequence[int]) -> 
     programs = []
     for place in chosen:
         config = configs[place]
-        key = tuple(sorted(config.kwargs.items()))
+        key = tile_of(config)
         if key not in sizes:
             x, y, z = required(f"grid of {problem.name}", partial(problem.programs, config))
             sizes[key] = float(x * y * z)

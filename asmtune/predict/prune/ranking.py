@@ -116,21 +116,21 @@ def _ties(
     configs: Sequence[Config], gaps: Sequence[float], most: int, near: float
 ) -> dict[int, str]:
     """Return the best of each dropped tile that is near the last kept config, with the reason."""
-    tiles = {_tile(config) for config in configs[:most]}
+    tiles = {tile_of(config) for config in configs[:most]}
     allowed = math.ceil(most * TIES_SHARE)
     tied: dict[int, str] = {}
     for index in range(most, len(configs)):
         behind = gaps[index] - gaps[most - 1]
         if len(tied) == allowed or not behind <= near:
             break
-        if (tile := _tile(configs[index])) not in tiles:
+        if (tile := tile_of(configs[index])) not in tiles:
             tiles.add(tile)
             place = f"{behind:.1%} behind" if behind else "level with"
             tied[index] = f"the best of its tile, {place} the last of {most} kept"
     return tied
 
 
-def _tile(config: Config) -> tuple[tuple[str, Any], ...]:
+def tile_of(config: Config) -> tuple[tuple[str, Any], ...]:
     """Return a key that is equal for configs that differ only in launch options."""
     return tuple(sorted(config.kwargs.items()))
 

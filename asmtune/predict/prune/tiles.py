@@ -1,4 +1,4 @@
-"""Which tile axes are held at the default's values: those that a recurrence's state depends on."""
+"""Tile axes that are held at the default's values: those that a recurrence's state depends on."""
 
 from __future__ import annotations
 

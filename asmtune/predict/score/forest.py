@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,14 @@ UNREADABLE: Final = (
 """Errors that reading a damaged archive raises."""
 
 
+class Growth(NamedTuple):
+    """The shape of a forest: trees, least rows in a leaf, and share of columns tried a split."""
+
+    trees: int
+    least_in_leaf: int
+    columns_tried: float
+
+
 @dataclass(frozen=True, eq=False)
 class Forest:
     """Trees one after the other; a node's children come after it, a leaf's are itself.
@@ -75,6 +83,30 @@ class Forest:
     roots: NDArray[np.int32]
     columns: int
     identity: str
+
+    @classmethod
+    def fit(
+        cls,
+        rows: NDArray[np.float32],
+        values: NDArray[Any],
+        growth: Growth,
+        *,
+        weights: NDArray[Any] | None = None,
+        jobs: int | None = None,
+        identity: str = "",
+    ) -> Forest:
+        """Fit extremely randomised trees (Geurts et al., 2006), equal for any number of jobs."""
+        from sklearn.ensemble import ExtraTreesRegressor
+
+        model = ExtraTreesRegressor(
+            growth.trees,
+            min_samples_leaf=growth.least_in_leaf,
+            max_features=growth.columns_tried,
+            n_jobs=jobs,
+            random_state=0,
+        )
+        model.fit(rows, values, sample_weight=weights)
+        return cls.of(model.estimators_, rows.shape[1], identity)
 
     @classmethod
     def of(cls, estimators: Sequence[Any], columns: int, identity: str) -> Forest:

@@ -25,7 +25,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.vectors import Scale, base_columns, schema
 from asmtune.store.lookup import StoredExamples
 from asmtune.store.shipped import store_exists
@@ -40,8 +40,8 @@ MOST_OWN: Final = 1200
 MOST_OTHERS: Final = 800
 """Rows of the kernel itself, and of others, that one correction is fitted on."""
 
-MOST_OF_A_TASK: Final = 220
 LEAST_OF_A_TASK: Final = 24
+"""Rows of a task, where many share the limits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,5 +210,5 @@ def _limited(tasks: Sequence[RecordedTask], most: int) -> list[RecordedTask]:
     """Return the first tasks, thinned, with at most `most` rows in all."""
     if not tasks:
         return []
-    each = min(MOST_OF_A_TASK, max(LEAST_OF_A_TASK, most // len(tasks)))
+    each = min(MOST_ROWS, max(LEAST_OF_A_TASK, most // len(tasks)))
     return [replace(task, rows=task.rows.thinned(each)) for task in tasks[: most // each]]

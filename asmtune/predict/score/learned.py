@@ -23,8 +23,8 @@ from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.examples import Examples, TaskRows, distance
-from asmtune.predict.score.forest import Forest
+from asmtune.predict.score.examples import NEAREST, Examples, TaskRows, distance
+from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.pairs import PAIRS, columns_of_pairs, fit_pairs, reordered
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
@@ -41,9 +41,7 @@ from asmtune.predict.score.vectors import (
 DATA: Final = Path(__file__).with_name("data")
 """The training rows that ship with the package."""
 
-TREES: Final = 48
-LEAST_IN_LEAF: Final = 3
-COLUMNS_TRIED: Final = 0.33
+GROWTH: Final = Growth(trees=48, least_in_leaf=3, columns_tried=0.33)
 MOST_SLOWDOWN: Final = 1.5
 """Logarithm of the slowdown beyond which all configs count as equally bad."""
 
@@ -123,12 +121,12 @@ class Learned(Scorer):
         if len(compiled) < FEWEST or self._model is None:
             return Roofline().score(candidates, draw)
         base = base_columns(compiled, candidates[0].target)
-        scores = iter(rank(self._model, base).tolist())
+        scores = iter(self.rank_columns(base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
 
     def distance(self, candidates: Sequence[Candidate]) -> float | None:
         """Return how far the best candidates' features lie from its training rows, typically."""
-        features = [c.features for c in candidates if c.features is not None]
+        features = [c.features for c in candidates if c.features is not None][:NEAREST]
         if self._model is None or not features:
             return None
         return distance(base_columns(features, candidates[0].target), self._tasks)
@@ -231,7 +229,7 @@ class Learned(Scorer):
 
     def _identity(self) -> str:
         """Return a digest of everything that the forest depends on."""
-        how = (TREES, LEAST_IN_LEAF, COLUMNS_TRIED, MOST_SLOWDOWN, SLOW_WEIGHT, PAIRS)
+        how = (GROWTH, MOST_SLOWDOWN, SLOW_WEIGHT, PAIRS)
         rows = [path.read_bytes() for path in self.sources]
         versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
         return digest(schema(), repr(how), *versions, *rows)
@@ -251,21 +249,12 @@ def _number(dtype: str) -> str:
 
 def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> LearnedModel:
     """Fit a model on tasks; the result does not depend on the number of jobs."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
     rows = np.concatenate([task.vectors for task in tasks])
     slowdown = np.concatenate([task.slowdown for task in tasks])
-    model = ExtraTreesRegressor(
-        TREES,
-        min_samples_leaf=LEAST_IN_LEAF,
-        max_features=COLUMNS_TRIED,
-        n_jobs=jobs,
-        random_state=0,
-    )
     weights = np.exp(-SLOW_WEIGHT * np.minimum(slowdown, 3.0))
-    model.fit(rows, np.minimum(slowdown, MOST_SLOWDOWN), sample_weight=weights)
-    slowdowns = Forest.of(model.estimators_, rows.shape[1], identity)
-    return LearnedModel(slowdowns, fit_pairs(tasks, jobs, identity))
+    slowdown = np.minimum(slowdown, MOST_SLOWDOWN)
+    forest = Forest.fit(rows, slowdown, GROWTH, weights=weights, jobs=jobs, identity=identity)
+    return LearnedModel(forest, fit_pairs(tasks, jobs, identity))
 
 
 def rank(model: LearnedModel, base: NDArray[np.float32]) -> NDArray[np.float64]:

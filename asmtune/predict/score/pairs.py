@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.predict.score.examples import TaskRows
-from asmtune.predict.score.forest import Forest
+from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.vectors import MICROSECONDS, Scale
 
 BEST_RANKED: Final = 40
@@ -33,18 +33,14 @@ NEAR: Final = 0.5
 """Logarithm of the slowdown up to which configs are paired for the fit."""
 
 PAIRS_OF_A_TASK: Final = 160
-TREES: Final = 32
-LEAST_IN_LEAF: Final = 5
-COLUMNS_TRIED: Final = 0.33
+GROWTH: Final = Growth(trees=32, least_in_leaf=5, columns_tried=0.33)
 
-PAIRS: Final = (NEAR, PAIRS_OF_A_TASK, TREES, LEAST_IN_LEAF, COLUMNS_TRIED)
+PAIRS: Final = (NEAR, PAIRS_OF_A_TASK, GROWTH)
 """Everything beside the rows that a fit depends on."""
 
 
 def fit_pairs(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest | None:
     """Fit a forest on pairs of near ties; None if no task has any."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
     draws = np.random.default_rng(0)
     rows, behind = [], []
     for task in tasks:
@@ -55,16 +51,8 @@ def fit_pairs(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest | N
         behind.append(task.slowdown[one] - task.slowdown[other])
     if not sum(map(len, behind)):
         return None
-    model = ExtraTreesRegressor(
-        TREES,
-        min_samples_leaf=LEAST_IN_LEAF,
-        max_features=COLUMNS_TRIED,
-        n_jobs=jobs,
-        random_state=0,
-    )
-    columns = np.concatenate(rows)
-    model.fit(columns, np.concatenate(behind))
-    return Forest.of(model.estimators_, columns.shape[1], identity)
+    columns, values = np.concatenate(rows), np.concatenate(behind)
+    return Forest.fit(columns, values, GROWTH, jobs=jobs, identity=identity)
 
 
 def columns_of_pairs(base_columns: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.forest import Forest
+from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.history import History, RecordedTask
 from asmtune.predict.score.learned import FEWEST, Learned
 from asmtune.predict.score.scorer import Candidate, Scorer
@@ -30,9 +30,7 @@ Rank = Callable[[NDArray[np.float32]], Column]
 SLOPE: Final = 0.5
 """True slowdown per predicted one, both logarithms: `learned` exaggerates."""
 
-TREES: Final = 48
-LEAST_IN_LEAF: Final = 2
-COLUMNS_TRIED: Final = 0.5
+GROWTH: Final = Growth(trees=48, least_in_leaf=2, columns_tried=0.5)
 SLOW_WEIGHT: Final = 1.0
 """Rate at which a row's weight falls with its slowdown."""
 
@@ -64,7 +62,7 @@ DRAWS: Final = 64
 """Cuts of a ranking whose shares of the best speed the check averages, and halves drawn."""
 
 _CLASS_SHARPNESS: Final = 8.0
-"""How sharply a config belongs to the unit that takes longest: near 1 for that unit alone."""
+"""Sharpness with which a config belongs to the unit that takes longest: 1 for it alone."""
 
 _UNITS: Final = tuple(
     i for i, name in enumerate(BASE) if name.startswith("us_") and name != "us_roofline"
@@ -128,23 +126,14 @@ class Fitter:
 
     def fit(self, tasks: Sequence[RecordedTask]) -> Correction:
         """Fit a correction to recorded tasks, at least one."""
-        from sklearn.ensemble import ExtraTreesRegressor
-
         scores = [self.rank(task.rows.base) for task in tasks]
         pairs = list(zip(tasks, scores, strict=True))
         rows = np.concatenate([_columns(task.rows.base, each) for task, each in pairs])
-        errors = [_errors(task, each) for task, each in pairs]
-        weights = [self._weights(task) for task in tasks]
-        model = ExtraTreesRegressor(
-            TREES,
-            min_samples_leaf=LEAST_IN_LEAF,
-            max_features=COLUMNS_TRIED,
-            random_state=0,
-        )
-        model.fit(rows, np.concatenate(errors), sample_weight=np.concatenate(weights))
+        errors = np.concatenate([_errors(task, each) for task, each in pairs])
+        weights = np.concatenate([self._weights(task) for task in tasks])
         own = [_reference(task.rows.base, each) for task, each in pairs if task.is_of(self.kernel)]
         references = np.stack(own) if own else np.zeros((0, len(BASE)), dtype=np.float32)
-        return Correction(Forest.of(model.estimators_, rows.shape[1], ""), references)
+        return Correction(Forest.fit(rows, errors, GROWTH, weights=weights), references)
 
     def check(self, tasks: Sequence[RecordedTask]) -> Checked:
         """Rank recordings by corrections that have not seen them; compare with the shipped model.
@@ -274,6 +263,10 @@ class RefinedLearned(Scorer):
         corrected = self._correction.scores(columns, self.base.rank_columns(columns))
         scores = iter(corrected.tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
+
+    def distance(self, candidates: Sequence[Candidate]) -> float | None:
+        """Return how far the best candidates lie from the rows that the base is trained on."""
+        return self.base.distance(candidates)
 
     @property
     def effective_name(self) -> str:

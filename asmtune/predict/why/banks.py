@@ -22,10 +22,9 @@ from asmtune.predict.features.sketch.layouts import (
     layout_of,
     number,
     numbers,
-    own_part,
     parent_of,
 )
-from asmtune.predict.features.sketch.memory import fast_axis
+from asmtune.predict.features.sketch.memory import along_k, fast_axis
 from asmtune.predict.features.sketch.values import Kind
 from asmtune.predict.why.access import KernelAccesses, combined
 from asmtune.predict.why.addresses import Place
@@ -163,8 +162,7 @@ class _Move:
         is_operand = kind_of(encoding) == "dot_op" and kind_of(parent_of(encoding)) == "nvidia_mma"
         if not is_operand or self._kind.bits != 16:
             return False
-        k = len(self._kind.shape) - (1 if number(own_part(encoding), "opIdx", 0) == 0 else 2)
-        return self._fast != k
+        return not along_k(self._kind, self._buffer.encoding)
 
     def _offset(self, place: Place) -> int | None:
         return shared_offset(self._buffer, self._fast, place)

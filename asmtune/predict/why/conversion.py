@@ -82,9 +82,11 @@ def _candidates(subject: ExaminedConfig, profile: Profile) -> Iterator[Conversio
             continue
         place = pattern.line, pattern.kind
         items = [one for one in work.accesses if (one.line, one.kind) == place]
-        after = predict(_with_neighbours(subject, profile, items), target).us
         uses = [use for use in work.arguments if use.name == pattern.argument]
-        if len(uses) != 1 or not items or after > before * (1 - FASTER):
+        if len(uses) != 1 or not items:
+            continue
+        after = predict(_with_neighbours(subject, profile, items), target).us
+        if after > before * (1 - FASTER):
             continue
         written = pattern.kind != "read"
         use = uses[0]

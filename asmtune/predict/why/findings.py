@@ -11,6 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, product
 from typing import Final
 
@@ -87,7 +88,7 @@ class ExaminedConfig:
         """The machine."""
         return self.accesses.target
 
-    @property
+    @cached_property
     def predicted_us(self) -> float:
         """The predicted time."""
         return predict(self.features, self.target).us

@@ -212,5 +212,5 @@ def _timed(config: Config, outcome: Measurement | Failure) -> TimedRow:
     if isinstance(outcome, Failure):
         detail = outcome.detail.strip()[:_REASON]
         return TimedRow(config, Failure(outcome.stage, outcome.kind, detail))
-    cited = {"samples": 0} if outcome.statistics is None else vars(outcome.statistics)
-    return TimedRow(config, Timing(outcome.median_us, outcome.p20_us, outcome.p80_us, **cited))
+    times = outcome.median_us, outcome.p20_us, outcome.p80_us
+    return TimedRow(config, Timing(*times, **outcome.cited()))

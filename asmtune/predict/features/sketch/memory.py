@@ -192,14 +192,14 @@ def shared_width(kind: Kind, layout: TensorLayout, buffer: str) -> int:
     own = kind_of(kind.encoding)
     size = max(1, kind.bits // 8)
     if own == "dot_op" and kind_of(parent_of(kind.encoding)) == "nvidia_mma":
-        return WIDEST if kind.bits == 16 or _along_k(kind, buffer) else ROUND
+        return WIDEST if kind.bits == 16 or along_k(kind, buffer) else ROUND
     if own == "nvidia_mma" and kind.bits == 16:
         return WIDEST
     axis = fast_axis(buffer, len(kind.shape))
     return min(WIDEST, size * layout.run(axis))
 
 
-def _along_k(kind: Kind, buffer: str) -> bool:
+def along_k(kind: Kind, buffer: str) -> bool:
     """Return whether an operand's K axis is the buffer's fast one, as ldmatrix needs it."""
     index = number(kind.encoding, "opIdx", 0)
     k = len(kind.shape) - (1 if index == 0 else 2)

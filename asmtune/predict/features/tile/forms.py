@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -95,7 +96,7 @@ class Structure:
     dots: tuple[DotForm, ...]
     loops: tuple[LoopForm, ...]
 
-    @property
+    @cached_property
     def parts(self) -> dict[str, tuple[slice, int]]:
         """Places of each part in the numbers of a tile, and numbers for each of its members."""
         lengths = {
