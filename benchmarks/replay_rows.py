@@ -1,7 +1,7 @@
 """Replay of `learned` and `roofline` over stored training rows: no GPU, nothing compiled.
 
-    python -m benchmarks.replay_rows [FILE.npz ...] [--unlike FILE.npz] [--output FILE]
-        [--error error.json]
+    python -m benchmarks.replay_rows [FILE.npz ...] [--unlike FILE.npz] [--sketches FOLDER]
+        [--output FILE] [--error error.json]
 
 Each kernel is ranked by a model that has not seen it: the kernels of all files are drawn into 16
 parts, and each part is ranked by a model of the others. Kernels of `--unlike` are ranked as well,
@@ -9,8 +9,9 @@ and are in no model. A file of training rows has at most
 220 rows of a task, so that a task with more (most of the oracle's) is ranked on this choice
 of its rows: its fastest third of that number, and a random choice of the rest.
 
-With `--error` the tables of that file after compiling are measured anew, from these rankings; those
-before compiling take sketches (`asmtune train --error`) and stay as they were.
+The folder of `--sketches` has rows of the same configs before compiling, in files of equal names
+(`asmtune train --sketches`); they are ranked by the same models. With `--error` that file's tables
+are measured anew from these rankings.
 
 Fits 16 models: some 10 s each on 2 cores.
 """
@@ -19,11 +20,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from asmtune.base.settings import Settings
-from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA
 from asmtune.studies.replay.results import ScorerResult
@@ -39,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
     parser.add_argument("--output", type=Path, default=RESULTS / "replay_rows.json")
+    parser.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
     parser.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
     parser.add_argument(
         "--unlike", type=Path, action="append", default=[], help="as of asmtune train"
@@ -46,17 +47,21 @@ def main() -> None:
     options = parser.parse_args()
     paths = [*options.files, *options.unlike]
     files = {path.stem: Examples.load(path) for path in paths}
+    sketches = {name: _sketches(options.sketches / f"{name}.npz") for name in files}
     unlike = {name for path in options.unlike for name in files[path.stem].kernels}
-    tasks = [task for examples in files.values() for task in examples.tasks]
+    tasks = {
+        "assembly": [task for examples in files.values() for task in examples.tasks],
+        "sketch": [task for own in sketches.values() for task in own],
+    }
     start = time.perf_counter()
     jobs = Settings.from_environment().jobs
-    seen = [task for task in tasks if task.kernel not in unlike]
-    ranked = rank_unseen(seen, {"assembly": tasks}, jobs, PARTS)["assembly"]
+    seen = [task for task in tasks["assembly"] if task.kernel not in unlike]
+    ranked = rank_unseen(seen, {key: own for key, own in tasks.items() if own}, jobs, PARTS)
     seconds = time.perf_counter() - start
-    results = {name: _file(examples, ranked) for name, examples in files.items()}
+    results = {name: _file(files[name].tasks, sketches[name], ranked) for name in files}
     for name, result in results.items():
         for scorer, by_kernel in result["scorers"].items():
-            print(f"{name:12} {scorer:9}", *(f"{by_kernel['all'][cut]:.3f}" for cut in CUTS))
+            print(f"{name:12} {scorer:26}", *(f"{by_kernel['all'][cut]:.3f}" for cut in CUTS))
     if options.error:
         _renew(options.error, files, ranked, unlike)
     write(
@@ -65,33 +70,42 @@ def main() -> None:
     )
 
 
+def _sketches(path: Path) -> tuple[TaskRows, ...]:
+    return Examples.load(path).tasks if path.is_file() else ()
+
+
 def _renew(
-    path: Path, files: Mapping[str, Examples], ranked: Unseen, unlike: Collection[str]
+    path: Path,
+    files: Mapping[str, Examples],
+    ranked: Mapping[str, Unseen],
+    unlike: Collection[str],
 ) -> None:
-    """Measure the tables after compiling anew, and keep those before compiling."""
-    before = Errors.load(path)
+    """Measure the tables of a file anew; those of a moment without rows are left out."""
     sources = {
         name: versions
         for examples in files.values()
         for name, versions in examples.provenance["measured"].items()
     }
-    after = scorer_errors({"assembly": ranked}, before.device, sources, unlike)
-    sketched = {key: table for key, table in before.tables.items() if key[1] == "sketch"}
-    earlier = before.provenance.get("sketches", before.provenance)
-    about = {**after.provenance, "sketches": earlier}
-    Errors(before.device, about, {**sketched, **after.tables}).save(path)
+    device = next(iter(files.values())).provenance["device"]
+    scorer_errors(ranked, device, sources, unlike).save(path)
 
 
-def _file(examples: Examples, ranked: Unseen) -> dict[str, dict[str, dict[str, object]]]:
-    own = {id(task) for task in examples.tasks}
-    learned = [each for each in ranked if id(each[0]) in own]
-    roofline = [(task, (-task.base[:, 0]).tolist(), 0.0) for task, *_ in learned]
+def _file(
+    compiled: Sequence[TaskRows], sketched: Sequence[TaskRows], ranked: Mapping[str, Unseen]
+) -> dict[str, dict[str, dict[str, object]]]:
+    scorers = {}
+    for moment, tasks in (("assembly", compiled), ("sketch", sketched)):
+        own = {id(task) for task in tasks}
+        learned = [each for each in ranked.get(moment, ()) if id(each[0]) in own]
+        roofline = [(task, (-task.base[:, 0]).tolist(), 0.0) for task, *_ in learned]
+        when = "" if moment == "assembly" else ", before compiling"
+        if learned:
+            scorers |= {f"learned{when}": _summary(learned), f"roofline{when}": _summary(roofline)}
     about = {
-        "tasks": len(learned),
-        "rows": sum(len(task.slowdown) for task, *_ in learned),
-        "tasks_thinned": sum(_is_thinned(task) for task, *_ in learned),
+        "tasks": len(compiled),
+        "rows": sum(len(task.slowdown) for task in compiled),
+        "tasks_thinned": sum(map(_is_thinned, compiled)),
     }
-    scorers = {"learned": _summary(learned), "roofline": _summary(roofline)}
     return {"about": about, "scorers": scorers}
 
 

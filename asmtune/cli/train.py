@@ -42,6 +42,10 @@ def train(
             "have three quarters of the weight."
         ),
     ] = None,
+    sketches: Annotated[
+        Path | None,
+        typer.Option(help="A file of the same configs' rows before compiling to write: .npz."),
+    ] = None,
     table: Annotated[bool, typer.Option(help="Print what is kept of unseen kernels.")] = False,
 ) -> None:
     """Write training rows of the learned scorer, without a GPU.
@@ -49,7 +53,8 @@ def train(
     With --error or --table each kernel is ranked by a model of the others alone, before
     compiling and after, which takes a fit of some seconds a kernel.
     """
-    written = [("--output", output), *([("--error", error)] if error else [])]
+    asked = [("--error", error), ("--sketches", sketches)]
+    written = [("--output", output), *((name, path) for name, path in asked if path)]
     check_destinations(written, {f"the file {path}": path for path in oracles})
     _check_unlike(unlike or [], oracles, error)
     recorded = [load_oracle(path) for path in oracles]
@@ -62,7 +67,7 @@ def train(
     with ProgressBar() as progress:
         funnel = Funnel(target, make_scorer("chance"), settings, progress=progress)
         pairs = zip(recorded, folders, strict=True)
-        early = table or error is not None
+        early = table or error is not None or sketches is not None
         rows = [
             task
             for oracle, folder in pairs
@@ -77,11 +82,14 @@ def train(
         for path, oracle in zip(oracles, recorded, strict=True)
         for task in (oracle.tasks if path in (unlike or []) else ())
     }
-    ranked = _ranked(rows, other_kinds, settings.jobs) if early else {}
+    ranked = _ranked(rows, other_kinds, settings.jobs) if table or error else {}
     errors = scorer_errors(ranked, device, sources, other_kinds) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
     print_line(f"{output}: {count} rows of {len(rows)} tasks; {_use(output, settings)}", err=True)
+    if sketches:
+        sketched = [task.sketch for task in rows if task.sketch is not None]
+        _save(examples(sketched, target, device, sources), "--sketches", sketches)
     if errors and error:
         _save(errors, "--error", error)
     if table:

@@ -12,7 +12,7 @@ from asmtune.core.problem import Problem
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features import cycles as locality
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.cycles import conflict_ways, program_cycles
+from asmtune.predict.features.cycles import program_cycles
 from asmtune.predict.features.execution import executions
 from asmtune.predict.features.reader import launch_features
 from tests.launch_kernels import Launch, column_copy, looped, many_powers, pointers, two_loops
@@ -137,10 +137,10 @@ def test_mma_sync_is_slower_on_hopper(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "dtype", "ways"),
-    [("H200", "fp32", 16.0), ("H200", "fp16", 1.0), ("A100", "fp32", 1.0), ("A100", "fp16", 1.0)],
+    ("machine", "dtype", "crosses"),
+    [("H200", "fp32", True), ("H200", "fp16", False), ("A100", "fp32", False)],
 )
-def test_transposing_stores(machine: str, dtype: str, ways: float, launch: Launch) -> None:
+def test_transposing_stores(machine: str, dtype: str, crosses: bool, launch: Launch) -> None:
     """Tf32's B must lie by columns for wgmma: narrow stores transpose it and meet in the banks.
 
     fp16 needs no transposing, and sm_80 transposes where it reads.
@@ -148,16 +148,17 @@ def test_transposing_stores(machine: str, dtype: str, ways: float, launch: Launc
     problem = matmul.problem({"M": 256, "N": 256, "K": 512}, dtype, "meta")
     values = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8}
     reading = launch(problem, Config(values, num_warps=4, num_stages=1), machine)
+    stores = {line: n for (line, kind), n in reading.profile.bank_ways.items() if kind == "store"}
+    assert bool(stores) == crosses
     (loop,) = (segment for segment in reading.profile.segments if segment.flops)
-    crossed = conflict_ways(loop)
-    assert max(crossed.values(), default=1.0) == ways
-    assert all(t.bytes == 4 and t.direction == "store" for t in crossed)
     # What it costs: B's 64 x 32 floats stored, this many times, in each of 16 trips.
-    stored = sum(t.bytes * n for t, n in loop.traffic.items() if t in crossed) * 128
-    assert stored == (64 * 32 * 4 if crossed else 0)
-    assert (
-        reading.cycles.shared >= 16 * stored * ways / reading.target.shared_bytes_per_clock_per_sm
+    cost = sum(
+        t.bytes * n * 128 * stores[t.line]
+        for t, n in loop.traffic.items()
+        if (t.space, t.direction) == ("shared", "store") and t.line in stores
     )
+    assert cost == (64 * 32 * 4 * max(stores.values()) if crosses else 0)
+    assert reading.cycles.shared >= 16 * cost / reading.target.shared_bytes_per_clock_per_sm
 
 
 def test_stores_do_not_hit(launch: Launch) -> None:

@@ -101,15 +101,14 @@ def test_threads_without_an_element(block: int, warps: int, launch: Launch) -> N
     assert moved <= reading.cycles.l2_bytes <= max(moved, 2 * sector)
 
 
-def test_strides_are_by_line(launch: Launch) -> None:
-    """A column's elements are a pitch apart; contiguous ones are not listed."""
-    found = {}
+def test_tiles_are_by_line(launch: Launch) -> None:
+    """A column's elements are a pitch apart; contiguous ones are neighbours."""
     for pitch in (1, 4096):
         arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "pitch": pitch}
         problem = Problem(column_copy, arguments, (64,))
-        found[pitch] = locality(launch(problem, Config({"BLOCK": 1024}), "H200")).strides
-    assert found[1] == {}
-    assert set(found[4096].values()) == {4096}
+        tiles = locality(launch(problem, Config({"BLOCK": 1024}), "H200")).tiles
+        assert {tile.strides for (tile,) in tiles.values()} == {(pitch,)}
+        assert {tile.share for (tile,) in tiles.values()} == {1.0}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -79,6 +80,7 @@ class MemoryOperation:
     elements: int
     element_bytes: int
     masked: bool
+    by_index: bool
 
 
 def memory_operations(flow: Flow) -> list[MemoryOperation]:
@@ -88,9 +90,15 @@ def memory_operations(flow: Flow) -> list[MemoryOperation]:
         kind = KINDS.get(node.name)
         if kind is not None and node.operands:
             tile, (arguments, foreign) = _tile(flow, node), roots(flow, node.operands[0])
-            size = tile.elements, tile.bytes
-            operations.append(MemoryOperation(node, kind, arguments, foreign, *size, _masked(node)))
+            parts = tile.elements, tile.bytes, _masked(node), _by_index(flow, node)
+            operations.append(MemoryOperation(node, kind, arguments, foreign, *parts))
     return operations
+
+
+def _by_index(flow: Flow, node: Node) -> bool:
+    """Return whether an address is computed from what another operation loads."""
+    owners = (flow.tree.sources[value][0] for value in flow.computed_from(node.operands[:1]))
+    return any(isinstance(owner, Node) and owner.name in KINDS for owner in owners)
 
 
 def steering_loads(flow: Flow, operations: list[MemoryOperation]) -> dict[int, frozenset[int]]:
@@ -176,11 +184,16 @@ def _tile(flow: Flow, node: Node) -> ValueType:
 
 
 def _masked(node: Node) -> bool:
-    if node.name == "tt.load":
-        return len(node.operands) > 1 or "boundaryCheck" in node.text
-    if node.name == "tt.store":
-        return len(node.operands) > 2 or "boundaryCheck" in node.text
-    return node.name == "tt.atomic_rmw" and len(node.operands) > 2
+    return _mask(node) is not None or "boundaryCheck" in node.text
+
+
+def _mask(node: Node) -> int | None:
+    """Return the operand that says which elements a load, a store or an atomic touches."""
+    place = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}.get(node.name)
+    return None if place is None or place >= len(node.operands) else node.operands[place]
+
+
+_ORDERED: Final = ("slt", "sle", "ult", "ule", "sgt", "sge", "ugt", "uge")
 
 
 Steps = tuple[int | None, ...]
@@ -216,6 +229,49 @@ class Strides:
         if kind.shape and not kind.is_tensor:
             return self._block_pointer(value, len(kind.shape))
         return self._steps(value)
+
+    def share(self, operation: MemoryOperation) -> float:
+        """Return the share of a tile that a mask of bounds leaves; 1 where nothing tells.
+
+        Tiles are taken to follow each other from the first element up to the bound, so that the
+        last one holds the rest.
+        """
+        mask = _mask(operation.node)
+        return 1.0 if mask is None else math.prod(self._within(mask, 0))
+
+    def _within(self, mask: int, depth: int) -> tuple[float, ...]:
+        """Return the share along each axis of a mask."""
+        owner, _ = self._plan.tree.sources[mask]
+        shape = self._plan.tree.type_of(mask).shape
+        whole = (1.0,) * len(shape)
+        if isinstance(owner, Body) or depth > _MAX_DEPTH:
+            return whole
+        if owner.name == "arith.andi":
+            both = (self._within(value, depth + 1) for value in owner.operands)
+            return tuple(map(min, *both))
+        if owner.name == "tt.broadcast":
+            return self._within(owner.operands[0], depth + 1)
+        if owner.name == "tt.expand_dims" and (match := AXIS(owner.text)):
+            shares, axis = self._within(owner.operands[0], depth + 1), int(match[1])
+            return (*shares[:axis], 1.0, *shares[axis:])
+        if owner.name == "tt.trans" and (match := ORDER(owner.text)):
+            shares = self._within(owner.operands[0], depth + 1)
+            return tuple(shares[int(axis)] for axis in match[1].split(","))
+        return self._below(owner, shape) if owner.name == "arith.cmpi" and shape else whole
+
+    def _below(self, node: Node, shape: tuple[int, ...]) -> tuple[float, ...]:
+        """Return the share of a comparison of offsets, which differ along one axis, to a bound."""
+        predicate = node.text.partition(",")[0].rpartition(" ")[2]
+        offsets, bound = node.operands if predicate[1:2] == "l" else node.operands[::-1]
+        steps, limit = self._steps(offsets), self._uniform(bound)
+        axes = [axis for axis, step in enumerate(steps) if step != 0]
+        step = steps[axes[0]] if len(axes) == 1 else None
+        if predicate not in _ORDERED or limit is None or limit <= 0 or not step or step < 0:
+            return (1.0,) * len(shape)
+        kept = -(-(limit + predicate.endswith("e")) // step)
+        tiles = -(-kept // shape[axes[0]])
+        share = kept / (tiles * shape[axes[0]])
+        return tuple(share if axis == axes[0] else 1.0 for axis in range(len(shape)))
 
     def _block_pointer(self, value: int, rank: int) -> Steps:
         sources = self._plan.tree.sources

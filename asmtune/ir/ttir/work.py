@@ -164,8 +164,11 @@ class MemoryAccess:
         elements: of the tile; parts that a mask leaves out are counted.
         element_bytes: of one element in memory.
         masked: whether a mask or a bounds check may leave parts out.
+        by_index: whether the address is computed from what the kernel loads.
         strides: elements between neighbours along each axis of the tile, 0 where all are the
             same, None where not known; empty for a single element.
+        share: of the elements that bounds leave, on average over the programs; 1 where nothing
+            tells.
         loop: id of the innermost loop around it, or None.
         line: line of the source, 0 if unknown.
         runs: executions by one program, on average.
@@ -178,7 +181,9 @@ class MemoryAccess:
     elements: int
     element_bytes: int
     masked: bool
+    by_index: bool
     strides: tuple[int | None, ...]
+    share: float
     loop: int | None
     line: int
     runs: float
@@ -186,7 +191,7 @@ class MemoryAccess:
     @property
     def bytes(self) -> float:
         """Bytes moved by one program, on average."""
-        return self.elements * self.element_bytes * self.runs
+        return self.elements * self.share * self.element_bytes * self.runs
 
     @property
     def stride(self) -> int | None:
@@ -357,6 +362,19 @@ class Work:
 
     def _bytes(self, kind: Kind) -> float:
         return sum(a.bytes for a in self.accesses if a.kind == kind) * self.programs
+
+    def updates(self, operation: str) -> float:
+        """Return how often the launch updates one address by an atomic operation, on average.
+
+        Of several arguments the one that is updated most counts; 0 where no size is known.
+        """
+        sizes = {use.index: use.size_bytes or 0 for use in self.arguments}
+        most = 0.0
+        for item in self.accesses:
+            size = sum(sizes.get(place, 0) for place in item.arguments)
+            if item.operation == operation and size:
+                most = max(most, self.programs * item.bytes / max(size, item.element_bytes))
+        return most
 
     def _foreign(self, kind: Kind) -> float:
         own = (a.bytes for a in self.accesses if a.kind == kind and not a.arguments)

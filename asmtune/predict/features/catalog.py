@@ -150,6 +150,10 @@ def _grid() -> None:
     register_launch("tail", "1", group, meaning, lambda r: r.tail)
     meaning = "Runs of the most often run code, a program."
     register_launch("trips", "1", group, meaning, lambda r: r.cycles.trips)
+    meaning = "Atomic updates that the launch makes of one address, on average."
+    register_launch("updates", "1", group, meaning, lambda r: r.work.updates("tt.atomic_rmw"))
+    meaning = "Compare-and-swaps of one address: programs that take turns at a lock."
+    register_launch("lock_turns", "1", group, meaning, lambda r: r.work.updates("tt.atomic_cas"))
     meaning = "Different bytes that the launch reads and writes."
     register_launch("unique_bytes", "B", group, meaning, lambda r: r.unique_bytes)
 

@@ -10,6 +10,7 @@ H200 over the recorded timings; each says which.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,13 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.execution import SegmentRun
 from asmtune.predict.features.profile import Profile, Segment, Traffic
+from asmtune.predict.features.requests import (
+    Strides,
+    Touched,
+    beside_each_other,
+    touched,
+    weighted,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +34,17 @@ class Locality:
     """Memory accesses of a program by source line.
 
     Attributes:
-        strides: elements between the nearest neighbours of a tile; absent if contiguous.
+        tiles: by line, direction and elements.
         shares: bytes that the IR asks for over those that the assembly's threads move: if a
             tile has fewer elements than threads, several threads hold the same one, and a
             pipeline's first copies stand both before and in its loop.
         hits: share of the bytes loaded that an SM's L1 still holds from an earlier read.
-        wide: lines whose tiles can be moved 16 bytes at a time; the value is True if along the
-            last axis.
         unseen_bytes: bytes stored by bulk copies, whose instructions have no size.
     """
 
-    strides: Mapping[int, int]
+    tiles: Mapping[tuple[int, str, int], Sequence[AccessedTile]]
     shares: Mapping[int, float]
     hits: Mapping[int, float]
-    wide: Mapping[int, bool]
     unseen_bytes: float
 
     @classmethod
@@ -65,38 +70,58 @@ class Locality:
         unseen = sum(
             a.bytes for a in work.accesses if a.kind == "write" and a.line not in moved_by_line
         )
-        return cls(_strides(work), shares, _hits(profile, work, target), _wide(work), unseen)
+        return cls(_tiles(work), shares, _hits(profile, work, target), unseen)
+
+    def touched(self, profile: Profile, traffic: Traffic) -> Touched:
+        """Return what a request touches: the mean over the accesses of the instruction's line."""
+        found, elements, met = [], [], Counter[int]()
+        for request in profile.requests.get((traffic.line, traffic.direction), ()):
+            size = math.prod(request.shape)
+            alike = self.tiles.get((traffic.line, traffic.direction, size), ())
+            # Tiles of one line and size follow each other in TTIR as in TTGIR.
+            tile = alike[min(met[size], len(alike) - 1)] if alike else None
+            met[size] += 1
+            if tile is not None and len(tile.strides) == len(request.shape):
+                one = touched(request, tile.strides, traffic.bytes)
+                found.append(one.within(tile.argument_bytes, tile.share))
+                elements.append(size)
+        return weighted(found, elements) if found else beside_each_other(traffic.bytes)
 
 
-def _strides(work: Work) -> dict[int, int]:
-    """Return elements between the nearest neighbours of a tile, by source line; 1 if contiguous.
+@dataclass(frozen=True, slots=True)
+class AccessedTile:
+    """A tile that a line of the source loads, stores or updates.
 
-    Triton lays threads along the axis that is contiguous, whichever it is.
+    Attributes:
+        strides: elements between neighbours along each axis, None where nothing tells.
+        argument_bytes: of the argument that it lies in.
+        share: of its elements that bounds leave.
     """
-    nearest_by_line: dict[int, int] = {}
-    for item in work.accesses:
-        strides = item.strides
-        if item.line and strides and None not in strides and 1 not in strides:
-            nearest = min((abs(stride) for stride in strides if stride), default=1)
-            nearest_by_line[item.line] = max(nearest_by_line.get(item.line, 0), nearest)
-    return nearest_by_line
+
+    strides: Strides
+    argument_bytes: float
+    share: float
 
 
-def _wide(work: Work) -> dict[int, bool]:
-    """Return lines that load tiles contiguous along one axis and aligned along the others.
+_DIRECTIONS: Final = {"read": "load", "write": "store", "atomic": "atomic"}
 
-    The value says whether the contiguous axis is the last.
+
+def _tiles(work: Work) -> dict[tuple[int, str, int], list[AccessedTile]]:
+    """Return the tiles of a program.
+
+    Along the last axis neighbours lie beside each other where nothing tells, unless the kernel
+    loads the addresses: quotients and clamped coordinates mostly do.
     """
-    wide = {}
+    tiles: dict[tuple[int, str, int], list[AccessedTile]] = {}
+    sizes = {use.index: use.size_bytes for use in work.arguments}
     for item in work.accesses:
-        strides = [stride for stride in item.strides if stride]
-        if item.kind != "read" or None in strides or len(item.strides) < 2:
-            continue
-        rows = [stride for stride in strides if stride != 1]
-        aligned = all(stride * item.element_bytes % 16 == 0 for stride in rows)
-        if rows and aligned and 1 in strides:
-            wide[item.line] = item.strides[-1] == 1
-    return wide
+        own = item.strides
+        if own and own[-1] is None and 1 not in own and not item.by_index:
+            own = (*own[:-1], 1)
+        size = sum(sizes.get(place) or math.inf for place in item.arguments) or math.inf
+        place = (item.line, _DIRECTIONS[item.kind], item.elements)
+        tiles.setdefault(place, []).append(AccessedTile(own, size, item.share))
+    return tiles
 
 
 def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:
@@ -142,8 +167,8 @@ SPILL_LATENCY: Final = 20.0
 SHARED_SHARE: Final = 0.72
 """Share of shared memory's peak that tensor operands reach (measured)."""
 
-CROSSED_COPY: Final = 16.0
-"""Ways of the banks' conflict where narrow copies transpose an operand (measured: tf32)."""
+WIDEST_COPY: Final = 16
+"""Bytes of a thread's copy to shared memory that passes by L1 (`cp.async.cg`)."""
 
 _NOT_ISSUED: Final = frozenset({OpClass.MOVE, OpClass.CONSTANT})
 """Classes without issue slots: ptxas renames registers and reads parameters as operands."""
@@ -212,40 +237,36 @@ class _Sums:
         self.shared += segment.operand_bytes * times / SHARED_SHARE
         self.l2_bytes += segment.tma_bytes * times
         self.shared += segment.tma_bytes * times
-        crossed = conflict_ways(segment)
         for traffic, count in segment.traffic.items():
-            self._move(segment, traffic, count * times * crossed.get(traffic, 1.0))
+            self._move(traffic, count * times)
         # With few other warps beside it, issue slots that ptxas cannot fill stay empty.
         stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
         self.latency += (segment.chain + stalls) * times
         self.longest += (segment.chain + stalls) * run.longest
 
-    def _move(self, segment: Segment, traffic: Traffic, times: float) -> None:
+    def _move(self, traffic: Traffic, times: float) -> None:
         size = traffic.bytes * self.threads
+        ways = self.profile.bank_ways
         if traffic.space == "shared":
-            self.shared += max(traffic.bytes, 4) * self.threads * times
+            met = ways.get((traffic.line, traffic.direction), 1.0)
+            self.shared += max(traffic.bytes, 4) * self.threads * times * met
             return
         if traffic.space != "global":
             return
-        lanes = self.target.warp_size
-        stride = self.lines.strides.get(traffic.line, 1)
-        share = self.lines.shares.get(traffic.line, 1.0)
-        # Memory would allow wide pieces, so narrow ones go along another axis.
-        # A warp's bytes come in 32-byte sectors, and leave L1 128 bytes at a time.
-        sectors = max(1.0, traffic.bytes * lanes / 32)
-        narrow = traffic.line in self.lines.wide and traffic.bytes < 16
-        if stride > 1 or (narrow and traffic.bytes <= 2 and not self.lines.wide[traffic.line]):
-            sectors = float(lanes) * max(1.0, traffic.bytes / 32)
+        request = self.lines.touched(self.profile, traffic)
+        share = min(request.share, self.lines.shares.get(traffic.line, 1.0) / request.lanes)
         # Threads without an element of their own load nevertheless, but do not store.
-        kept = share if traffic.direction == "store" else 1.0
-        self.wavefronts += max(1.0, sectors / 4) * self.profile.num_warps * times * kept
-        cached = traffic.direction == "load" and not traffic.copies
-        missed = 1.0 - self.lines.hits.get(traffic.line, 0.0) if cached else 1.0
-        moved = max(size, sectors * 32 * self.profile.num_warps)
-        self.l2_bytes += moved * times * share * missed
+        kept = share if traffic.direction == "store" else request.share
+        warps = self.profile.num_warps * times
+        bypass = traffic.copies and traffic.bytes == WIDEST_COPY
+        self.wavefronts += request.cycles(copies=bypass) * warps * kept
+        # What a load left in L1 serves the warp's next ones; stores all go on to L2.
+        cached = traffic.direction == "load"
+        fresh = request.fresh if cached else 1.0
+        hits = 0.0 if traffic.copies or not cached else self.lines.hits.get(traffic.line, 0.0)
+        self.l2_bytes += request.sectors * 32 * warps * share * (1.0 - hits) * fresh
         if traffic.copies:
-            crossed = CROSSED_COPY if narrow and segment.operand_bytes else 1.0
-            self.shared += size * times * share * crossed
+            self.shared += size * times * share * ways.get((traffic.line, "copy"), 1.0)
 
     def total(self, trips: float) -> Cycles:
         """Return the sums as cycles."""
@@ -267,25 +288,3 @@ class _Sums:
             trips=trips,
             longest=self.longest + DRAIN_LATENCY,
         )
-
-
-def conflict_ways(segment: Segment) -> dict[Traffic, float]:
-    """Return the ways of bank conflicts of each store that transposes an operand.
-
-    Threads that loaded several neighbours at once, and store them one by one where
-    only a tensor instruction reads them, write along the other axis: each 16-byte
-    column of a 128-byte row is swizzled by the row's number modulo 8, so that a
-    warp whose rows are `pieces` apart meets 8 / pieces columns, each by one bank.
-    """
-    loaded: dict[int, int] = {}
-    for traffic in segment.traffic:
-        if traffic.space == "global" and traffic.direction == "load" and not traffic.copies:
-            loaded[traffic.line] = max(loaded.get(traffic.line, 0), traffic.bytes)
-    shared = [traffic for traffic in segment.traffic if traffic.space == "shared"]
-    read = {traffic.line for traffic in shared if traffic.direction == "load"}
-    ways = {}
-    for traffic in shared:
-        pieces = loaded.get(traffic.line, 0) // max(1, traffic.bytes)
-        if traffic.direction == "store" and traffic.line not in read and pieces > 1:
-            ways[traffic] = min(32.0, 4.0 * pieces)
-    return ways

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asmtune.ir.asm.counts import block_threads
@@ -16,6 +16,7 @@ from asmtune.ir.asm.memory import access, expected_bytes
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.tensor import TensorOp, tensor_ops
+from asmtune.predict.features.requests import BankWays, Requests
 
 ROW_BYTES: Final = 32
 """Bytes of K that one tensor instruction of sm_90 and newer takes a row: 256 bits."""
@@ -82,12 +83,16 @@ class Profile:
         num_warps: warps a program.
         num_stages: as compiled.
         static: the features that need no launch, by name.
+        requests: how the lanes of a warp lie over tiles in global memory, by line and direction.
+        bank_ways: conflicts of banks, by line and direction; absent without any.
     """
 
     segments: tuple[Segment, ...]
     num_warps: int
     num_stages: int
     static: Mapping[str, float]
+    requests: Requests = field(default_factory=dict)
+    bank_ways: BankWays = field(default_factory=dict)
 
 
 def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from asmtune.base.errors import ParseError
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
@@ -16,6 +17,8 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.chain import program_chains
 from asmtune.predict.features.profile import Profile, segments
 from asmtune.predict.features.registry import ConfigReading, LaunchReading
+from asmtune.predict.features.requests import BankWays, Requests
+from asmtune.predict.features.sketch.moves import read_moves
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class ProfileReader:
         warps = int(artifact.metadata["num_warps"])
         stages = int(artifact.metadata["num_stages"])
         chains = program_chains(reading.program, self.target, warps, stages)
-        return Profile(segments(reading.program, chains), warps, stages, static)
+        moves = _moves(artifact, warps)
+        return Profile(segments(reading.program, chains), warps, stages, static, *moves)
 
     def reading(self, artifact: Artifact) -> ConfigReading:
         """Parse the assembly that features are taken from."""
@@ -63,6 +67,17 @@ class ProfileReader:
             hot=counts if loop is None else count(program, loop.blocks),
             text=mnemonic_counts(listing),
         )
+
+
+def _moves(artifact: Artifact, warps: int) -> tuple[Requests, BankWays]:
+    """Read requests and conflicts off an artifact's TTGIR; none if it has none that can be read.
+
+    The PTX is read either way: requests then count as those of neighbours beside each other.
+    """
+    try:
+        return read_moves(artifact.outputs.get("ttgir", ""), warps)
+    except ParseError:
+        return {}, {}
 
 
 def launch_features(profile: Profile, work: Work, target: Target) -> Features:

@@ -40,6 +40,12 @@ OVERLAP_SHARE: Final = 0.42
 DRAM_SHARE: Final = 0.88
 """Share of the datasheet's DRAM rate that a copy reaches, if none was measured (H200: 0.885)."""
 
+UPDATE_US: Final = 1.1e-3
+"""Time of an atomic update of an address that others update at once (measured on an H200)."""
+
+LOCK_US: Final = 8.0
+"""Time for which a program holds a lock, with the wait for its stores (measured on an H200)."""
+
 SMOOTH_SHARE: Final = 0.15
 """Overlap of waves: 0 for lock-step, 1 for no tail at all (measured)."""
 
@@ -85,8 +91,9 @@ def predict(features: Features, target: Target) -> PredictedTime:
         name: spent.rounds * cycles * (1.0 if name == busiest else SERIAL_SHARE) * to_us
         for name, cycles in units.items()
     }
+    terms["atomics"] = 0.0
     terms["latency"] = max(0.0, spent.sm_us - sum(terms.values()))
-    terms["L2"] += spent.inside_us - spent.sm_us
+    terms["atomics" if spent.turns_us > spent.l2_us else "L2"] += spent.inside_us - spent.sm_us
     inside, outside = spent.inside_us, spent.dram_us
     shares = (1.0, OVERLAP_SHARE) if inside >= outside else (OVERLAP_SHARE, 1.0)
     terms = {name: us * shares[0] for name, us in terms.items()}
@@ -106,7 +113,7 @@ def tail_us(features: Features, target: Target) -> float:
     waves, busy = features["programs"] / (resident * target.sms), _busy(features)
     wave = max(resident * busy, latency) if waves >= 1 else resident * busy
     even_us = max(waves * wave, latency) / target.clock_hz * 1e6
-    even = _launch_us(max(even_us, spent.l2_us), spent.dram_us)
+    even = _launch_us(max(even_us, spent.l2_us, spent.turns_us), spent.dram_us)
     return max(0.0, _launch_us(spent.inside_us, spent.dram_us) - even)
 
 
@@ -134,12 +141,13 @@ class _Spent:
     rounds: float
     sm_us: float
     l2_us: float
+    turns_us: float
     dram_us: float
 
     @property
     def inside_us(self) -> float:
-        """Time of the SMs and L2, which run in step."""
-        return max(self.sm_us, self.l2_us)
+        """Time of the SMs, L2 and those who wait for one address, which run in step."""
+        return max(self.sm_us, self.l2_us, self.turns_us)
 
 
 def _spent(features: Features, target: Target) -> _Spent:
@@ -160,8 +168,14 @@ def _spent(features: Features, target: Target) -> _Spent:
         rounds=rounds,
         sm_us=max(stepped, features["longest_cycles"]) / target.clock_hz * 1e6,
         l2_us=programs * features["program_l2_bytes"] / target.l2_bytes_per_s * 1e6,
+        turns_us=turns_us(features),
         dram_us=features["unique_bytes"] / dram_rate(target) * 1e6,
     )
+
+
+def turns_us(features: Features) -> float:
+    """Return the time that updates of one address take, which wait for each other."""
+    return features["updates"] * UPDATE_US + features["lock_turns"] * LOCK_US
 
 
 def _units(features: Features) -> dict[str, float]:

@@ -20,7 +20,7 @@ from asmtune.base.fingerprint import digest
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.score.roofline import dram_rate, predict
+from asmtune.predict.score.roofline import LOCK_US, UPDATE_US, dram_rate, predict
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]
@@ -100,6 +100,7 @@ _MICROSECONDS: Final[Mapping[str, _Read]] = {
     "us_longest": lambda v: v.us(v["longest_cycles"]),
     "us_dram": lambda v: v["unique_bytes"] / dram_rate(v.target) * 1e6,
     "us_spill": lambda v: v.us(v["program_spill_bytes"] * v.rounds / SPILL_BYTES_PER_CYCLE),
+    "us_turns": lambda v: v["updates"] * UPDATE_US + v["lock_turns"] * LOCK_US,
     "us_l2": lambda v: v["programs"] * v["program_l2_bytes"] / v.target.l2_bytes_per_s * 1e6,
 }
 """In microseconds of the target; logarithms of them are the columns."""

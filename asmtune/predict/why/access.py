@@ -21,7 +21,7 @@ from asmtune.ir.ttir.tree import Node
 from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.sketch.demand import MEMORY
 from asmtune.predict.features.sketch.kernel import SketchedKernel
-from asmtune.predict.features.sketch.layouts import Basis
+from asmtune.predict.features.sketch.layouts import combined
 from asmtune.predict.features.sketch.memory import memory_bits
 from asmtune.predict.why.addresses import (
     SECTOR,
@@ -382,12 +382,3 @@ class KernelAccesses:
         )
         between = (self.addresses.at(node.operands[0], place).plus(first, -1) for place in places)
         return [None if step.symbols else step.known for step in between]
-
-
-def combined(bases: Sequence[Basis], number: int, first: Place) -> Place:
-    """Return the place that a number's bits name, each bit a basis."""
-    place = first
-    for bit, basis in enumerate(bases):
-        if number >> bit & 1:
-            place = tuple(own ^ step for own, step in zip(place, basis, strict=True))
-    return place

@@ -214,6 +214,8 @@ class Alignment:
             return self.run_of(owner.operands[0], axis - (place < axis), depth + 1)
         if owner.name in _PASSING:
             return self.run_of(owner.operands[0], axis, depth + 1)
+        if owner.name == "tt.trans" and (match := _ORDER(owner.text)):
+            return self.run_of(owner.operands[0], int(match[1].split(",")[axis]), depth + 1)
         if owner.name in ("arith.andi", "arith.ori", "arith.xori"):
             return min(self.run_of(value, axis, depth + 1) for value in owner.operands)
         if owner.name == "arith.cmpi":
@@ -249,9 +251,14 @@ class Alignment:
 
     def _entering(self, body: Body, place: int, depth: int) -> int:
         around = body.owner
-        if isinstance(around, Node) and around.name == "scf.for" and place == 0:
+        if not isinstance(around, Node) or around.name != "scf.for":
+            return 1
+        if place == 0:
             return min(self.divisor(around.operands[i], depth) for i in (0, 2))
-        return 1
+        # A value that the loop hands on keeps what divides its first one and every step.
+        own, first = body.arguments[place], self.divisor(around.operands[2 + place], depth)
+        self._known[own] = first
+        return min(first, self.divisor(body.nodes[-1].operands[place - 1], depth))
 
 
 def _power(number: int) -> int:

@@ -55,9 +55,14 @@ def number(encoding: str, name: str, default: int) -> int:
 
 
 def parent_of(encoding: str) -> str:
-    """Return the parent encoding of a slice or a dot operand."""
-    place = encoding.find("parent = ")
-    return encoding[place + 9 : encoding.rfind("}>")] if place >= 0 else ""
+    """Return the parent encoding of a slice or a dot operand; "" if it has none."""
+    _, found, rest = encoding.partition("parent = ")
+    depth = 0
+    for place, sign in enumerate(rest):
+        depth += (sign in "<{[(") - (sign in ">}])")
+        if depth < 0 or (depth == 0 and sign == ","):
+            return rest[:place]
+    return rest if found else ""
 
 
 def own_part(encoding: str) -> str:
@@ -68,6 +73,16 @@ def own_part(encoding: str) -> str:
 
 Basis = tuple[int, ...]
 Shape = tuple[int, ...]
+
+
+def combined(bases: Sequence[Basis], bits: int, first: Basis) -> Basis:
+    """Return the place that the bits of a number name, each bit a basis."""
+    place = first
+    for bit, basis in enumerate(bases):
+        if bits >> bit & 1:
+            place = tuple(own ^ step for own, step in zip(place, basis, strict=True))
+    return place
+
 
 WARP: Final = 32
 

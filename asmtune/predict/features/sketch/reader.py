@@ -16,9 +16,11 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Body, Node
 from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.profile import Profile, Segment
+from asmtune.predict.features.requests import BankWays, Requests
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import kind_of
 from asmtune.predict.features.sketch.memory import Sums
+from asmtune.predict.features.sketch.moves import bank_ways, global_requests
 from asmtune.predict.features.sketch.values import Values
 
 _ALIASES: Final = frozenset(
@@ -212,7 +214,7 @@ class SketchReader:
         stages = int(sketch.metadata["num_stages"])
         text = _CAP.sub("", sketch.ttgir, count=1)
         partition = int(match[1]) if match else warps
-        segments, wanted = _read(text, partition, (warps, stages), self.target)
+        segments, wanted, moves = _read(text, partition, (warps, stages), self.target)
         registers, spilled = allocated(self.target, wanted, warps, sketch.metadata.get("maxnreg"))
         fits = occupancy(self.target, warps, registers, sketch.shared_bytes)
         static = {
@@ -222,7 +224,7 @@ class SketchReader:
             **_text(segments),
             **_instructions(segments),
         }
-        return Profile(segments, warps, stages, static)
+        return Profile(segments, warps, stages, static, *moves)
 
 
 def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
@@ -238,11 +240,12 @@ def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tup
 @lru_cache(maxsize=1)
 def _read(
     ttgir: str, num_warps: int, compiled_with: tuple[int, int], target: Target
-) -> tuple[tuple[Segment, ...], float]:
-    """Return segments and registers wanted; cached, as neighbours may differ in the cap alone."""
+) -> tuple[tuple[Segment, ...], float, tuple[Requests, BankWays]]:
+    """Return segments, registers wanted and moves; cached, as neighbours may differ in the cap."""
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
-    return segments, _BASE + LiveRegisters(kernel).peak()
+    moves = global_requests(kernel.values), bank_ways(kernel.values, kernel.runs)
+    return segments, _BASE + LiveRegisters(kernel).peak(), moves
 
 
 def _launch(metadata: Mapping[str, Any]) -> dict[str, float]:

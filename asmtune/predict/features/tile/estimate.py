@@ -158,7 +158,7 @@ class _Estimate:
         hits = self._hits(limits, shared)
         lanes = float(self._d.target.warp_size)
         for place, one in enumerate(self._d.form.accesses):
-            elements, run, runs = (part[:, place, i] for i in range(3))
+            elements, run, runs, within = (part[:, place, i] for i in range(4))
             here = runs / np.maximum(self._d.times[one.segment], 1e-9)
             wanted = elements * one.element_bytes
             ahead = self._d.ahead(place)
@@ -174,7 +174,8 @@ class _Estimate:
             share = np.minimum(1.0, wanted / np.maximum(moved, 1.0))
             sectors = np.maximum(1.0, width * lanes / 32)
             sectors = np.where(run == 0, lanes * np.maximum(1.0, width / 32), sectors)
-            kept = share if one.kind == "write" else 1.0
+            share = np.minimum(share, within)
+            kept = share if one.kind == "write" else within
             parent = self._d.form.loops[one.segment - 1].parent if one.segment else 0
             again = np.where(ahead, self._d.depth(one.segment) - 1, 0.0) * self._d.times[parent]
             times = count * (runs + again)
@@ -228,6 +229,8 @@ class _Estimate:
             "tail": np.ceil(waves) - waves,
             "trips": trips,
             "unique_bytes": self._d.part("whole")[:, 0, 1],
+            "updates": self._d.part("whole")[:, 0, 2],
+            "lock_turns": self._d.part("whole")[:, 0, 3],
             "num_warps": self._d.warps,
             "num_stages": self._d.options.stages,
             "maxnreg": self._d.options.caps,

@@ -124,7 +124,8 @@ class _Reader:
             )
         ]
         unique = self.work.unique_read_bytes + self.work.unique_written_bytes
-        whole = [self._peak(), unique]
+        turns = [self.work.updates(f"tt.atomic_{name}") for name in ("rmw", "cas")]
+        whole = [self._peak(), unique, *turns]
         rows = (elements, moved, gathered, extents, trips, self._chains(), whole)
         numbers = np.array([number for row in rows for number in row], dtype=np.float64)
         return TileFacts(Structure(nodes, accesses, collectives, dots, loops), numbers)
@@ -211,7 +212,7 @@ class _Reader:
                     result in self.multiplied,
                 )
             )
-            numbers += [float(access.elements), _contiguous(access), access.runs]
+            numbers += [float(access.elements), _contiguous(access), access.runs, access.share]
         return tuple(forms), numbers
 
     def _collectives(self) -> tuple[tuple[CollectiveForm, ...], list[float]]:

@@ -101,12 +101,12 @@ class Structure:
         """Places of each part in the numbers of a tile, and numbers for each of its members."""
         lengths = {
             "nodes": (len(self.nodes), 1),
-            "accesses": (len(self.accesses), 3),
+            "accesses": (len(self.accesses), 4),
             "collectives": (len(self.collectives), 3),
             "dots": (len(self.dots), 5),
             "loops": (len(self.loops), 3),
             "chains": (len(self.loops) + 1, 2),
-            "whole": (1, 2),
+            "whole": (1, 4),
         }
         parts, start = {}, 0
         for name, (count, width) in lengths.items():
@@ -120,10 +120,11 @@ class TileFacts:
     """A tile's structure, and its numbers: elements, bytes, trips and cycles of latency.
 
     `numbers` has, in the order of `Structure.parts`: elements of each node; elements, contiguous
-    elements and runs of each access; elements that go into each collective, that come out, and
-    the length of its axis; m, n, k, batch and runs of each dot; trips, the longest program's
-    share, and the source's own stages of each loop; latency of each segment with loads waited
-    for and with copies ahead; and the words that are alive at once, and bytes that differ.
+    elements, runs and the share within bounds of each access; elements that go into each
+    collective, that come out, and the length of its axis; m, n, k, batch and runs of each dot;
+    trips, the longest program's share, and the source's own stages of each loop; latency of each
+    segment with loads waited for and with copies ahead; the words that are alive at once, bytes
+    that differ, and how often one address is updated and locked.
     """
 
     structure: Structure

@@ -1,0 +1,148 @@
+"""Requests to global memory: the sectors that one memory instruction of a warp touches.
+
+How the lanes of a warp lie over a tile follows from its layout; which sectors of 32 bytes they
+touch depends on the launch's strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
+from operator import mul
+from typing import Final
+
+from asmtune.predict.features.sketch.layouts import WARP, Basis, Shape, combined
+
+SECTOR: Final = 32
+"""Bytes of a sector, the least that L1 and L2 move."""
+
+LINE: Final = 128
+"""Bytes of a cache line of L1."""
+
+LINE_CYCLES: Final = 1.3
+"""Cycles of L1 to look up a line in one half of its tags (measured over the H200's recordings).
+
+Rows whose distance is a multiple of 256 bytes lie in one half: 32 of them cost twice as much as
+rows of another distance.
+"""
+
+_LOOKED_AT: Final = 16
+"""Requests of a thread's registers that are looked at: further ones are alike."""
+
+_APART: Final = 37 * 128
+"""Bytes between elements whose distance nothing tells: each has a sector of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Memory that one request of a warp touches, the mean over a tile.
+
+    Attributes:
+        sectors: of 32 bytes.
+        lines: of 128 bytes, in the busier half: odd ones or even ones.
+        fresh: share of the sectors that no earlier request of the same warp has touched.
+        lanes: share of the lanes that have an element of their own.
+        share: of the requests that bounds leave.
+    """
+
+    sectors: float
+    lines: float
+    fresh: float
+    lanes: float
+    share: float = 1.0
+
+    def cycles(self, *, copies: bool) -> float:
+        """Return L1's cycles for the request: the lines it looks up, and 128 bytes a cycle.
+
+        Copies of 16 bytes a thread into shared memory pass by the lines.
+        """
+        return max(1.0, 0.0 if copies else self.lines * LINE_CYCLES, self.sectors / 4)
+
+    def within(self, size: float, share: float) -> Touched:
+        """Return the same of an argument of `size` bytes: a small table has few lines."""
+        sectors, lines = size / SECTOR + 1, size / LINE / 2 + 1
+        sectors, lines = min(self.sectors, sectors), min(self.lines, lines)
+        return replace(self, sectors=sectors, lines=lines, share=share)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A load, a store or an atomic of a tile, as the threads of a warp share it.
+
+    Attributes:
+        shape: of the tile.
+        element_bytes: of one element in memory.
+        axis: along which a thread's neighbours come first.
+        lanes, registers: bases of the layout.
+    """
+
+    shape: Shape
+    element_bytes: int
+    axis: int
+    lanes: tuple[Basis, ...]
+    registers: tuple[Basis, ...]
+
+
+Strides = tuple[int | None, ...]
+"""Elements between neighbours along each axis of a tile; None where nothing tells."""
+
+
+def beside_each_other(width: int) -> Touched:
+    """Return what a request touches whose lanes move `width` bytes each, without gaps."""
+    size = width * WARP
+    return Touched(max(1.0, size / SECTOR), max(1.0, size / LINE / 2), 1.0, 1.0)
+
+
+def weighted(parts: Sequence[Touched], weights: Sequence[float]) -> Touched:
+    """Return the mean of what several requests touch."""
+    columns = zip(*map(astuple, parts), strict=True)
+    return Touched(*(sum(map(mul, column, weights)) / sum(weights) for column in columns))
+
+
+@lru_cache(maxsize=1 << 16)
+def touched(request: Request, strides: Strides, width: int) -> Touched:
+    """Return what a request touches where neighbours lie `strides` elements apart.
+
+    Args:
+        request: of a tile.
+        strides: along each axis; None where nothing tells the distance.
+        width: bytes that an instruction moves for each thread.
+    """
+    steps = [
+        _APART * 101**axis if step is None else step * request.element_bytes
+        for axis, step in enumerate(strides)
+    ]
+    run = max(1, width // request.element_bytes)
+    outer = [
+        basis
+        for basis in request.registers
+        if not (0 < basis[request.axis] < run and sum(map(bool, basis)) == 1)
+    ]
+    origin = (0,) * len(request.shape)
+    seen: set[int] = set()
+    sectors = lines = fresh = 0
+    count = min(_LOOKED_AT, 1 << len(outer))
+    for number_ in range(count):
+        first = combined(outer, number_, origin)
+        own, whole = set(), set()
+        for lane in range(1 << len(request.lanes)):
+            place = combined(request.lanes, lane, first)
+            start = sum(at * step for at, step in zip(place, steps, strict=True))
+            own.update(range(start // SECTOR, (start + width - 1) // SECTOR + 1))
+            whole.update(range(start // LINE, (start + width - 1) // LINE + 1))
+        odd = sum(line % 2 for line in whole)
+        sectors, fresh = sectors + len(own), fresh + len(own - seen)
+        lines += max(odd, len(whole) - odd)
+        seen |= own
+    lanes = 1 << sum(any(basis) for basis in request.lanes)
+    return Touched(
+        sectors / count, lines / count, fresh / max(1, sectors), lanes / (1 << len(request.lanes))
+    )
+
+
+Requests = Mapping[tuple[int, str], tuple[Request, ...]]
+"""Requests by line of the source and direction: "load", "store" or "atomic"."""
+
+BankWays = Mapping[tuple[int, str], float]
+"""Passes over those that would do, by line and direction: "load", "store", or "copy" into."""

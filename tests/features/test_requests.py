@@ -1,0 +1,127 @@
+"""Requests of a warp: the sectors and lines that its lanes touch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.predict.features.requests import Request, touched
+from tests.launch_kernels import Launch, pointers
+
+ROW = tuple((1 << bit,) for bit in range(5))
+"""Lanes one element apart."""
+
+
+def request(lanes: tuple[tuple[int, ...], ...], *registers: tuple[int, ...]) -> Request:
+    """A request for halves, along the last axis."""
+    rank = len(lanes[0])
+    return Request((1 << 10,) * rank, 2, rank - 1, lanes, registers)
+
+
+def test_neighbours_share_sectors() -> None:
+    """Thirty-two halves beside each other are two sectors of one line."""
+    found = touched(request(ROW), (1,), 2)
+    assert (found.sectors, found.lines, found.fresh, found.lanes) == (2, 1, 1, 1)
+
+
+def test_a_lane_a_row_asks_for_a_sector_each() -> None:
+    """Rows 256 bytes apart are 32 sectors and lie in one half of the lines' tags."""
+    column = tuple((1 << bit, 0) for bit in range(5))
+    even = touched(request(column), (128, 1), 2)
+    odd = touched(request(column), (128 + 64, 1), 2)
+    assert even.sectors == odd.sectors == 32
+    assert even.lines == 32
+    assert odd.lines == 16
+
+
+def test_neighbours_of_a_thread_come_again() -> None:
+    """Eight neighbours of a thread, moved one by one, are the same sectors eight times."""
+    lanes = tuple((8 << bit,) for bit in range(5))
+    registers = ((1,), (2,), (4,))
+    single, wide = (touched(request(lanes, *registers), (1,), width) for width in (2, 16))
+    assert single.sectors == wide.sectors == 16
+    assert (single.fresh, wide.fresh) == (1 / 8, 1)
+
+
+def test_a_row_off_its_sector_touches_one_more() -> None:
+    """Rows of 301 halves begin anywhere in a sector."""
+    lanes = (*(((0, 1 << bit)) for bit in range(4)), (1, 0))
+    aligned = touched(request(lanes, (2, 0)), (304, 1), 2)
+    crooked = touched(request(lanes, (2, 0)), (301, 1), 2)
+    assert aligned.sectors < crooked.sectors <= aligned.sectors + 2
+
+
+def test_unknown_distances_have_a_sector_each() -> None:
+    """Where nothing tells the distance, each element has its own sector; a small table has few."""
+    found = touched(request(ROW), (None,), 2)
+    assert found.sectors == 32
+    assert found.within(64, 0.5).sectors == 3
+    assert found.within(64, 0.5).share == 0.5
+
+
+@given(
+    st.integers(1, 5000),
+    st.permutations([*range(5)]),
+    st.sampled_from([2, 4, 8, 16]),
+)
+def test_bounds(stride: int, order: list[int], width: int) -> None:
+    """For any stride and order of lanes, no lane touches more than two sectors."""
+    lanes = tuple(((1 << bit) * 8,) for bit in order)
+    found = touched(request(lanes, (1,), (2,), (4,)), (stride,), width)
+    assert 1 <= found.lines <= found.sectors <= 32 * 2
+    assert 0 < found.fresh <= 1
+    assert found.cycles(copies=True) <= found.cycles(copies=False)
+
+
+@triton.jit
+def crossed(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Copy a tile whose columns are divided, so that the compiler cannot tell neighbours."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)) * 3 // 3
+    tile = tl.load(x_ptr + m[:, None] * N + n[None, :], mask=m[:, None] < M)
+    tl.store(y_ptr + m[:, None] * N + n[None, :], tile, mask=m[:, None] < M)
+
+
+@triton.jit
+def plain(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Copy a tile."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    tile = tl.load(x_ptr + m[:, None] * N + n[None, :], mask=m[:, None] < M)
+    tl.store(y_ptr + m[:, None] * N + n[None, :], tile, mask=m[:, None] < M)
+
+
+def test_lanes_along_rows_cost_l1(launch: Launch) -> None:
+    """Columns that no analysis can tell give a layout of one row a lane: L1 looks up many lines."""
+    arguments = {**pointers(torch.float16, "x_ptr", "y_ptr"), "M": 4096, "N": 4096}
+    config = Config({"BLOCK_M": 32, "BLOCK_N": 64})
+    across, along = (
+        launch(Problem(kernel, arguments, (128, 64)), config, "H200") for kernel in (crossed, plain)
+    )
+    assert across.cycles.l1 > 8 * along.cycles.l1
+    assert along.cycles.l2_bytes == 2 * 32 * 64 * 2
+
+
+@pytest.mark.parametrize(("columns", "share"), [(4096, 1.0), (301, 301 / 512), (513, 513 / 1024)])
+def test_bounds_leave_a_share(columns: int, share: float, launch: Launch) -> None:
+    """Of a row of 301 elements a tile of 512 moves 301."""
+    arguments = {**pointers(torch.float16, "x_ptr", "y_ptr", extent=1 << 28), "N": columns}
+    reading = launch(Problem(bounded, arguments, (1024,)), Config({"BLOCK": 512}), "H200")
+    assert [item.share for item in reading.work.accesses] == pytest.approx([share, share])
+    moved = 2 * reading.work.programs * columns * 2
+    assert reading.unique_bytes == pytest.approx(moved)
+
+
+@triton.jit
+def bounded(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    """Copy a row block by block."""
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        row = tl.load(x_ptr + tl.program_id(0) * N + at, mask=at < N)
+        tl.store(y_ptr + tl.program_id(0) * N + at, row, mask=at < N)
