@@ -18,7 +18,13 @@ from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.tile.interpolate import Places
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.arithmetic import Unread, estimated, sketch_best, sketches_for
+from asmtune.predict.prune.arithmetic import (
+    Unread,
+    estimated,
+    sampled_works,
+    sketch_best,
+    sketches_for,
+)
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
@@ -219,11 +225,22 @@ def test_sketches_for_a_budget() -> None:
 def test_a_search_of_a_large_space(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search begins with some sketches; all other configs stay candidates, in their order."""
+    """A search begins with some sketches; all other configs stay candidates, in their order.
+
+    What launches do to their arguments is taken from the IR that is lowered by then.
+    """
     monkeypatch.setattr(initial_state, "MOST_SKETCHES", 12)
+    monkeypatch.setattr(arithmetic, "ALL_TILES", 12)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 7)
     configs = list(TILES.configs())
     effort = EFFORTS["balanced"]
-    verdicts = initial_state.initial_verdicts(funnel, funnel.front(product), configs, effort)
+    front = funnel.front(product)
+    verdicts = initial_state.initial_verdicts(funnel, front, configs, effort)
+    requests: list[Config] = []
+    request = front.lowering.request
+    monkeypatch.setattr(front.lowering, "request", lambda c: [requests.append(c), request(c)][1])
+    assert len(sampled_works(front, configs)) >= 7
+    assert requests == []
     assert [verdict.config for verdict in verdicts] == configs
     assert len(funnel.sketches) == 12
     assert all(verdict.kept for verdict in verdicts)

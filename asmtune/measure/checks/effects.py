@@ -67,6 +67,10 @@ class Effects:
             self, scratch=(self.writes | self.atomics) - by_default.writes - by_default.atomics
         )
 
+    def cover(self, other: Effects) -> bool:
+        """Returns whether all that the other launches may do is among these effects."""
+        return all(getattr(other, f.name) <= getattr(self, f.name) for f in fields(Effects))
+
     def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
         """Adds stray writes for code edited by hand, which may write what the IR does not."""
         return replace(self, stray=frozenset(tensor_parts(arguments)) - self.writes - self.atomics)
