@@ -176,7 +176,7 @@ class Session:
             compiled=state.compiles,
             timed=state.trials,
         )
-        remark = unsteady(decision.winner, self.options.effort.policy)
+        remark = unsteady(decision.winner.statistics, self.options.effort.policy)
         if remark:
             watch.note(f"winner: {remark}")
         watch.end(ending)

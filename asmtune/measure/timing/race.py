@@ -16,7 +16,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome, SampleStatistics
 from asmtune.measure.timing.clock import Clock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import ENOUGH, slower, summarise
@@ -181,12 +181,12 @@ class _Field:
             subject.samples_us.extend(sampled)
 
 
-def unsteady(timing: Measurement, policy: TimingPolicy) -> str:
+def unsteady(statistics: SampleStatistics | None, policy: TimingPolicy) -> str:
     """Returns in words that the relative standard deviation stays too high; "" if it does not."""
-    found = timing.statistics
-    if found is None or found.rsd is None or found.rsd <= policy.rsd:
+    if statistics is None or statistics.rsd is None or statistics.rsd <= policy.rsd:
         return ""
-    return f"RSD {found.rsd:.1%} of {found.samples} samples stays above {policy.rsd:.0%}"
+    rsd, limit = f"{statistics.rsd:.1%}", f"{policy.rsd:.0%}"
+    return f"RSD {rsd} of {statistics.samples} samples stays above {limit}"
 
 
 def winner(
