@@ -95,7 +95,7 @@ def _table(run: BenchRun, curves: Sequence[EfficiencyCurve]) -> ReportTable:
 
 
 def _best(curve: EfficiencyCurve) -> str:
-    at, best = curve.points.index(curve.best), curve.best
+    at, best = curve.best_place, curve.best
     name = f"{one_line(curve.kernel)} {one_line(curve.dtype)}"
     rate = f"{best.gops:.1f} GOPS" if best.load.flops else f"{best.gbytes_per_s:.1f} GB/s"
     efficiency = f"{curve.efficiencies[at]:.1%} of the {curve.basis}"
@@ -140,7 +140,7 @@ def _drawn(curves: Sequence[EfficiencyCurve], gpu: str) -> Any:
         label = one_line(f"{curve.kernel} {curve.dtype}, of the {curve.basis}")
         style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
         axis.plot(sizes, shares, linewidth=1.2, label=label, **style)
-        at = curve.points.index(curve.best)
+        at = curve.best_place
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": 11, "color": colour}
         axis.plot(sizes[at : at + 1], shares[at : at + 1], "o", **ring)
     axis.set_xscale("log")
