@@ -22,6 +22,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -253,11 +254,16 @@ def from_python_module(module: ModuleType) -> KernelModule:
         problem = _oracle_problem(module, where)
     else:
         raise ProblemError(f"kernel module {where} defines neither 'problem' nor 'make'")
+
+    def any_problem(shape: Shape, dtype: str, device: str) -> Problem:
+        make = partial(problem, shape, dtype, device)
+        return _with_index_values(make) if device == "meta" else make()
+
     return KernelModule(
         name=where,
         kernel=module.kernel,
         space=lambda: _space_of(module),
-        problem=problem,
+        problem=any_problem,
         shapes=tuple(module.SHAPES),
         dtypes=dtypes,
         python=module,
@@ -279,29 +285,23 @@ def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
 
 def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:
-        def make() -> Problem:
-            with user_code(module):
-                result = module.problem(shape, dtype, device)
-            if not isinstance(result, Problem):
-                kind = type(result).__name__
-                raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
-            return result
-
-        return _with_index_values(make) if device == "meta" else make()
+        with user_code(module):
+            result = module.problem(shape, dtype, device)
+        if not isinstance(result, Problem):
+            kind = type(result).__name__
+            raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
+        return result
 
     return problem
 
 
 def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
-        def make() -> Problem:
-            with user_code(module):
-                launch = module.make(shape, device=device)
-            names = jit_function(module.kernel).arg_names
-            arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
-            return Problem(module.kernel, arguments, launch["grid"], shape, name)
-
-        return _with_index_values(make) if device == "meta" else make()
+        with user_code(module):
+            launch = module.make(shape, device=device)
+        names = jit_function(module.kernel).arg_names
+        arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
+        return Problem(module.kernel, arguments, launch["grid"], shape, name)
 
     return problem
 
