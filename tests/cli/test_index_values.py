@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 
@@ -10,21 +11,9 @@ from command_lines import HEAD, Commands
 
 from asmtune.core.inputs.patterns import FORMS
 from asmtune.report.explorer.code import unpacked
+from tests.workload import workload_kernels
 
-JAGGED = (
-    HEAD
-    + """
-@triton.jit
-def jagged(x_ptr, indptr, y_ptr, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    end = tl.load(indptr + row + 1)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for start in range(tl.load(indptr + row), end, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        total += tl.load(x_ptr + at, mask=at < end, other=0.0)
-    tl.store(y_ptr + row, tl.sum(total, 0))
-"""
-)
+JAGGED = HEAD + inspect.getsource(workload_kernels.jagged.fn).replace("starts_ptr", "indptr")
 MODULE = (
     JAGGED.replace("def jagged", "def kernel")
     + """
