@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,21 @@ from asmtune.predict.prune.arithmetic import (
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
-from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.keep import (
+    UNSKETCHED_DROPPED,
+    UNSKETCHED_LOSS,
+    UNSKETCHED_LOW,
+    Keep,
+)
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.report.documents import read_reports, report_json
-from asmtune.report.tables import prune_table
+from asmtune.report.tables import prune_table, worth
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
 from tests.sample_kernels import asks_for_warps, one_pointer, product_problem
 
+FIRST_STAGE = Path(__file__).parents[1] / "benchmarks" / "results" / "first_stage.json"
 TILES = Space(
     {
         "BLOCK_M": (32, 64, 128),
@@ -109,6 +116,22 @@ def test_tiles_that_were_not_lowered(
             assert features_of(other)[name] == pytest.approx(features_of(one)[name], rel=1e-3), name
 
 
+def test_the_promise_has_the_loss_that_was_measured() -> None:
+    """A cut among the sketched configs is widened by the recorded file's largest losses."""
+    tasks = [task["kept"] for task in json.loads(FIRST_STAGE.read_text())["tasks"]]
+    losses = []
+    for scorer in ("roofline", "learned"):
+        whole, both = (
+            np.array([task[f"{scorer}, {how}"] for task in tasks])
+            for how in ("all sketched", "arithmetic and sketches")
+        )
+        share, dropped = (whole - both).mean(axis=0), (both < 0.99).mean(0) - (whole < 0.99).mean(0)
+        low = np.sort(whole, axis=0)[1] - np.sort(both, axis=0)[1]
+        losses.append([share.max(), low.max(), dropped.max()])
+    stated = (UNSKETCHED_LOSS, UNSKETCHED_LOW, UNSKETCHED_DROPPED)
+    assert np.max(losses, axis=0) == pytest.approx(stated, abs=0.005)
+
+
 def test_each_value_of_an_axis_is_in_a_sample() -> None:
     """A sample shows every value of every axis, and is no larger than asked."""
     tiles = [(("A", a), ("B", b), ("MODE", m)) for a in (16, 64, 256) for b in (1, 3) for m in "xy"]
@@ -140,6 +163,12 @@ def test_the_best_of_a_large_space_are_sketched(
     assert counts["estimated_only"] == 98
     assert counts["candidates"] == sum(counts.values()) - counts["candidates"]
     assert "98 estimated only" in report.summary()
+    assert report.compiled is not None
+    among_sketches = Keep(2).select([0.0, 0.1, 0.2], "roofline", "sketch")
+    assert among_sketches.expected_share is not None
+    assert report.compiled.expected_share == among_sketches.expected_share * (1 - UNSKETCHED_LOSS)
+    said = " ".join("\n".join(worth(report)).split())
+    assert "widened for 98 configs that were not sketched, by the 0.013 more that was lost" in said
     compiled = sum(verdict.artifact is not None for verdict in report.verdicts)
     (note,) = (note for note in report.notes if "tile arithmetic" in note)
     assert note.startswith("108 ranked by tile arithmetic, 10 by sketches, ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asmtune.base.errors import InputError
@@ -141,6 +141,38 @@ class Keep:
         other = shipped_errors().other_device(target)
         promise = (cut.share, cut.dropped, source, other, cut.low)
         return Selection(str(self), size, *promise, _times_as_far(table, distance))
+
+
+UNSKETCHED_LOSS: Final = 0.013
+UNSKETCHED_LOW: Final = 0.06
+UNSKETCHED_DROPPED: Final = 0.07
+"""Losses of ranking by tile arithmetic before some are sketched, against all sketched: of the mean
+share, of the share that nine in ten tasks keep, and of the chance that the best is dropped. The
+largest over cuts and scorers, on 15 tasks of which a quarter was sketched
+(benchmarks/results/first_stage.json)."""
+
+
+def widened_for_unsketched(selection: Selection, count: int, target: Target) -> Selection:
+    """Return a selection of sketched configs as one of the whole space.
+
+    Args:
+        selection: a choice among the sketched configs.
+        count: how many configs tile arithmetic alone has ranked, at least 1.
+        target: the device that is ranked for.
+    """
+    if selection.expected_share is None or selection.chance_dropped is None:
+        return selection
+    measured = f"{selection.source}; widened" if selection.source else "tile arithmetic: widened"
+    low = selection.low_share
+    return replace(
+        selection,
+        expected_share=selection.expected_share * (1.0 - UNSKETCHED_LOSS),
+        low_share=None if low is None else low * (1.0 - UNSKETCHED_LOW),
+        chance_dropped=1.0 - (1.0 - selection.chance_dropped) * (1.0 - UNSKETCHED_DROPPED),
+        source=f"{measured} for {count:,} configs that were not sketched, by the "
+        f"{UNSKETCHED_LOSS} more that was lost on 15 tasks of which a quarter was sketched",
+        other_device=shipped_errors().other_device(target),
+    )
 
 
 def _times_as_far(table: ErrorTable | None, distance: float | None) -> float | None:
