@@ -225,7 +225,11 @@ class Survey:
             made={name: getattr(provenance, name) for name in made},
             notes=(
                 *subject.notes,
-                *_lookup_notes(subject, timed_now=self.clock is not None),
+                *_lookup_notes(
+                    subject,
+                    timed_now=self.clock is not None,
+                    steered=bool(points[-1].counts.steering),
+                ),
                 *notes,
                 *_count_notes(points[-1]),
             ),
@@ -274,11 +278,16 @@ class Survey:
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
+_OTHER_VALUES: Final = "times are the record's, whose index tensors may have held other values"
+
+
+def _lookup_notes(subject: RooflineSubject, *, timed_now: bool, steered: bool) -> tuple[str, ...]:
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
-        if subject.sized or timed_now:
+        if timed_now:
             return ()
+        if subject.sized:
+            return (_OTHER_VALUES,) if steered else ()
         key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
         return (f"times are predicted: those of the record may be of another size with {key}",)
     why = "" if lookup.outcome == "miss" else f" that holds ({lookup.outcome}: {lookup.detail})"
