@@ -41,7 +41,7 @@ from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.tiles import Detection, Searched
-from asmtune.predict.score.keep import Keep, widened_for_unsketched
+from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
 
 DEFAULT_FAILS: Final = "the default config"
@@ -194,11 +194,12 @@ class Funnel:
         if not left:
             return chosen, sketched.notes
         assert chosen.selection is not None  # there is a budget
+        count = len(sketched.verdicts)
         note = (
-            f"{len(left) + len(sketched.verdicts):,} ranked by tile arithmetic, "
-            f"{len(sketched.verdicts):,} by sketches, {len(chosen.configs):,} by assembly"
+            f"{len(left) + count:,} ranked by tile arithmetic, "
+            f"{count:,} by sketches, {len(chosen.configs):,} by assembly"
         )
-        selection = widened_for_unsketched(chosen.selection, len(left), self.target)
+        selection = of_whole_space(chosen.selection, count, len(left), self.target)
         dropped = (*chosen.dropped, *left)
         return replace(chosen, dropped=dropped, selection=selection), [*sketched.notes, note]
 

@@ -143,34 +143,39 @@ class Keep:
         return Selection(str(self), size, *promise, _times_as_far(table, distance))
 
 
-UNSKETCHED_LOSS: Final = 0.013
-UNSKETCHED_LOW: Final = 0.06
-UNSKETCHED_DROPPED: Final = 0.07
-"""Losses of ranking by tile arithmetic before some are sketched, against all sketched: of the mean
-share, of the share that nine in ten tasks keep, and of the chance that the best is dropped. The
-largest over cuts and scorers, on 15 tasks of which a quarter was sketched
-(benchmarks/results/first_stage.json)."""
+MOST_LOST: Final = {
+    "quarter": ((0.016, 0.060, 0.07), (0.010, 0.048, 0.07)),
+    "tenth": ((0.069, 0.377, 0.20), (0.023, 0.111, 0.13)),
+}
+"""Losses of a ranking of which tile arithmetic has chosen the sketched part, against all sketched,
+by that part: for cuts below 10, and from 10 on. Of the mean share, of the share that nine in ten
+tasks keep, and of the chance that the best is dropped: each the largest over scorers and cuts, on
+15 tasks (benchmarks/results/first_stage.json)."""
 
 
-def widened_for_unsketched(selection: Selection, count: int, target: Target) -> Selection:
-    """Return a selection of sketched configs as one of the whole space.
+def of_whole_space(
+    selection: Selection, sketched: int, unsketched: int, target: Target
+) -> Selection:
+    """Widen a choice among sketched configs by what was lost where tile arithmetic chose these.
 
     Args:
-        selection: a choice among the sketched configs.
-        count: how many configs tile arithmetic alone has ranked, at least 1.
+        selection: the choice.
+        sketched: how many configs were sketched.
+        unsketched: how many tile arithmetic alone has ranked.
         target: the device that is ranked for.
     """
     if selection.expected_share is None or selection.chance_dropped is None:
         return selection
-    measured = f"{selection.source}; widened" if selection.source else "tile arithmetic: widened"
-    low = selection.low_share
+    part = "quarter" if 4 * sketched >= sketched + unsketched else "tenth"
+    share, low, dropped = MOST_LOST[part][selection.ranks >= 10]
+    low_share = selection.low_share
     return replace(
         selection,
-        expected_share=selection.expected_share * (1.0 - UNSKETCHED_LOSS),
-        low_share=None if low is None else low * (1.0 - UNSKETCHED_LOW),
-        chance_dropped=1.0 - (1.0 - selection.chance_dropped) * (1.0 - UNSKETCHED_DROPPED),
-        source=f"{measured} for {count:,} configs that were not sketched, by the "
-        f"{UNSKETCHED_LOSS} more that was lost on 15 tasks of which a quarter was sketched",
+        expected_share=max(0.0, selection.expected_share - share),
+        low_share=None if low_share is None else max(0.0, low_share - low),
+        chance_dropped=min(1.0, selection.chance_dropped + dropped),
+        source=f"{selection.source}; widened by {share} for {unsketched:,} configs that were not "
+        f"sketched, as was lost on 15 tasks of which a {part} was sketched",
         other_device=shipped_errors().other_device(target),
     )
 
