@@ -33,6 +33,9 @@ VERDICT_DTYPES: Final[Mapping[str, str]] = {
 }
 """Pandas dtypes of the columns of verdicts; features are `float64`, axes are inferred."""
 
+MEASURED: Final = ("measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd")
+"""Columns of verdicts with measured times."""
+
 TRIED_DTYPES: Final[Mapping[str, str]] = {
     **_OPTIONS,
     "winner": "bool",
@@ -55,18 +58,25 @@ TRIED_DTYPES: Final[Mapping[str, str]] = {
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
     """Returns a verdict's row: its config's axes, the decision and its reasons, its features."""
     row: dict[str, Any] = {
-        **_axes(verdict.config, {*VERDICT_DTYPES, "measured_us", "target"}),
+        **_axes(verdict.config, {*VERDICT_DTYPES, *MEASURED, "target"}),
         "kept": verdict.kept,
         "dropped_at": verdict.dropped_at,
         "rank": verdict.rank,
         "score": verdict.score,
         "predicted_us": verdict.predicted_us,
-        **({} if verdict.measured_us is None else {"measured_us": verdict.measured_us}),
+        **_measured(verdict),
         "bottleneck": verdict.bottleneck,
         "reasons": "; ".join(map(str, verdict.reasons)),
     }
     # A config's own num_warps is not overwritten by the feature of that name.
     return row | {n: value for n, value in (verdict.features or {}).items() if n not in row}
+
+
+def _measured(verdict: Verdict) -> dict[str, float | None]:
+    own = verdict.measured
+    cited = () if own is None else (own.p90_us, own.p99_us, own.rsd)
+    times = () if verdict.measured_us is None else (verdict.measured_us, *cited)
+    return dict(zip(MEASURED, times, strict=False))
 
 
 def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import SampleStatistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +83,7 @@ class Verdict:
         terms_us: part of this time that each limit takes, by name, largest first; they sum to
             it. None if nothing was predicted, or an older version saved the report.
         measured_us: median microseconds of a launch, if `--timings` names some of this config.
+        measured: statistics of all samples behind it, where these are known.
     """
 
     config: Config
@@ -97,6 +99,7 @@ class Verdict:
     bottleneck: str | None = None
     terms_us: Mapping[str, float] | None = None
     measured_us: float | None = None
+    measured: SampleStatistics | None = None
 
 
 @dataclass(frozen=True)
