@@ -35,7 +35,7 @@ class Features(Mapping[str, float]):
         return f"Features({len(self)} values)"
 
     def to_pandas(self) -> pd.Series[float]:
-        """Returns a series by feature name; `asmtune features` explains the names.
+        """Return a series by feature name; `asmtune features` explains the names.
 
         Raises:
             MissingPackageError: pandas is not installed.
@@ -216,7 +216,7 @@ class PruneReport:
         return f"{total} candidates: {', '.join(parts)}"
 
     def dropped(self) -> dict[tuple[str, str], int]:
-        """Counts the dropped configs by (stage, reason), in the order of the funnel."""
+        """Count the dropped configs by (stage, reason), in the order of the funnel."""
         counts: dict[tuple[str, str], int] = {}
         for verdict in self.verdicts:
             if verdict.dropped_at is not None:
@@ -227,7 +227,7 @@ class PruneReport:
         return dict(sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1])))
 
     def to_pandas(self) -> pd.DataFrame:
-        """Returns a row per config with its axes, verdict and features; column names hold units.
+        """Return a row per config with its axes, verdict and features; column names hold units.
 
         Kernel, shape, dtypes, target, scorer and versions are the frame's `attrs`.
 
