@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,26 @@ from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.tile.interpolate import Places
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.arithmetic import Unread, estimated, sketch_best, sketches_for
+from asmtune.predict.prune.arithmetic import (
+    Unread,
+    estimated,
+    sampled_works,
+    sketch_best,
+    sketches_for,
+)
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
-from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.keep import MOST_LOST, Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.report.documents import read_reports, report_json
-from asmtune.report.tables import prune_table
+from asmtune.report.tables import prune_table, worth
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
 from tests.sample_kernels import asks_for_warps, one_pointer, product_problem
 
+FIRST_STAGE = Path(__file__).parents[1] / "benchmarks" / "results" / "first_stage.json"
 TILES = Space(
     {
         "BLOCK_M": (32, 64, 128),
@@ -103,6 +111,25 @@ def test_tiles_that_were_not_lowered(
             assert features_of(other)[name] == pytest.approx(features_of(one)[name], rel=1e-3), name
 
 
+def test_the_promise_has_the_loss_that_was_measured() -> None:
+    """A cut among the sketched configs is widened by the recorded file's largest losses."""
+    document = json.loads(FIRST_STAGE.read_text())
+    for part, how in (("quarter", ""), ("tenth", " of a tenth")):
+        losses = []
+        for scorer in ("roofline", "learned"):
+            whole, both = (
+                np.array([task["kept"][f"{scorer}, {way}"] for task in document["tasks"]])
+                for way in ("all sketched", f"arithmetic and sketches{how}")
+            )
+            share = (whole - both).mean(axis=0)
+            low = np.sort(whole, axis=0)[1] - np.sort(both, axis=0)[1]
+            dropped = (both < 0.99).mean(axis=0) - (whole < 0.99).mean(axis=0)
+            losses.append(np.stack([share, low, dropped]))
+        most, few = np.max(losses, axis=0), np.array(document["cuts"]) < 10
+        stated = [most[:, few].max(axis=1), most[:, ~few].max(axis=1)]
+        assert np.array(MOST_LOST[part]) == pytest.approx(np.array(stated), abs=0.005)
+
+
 def test_each_value_of_an_axis_is_in_a_sample() -> None:
     """A sample shows every value of every axis, and is no larger than asked."""
     tiles = [(("A", a), ("B", b), ("MODE", m)) for a in (16, 64, 256) for b in (1, 3) for m in "xy"]
@@ -134,6 +161,14 @@ def test_the_best_of_a_large_space_are_sketched(
     assert counts["estimated_only"] == 98
     assert counts["candidates"] == sum(counts.values()) - counts["candidates"]
     assert "98 estimated only" in report.summary()
+    assert report.compiled is not None
+    among_sketches = Keep(2).select([0.0, 0.1, 0.2], "roofline", "sketch")
+    assert among_sketches.expected_share is not None
+    assert (
+        report.compiled.expected_share == among_sketches.expected_share - MOST_LOST["tenth"][0][0]
+    )
+    said = " ".join("\n".join(worth(report)).split())
+    assert "widened by 0.069 for 98 configs that were not sketched" in said
     compiled = sum(verdict.artifact is not None for verdict in report.verdicts)
     (note,) = (note for note in report.notes if "tile arithmetic" in note)
     assert note.startswith("108 ranked by tile arithmetic, 10 by sketches, ")
@@ -219,11 +254,22 @@ def test_sketches_for_a_budget() -> None:
 def test_a_search_of_a_large_space(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search begins with some sketches; all other configs stay candidates, in their order."""
+    """A search begins with some sketches; all other configs stay candidates, in their order.
+
+    What launches do to their arguments is taken from the IR that is lowered by then.
+    """
     monkeypatch.setattr(initial_state, "MOST_SKETCHES", 12)
+    monkeypatch.setattr(arithmetic, "ALL_TILES", 12)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 7)
     configs = list(TILES.configs())
     effort = EFFORTS["balanced"]
-    verdicts = initial_state.initial_verdicts(funnel, funnel.front(product), configs, effort)
+    front = funnel.front(product)
+    verdicts = initial_state.initial_verdicts(funnel, front, configs, effort)
+    requests: list[Config] = []
+    request = front.lowering.request
+    monkeypatch.setattr(front.lowering, "request", lambda c: [requests.append(c), request(c)][1])
+    assert len(sampled_works(front, configs)) >= 7
+    assert requests == []
     assert [verdict.config for verdict in verdicts] == configs
     assert len(funnel.sketches) == 12
     assert all(verdict.kept for verdict in verdicts)

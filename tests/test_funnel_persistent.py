@@ -23,7 +23,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.tiles import Detection, Searched
+from asmtune.predict.prune.tiles import Searched
 from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import persistent, pointers
 from tests.sample_kernels import product_problem, scale, scale_problem
@@ -266,6 +266,6 @@ def work_of(family: str, place: int, funnel: Funnel) -> Work:
     module = load_kernel_module(str(FAMILIES / f"{family}.py"))
     problem = module.problem(module.shapes[place], module.dtypes[0], "meta")
     default = module.space().first(**problem.shape)
-    found = Detection(funnel.front(problem)).work(default)
+    found = funnel.front(problem).work(default)
     assert not isinstance(found, Failure), found
     return found

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import triton
-import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,19 +18,9 @@ from asmtune.core.inputs.patterns import FORMS, Pattern
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.meta_values import MetaValues
 from asmtune.core.problem import Problem
+from tests.workload.workload_kernels import jagged
 
 KINDS = Path(__file__).parents[1] / "benchmarks" / "kinds"
-
-
-@triton.jit
-def jagged(x_ptr, starts_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Sum the numbers of each segment."""
-    row = tl.program_id(0)
-    end = tl.load(starts_ptr + row + 1)
-    acc = tl.zeros((BLOCK,), tl.float32)
-    for i in range(tl.load(starts_ptr + row), end, BLOCK):
-        acc += tl.load(x_ptr + i + tl.arange(0, BLOCK))
-    tl.store(y_ptr + row, tl.sum(acc, 0))
 
 
 def drawn(text: str, elements: int | None = None, **numbers: int) -> Any:

@@ -12,7 +12,7 @@ _STREAMS: Final = ("/dev", "/proc")
 
 
 def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool = True) -> None:
-    """Writes a file so that readers see its old content or its new content, never a part.
+    """Write a file so that readers see its old content or its new content, never a part.
 
     A link stays a link; the file that it names is replaced. A device or a pipe is written to:
     moved over /dev/null, as root may, a file would end there what every program writes.
@@ -46,7 +46,7 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
 
 
 def make_private(folder: Path) -> None:
-    """Makes a folder and its missing parents with mode 0700; `mkdir` gives parents the usual one.
+    """Make a folder and its missing parents with mode 0700; `mkdir` gives parents the usual one.
 
     Raises:
         OSError: it cannot be made.
@@ -59,6 +59,6 @@ def make_private(folder: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Tells devices and pipes from files to replace; /dev/stdout is none, wherever it leads."""
+    """Tell devices and pipes from files to replace; /dev/stdout is none, wherever it leads."""
     named = any(path.absolute().is_relative_to(folder) for folder in _STREAMS)
     return path.exists() and not path.is_dir() and (named or not path.is_file())

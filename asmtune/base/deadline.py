@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 @contextmanager
 def deadline(seconds: float, error: type[BaseException]) -> Iterator[None]:
-    """Raises an error in Python code of this thread after some seconds, without signals.
+    """Raise an error in Python code of this thread after some seconds, without signals.
 
     It comes between two steps of Python: a native function that blocks is not ended.
     """
@@ -38,7 +38,7 @@ def deadline(seconds: float, error: type[BaseException]) -> Iterator[None]:
 
 @contextmanager
 def alarm(seconds: float, error: type[BaseException]) -> Iterator[None]:
-    """Raises an error as `deadline` does; in the main thread also where it sleeps or waits.
+    """Raise an error as `deadline` does; in the main thread also where it sleeps or waits.
 
     There it is SIGALRM, and comes again each second in case that the code catches it.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def digest(*parts: str | bytes) -> str:
-    """Returns the SHA-256 (64 hex digits) of the parts, in order, each with its length."""
+    """Return the SHA-256 (64 hex digits) of the parts, in order, each with its length."""
     state = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -20,13 +20,13 @@ def digest(*parts: str | bytes) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Returns JSON text of `value` that does not depend on the order of its keys."""
+    """Return JSON text of `value` that does not depend on the order of its keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 @cache
 def version_of(package: str) -> str:
-    """Returns the version of an installed package, or "absent"."""
+    """Return the version of an installed package, or "absent"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -34,5 +34,5 @@ def version_of(package: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions that a result depends on, by package name."""
+    """Return the versions that a result depends on, by package name."""
     return {name: version_of(name) for name in ("asmtune", "triton", "torch")}

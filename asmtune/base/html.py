@@ -48,7 +48,7 @@ class HtmlTable:
 
 
 def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> str:
-    """Builds an HTML fragment for a notebook's output: a title, lines of text, tables."""
+    """Build an HTML fragment for a notebook's output: a title, lines of text, tables."""
     parts = [_STYLE, f"<div><strong>{escaped(title)}</strong></div>"]
     parts += [f"<div>{escaped(line)}</div>" for line in lines]
     parts += [_table(table) for table in tables if table.rows]
@@ -56,12 +56,12 @@ def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> s
 
 
 def escaped(text: str) -> str:
-    """Escapes text for HTML; characters that a browser cannot show become U+FFFD."""
+    """Escape text for HTML; characters that a browser cannot show become U+FFFD."""
     return html.escape("".join(c if _shown(c) else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
 def _shown(character: str) -> bool:
-    """Returns False for control codes and lone surrogates, which a browser does not show."""
+    """Return False for control codes and lone surrogates, which a browser does not show."""
     return character in "\t\n" or unicodedata.category(character) not in ("Cc", "Cs")
 
 

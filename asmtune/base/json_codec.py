@@ -20,7 +20,7 @@ from asmtune.base.text import shortened
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parses JSON without NaN, infinities and repeated names.
+    """Parse JSON without NaN, infinities and repeated names.
 
     Raises:
         ValueError: the text is not such JSON, or nested too deeply.
@@ -32,7 +32,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def json_of(text: Any, where: str) -> Any:
-    """Parses the JSON text of a database column.
+    """Parse the JSON text of a database column.
 
     Raises:
         InputError: it is not JSON text.
@@ -57,31 +57,31 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Escapes newlines, control codes and marks of direction: what a terminal would obey."""
+    """Escape newlines, control codes and marks of direction: what a terminal would obey."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: Any) -> str:
-    """Formats a value for a message: one line of 60 characters at most."""
+    """Format a value for a message: one line of 60 characters at most."""
     return shortened(ascii(value))
 
 
 def fault(where: str, text: str) -> InputError:
-    """Builds the error of a malformed field, in one line even where a name holds newlines."""
+    """Build the error of a malformed field, in one line even where a name holds newlines."""
     return InputError(f"{printable(where)}: {text}")
 
 
 def expected(what: str, where: str, value: Any) -> InputError:
-    """Builds the error of a field with a wrong value."""
+    """Build the error of a field with a wrong value."""
     return fault(where, f"expected {what}, got {shown(value)}")
 
 
 def fields_of(
     value: Any, where: str, required: Iterable[str], optional: Iterable[str] = ()
 ) -> Mapping[str, Any]:
-    """Checks for an object with all required fields and none besides them and the optional."""
+    """Check for an object with all required fields and none besides them and the optional."""
     if not isinstance(value, Mapping):
         raise expected("an object", where, value)
     required = tuple(required)
@@ -95,7 +95,7 @@ def fields_of(
 
 
 def names_of(value: Any, where: str) -> Mapping[str, Any]:
-    """Checks for an object whose names are text."""
+    """Check for an object whose names are text."""
     if not isinstance(value, Mapping):
         raise expected("an object", where, value)
     for name in value:
@@ -104,7 +104,7 @@ def names_of(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def scalar_of(value: Any, where: str) -> Any:
-    """Checks for a value that JSON and every database store exactly."""
+    """Check for a value that JSON and every database store exactly."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
@@ -117,7 +117,7 @@ def scalar_of(value: Any, where: str) -> Any:
 
 
 def text_of(value: Any, where: str) -> str:
-    """Checks for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
+    """Check for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
     with suppress(UnicodeEncodeError):
         if isinstance(value, str) and b"\0" not in value.encode():
             return str(value)
@@ -125,7 +125,7 @@ def text_of(value: Any, where: str) -> str:
 
 
 def time_of(value: Any, where: str) -> float:
-    """Checks for a time in microseconds, finite and not negative."""
+    """Check for a time in microseconds, finite and not negative."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= sys.float_info.max:
         raise expected("a finite time of 0 or more, in microseconds", where, value)
@@ -139,7 +139,7 @@ Decoder = Callable[[Any, str], Any]
 
 
 def to_json(record: Any) -> Any:
-    """Converts a record to JSON values.
+    """Convert a record to JSON values.
 
     Dataclasses become objects of their fields; what has `to_dict`, as a config, becomes that.
     """
@@ -178,7 +178,7 @@ class JsonCodec:
     check: Callable[[str, Any, str], None] | None = None
 
     def read(self, kind: type[T], value: Any, where: str) -> T:
-        """Reads a value of a type.
+        """Read a value of a type.
 
         Raises:
             InputError: it is not of that type; names the field.
@@ -186,7 +186,7 @@ class JsonCodec:
         return cast("T", self._read(kind, value, where))
 
     def read_fields(self, kind: Any, value: Any, where: str) -> Any:
-        """Reads an object by the fields of a dataclass, though it has a decoder of its own.
+        """Read an object by the fields of a dataclass, though it has a decoder of its own.
 
         Raises:
             InputError: as `read`.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def frame(
     rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], facts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Builds a frame with a row per mapping; columns stand in the order of first appearance.
+    """Build a frame with a row per mapping; columns stand in the order of first appearance.
 
     Args:
         rows: values by column; a column that a row lacks is missing there.
@@ -38,7 +38,7 @@ def frame(
 
 
 def series(values: Mapping[str, float], name: str) -> pd.Series[float]:
-    """Builds a series from numbers by name.
+    """Build a series from numbers by name.
 
     Raises:
         MissingPackageError: pandas is not installed.

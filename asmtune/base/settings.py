@@ -100,7 +100,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Reads settings from `environ` (by default the process's own environment).
+        """Read settings from `environ` (by default the process's own environment).
 
         Raises:
             InputError: a variable has an invalid value, or names a cache folder that others may
@@ -126,7 +126,7 @@ class CacheFolderWarning(UserWarning):
 
 
 def _cache_folder(named: str) -> Path:
-    """Returns the folder that the user named, or the usual one, if only the user may write it."""
+    """Return the folder that the user named, or the usual one, if only the user may write it."""
     folder = Path(named).expanduser() if named else user_cache_path("asmtune")
     problem = _risk_of(folder)
     if problem is None:
@@ -137,7 +137,7 @@ def _cache_folder(named: str) -> Path:
 
 
 def _risk_of(folder: Path) -> str | None:
-    """Returns how others can change what is in a folder; None if they cannot, or there is none."""
+    """Return how others can change what is in a folder; None if they cannot, or there is none."""
     try:
         status = folder.stat()
     except OSError:
@@ -160,7 +160,7 @@ def _risk_of(folder: Path) -> str | None:
 
 @cache
 def _replacement(folder: Path, problem: str) -> Path:
-    """Makes a private folder in the place of one that is not safe, and warns, once a process.
+    """Make a private folder in the place of one that is not safe, and warn, once a process.
 
     Raises:
         InputError: no private folder can be made.

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 
 def shortened(text: str, limit: int = 60) -> str:
-    """Cuts a text that is longer than so many characters, and ends it in three dots."""
+    """Cut a text that is longer than so many characters, and end it in three dots."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `; did you mean BLOCK?` with the nearest known name, or "" where none is near."""
+    """Return `; did you mean BLOCK?` with the nearest known name, or "" where none is near."""
     from difflib import get_close_matches  # most programs have no name to correct
 
     near = get_close_matches(name, list(known), 1)
@@ -21,7 +21,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def user_stacklevel(*others: str) -> int:
-    """Counts the frames from the caller's caller to the first outside asmtune.
+    """Count the frames from the caller's caller to the first outside asmtune.
 
     Args:
         others: prefixes of other modules' names to pass over as well.
@@ -34,7 +34,7 @@ def user_stacklevel(*others: str) -> int:
 
 
 def amount(value: float, unit: str) -> str:
-    """Formats a number for a sentence: `1,024`, `8.6 GFLOP`, `96 KiB`."""
+    """Format a number for a sentence: `1,024`, `8.6 GFLOP`, `96 KiB`."""
     if unit == "us":
         return f"{value:.1f} us"
     if unit == "B":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,7 +16,10 @@ from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.plain_functions import with_patterns
 from asmtune.core.inputs.shapes import check_inputs
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.problem import Problem
 from asmtune.report.progress import ProgressBar
 from asmtune.studies.api import roofline as run_roofline
 
@@ -74,7 +77,8 @@ def roofline(
     the store or from what is shipped, or else the model's first pick. Times are those of the
     record, taken now with --measure, or predicted; each says which. Without a shape each
     kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg
-    and --grid are for plain functions. Exits with 1 where a kernel has no point.
+    and --grid are for plain functions; to modules --arg gives patterns for index tensors. Exits
+    with 1 where a kernel has no point.
     """
     forms = _forms(output, format_)
     from asmtune.report.roofline.figure import check_figures
@@ -106,24 +110,32 @@ def roofline(
 
 @dataclass(frozen=True)
 class PlainFunctions:
-    """Options that stand for the module of a plain function, and whether modules' were given."""
+    """Options that stand for the module of a plain function, and whether modules' were given.
+
+    Without a plain function, `values` are patterns for the index tensors of the modules.
+    """
 
     axes: tuple[str, ...]
     values: tuple[str, ...]
     grid: str | None
     is_shaped: bool
 
-    def loaded(self, kernels: Sequence[str], *, is_measured: bool) -> list[str | LoadedKernel]:
-        """Loads the plain functions among kernels; the others stay names.
+    def loaded(
+        self, kernels: Sequence[str], *, is_measured: bool
+    ) -> list[str | KernelModule | LoadedKernel]:
+        """Loads the plain functions among kernels; the others stay names, or get patterns.
 
         Raises:
             InputError: an option fits none of the kernels, or a function cannot be loaded.
         """
         functions = [kernel for kernel in kernels if ":" in kernel]
-        given = {"--axis": self.axes, "--arg": self.values, "--grid": self.grid}
-        option = next((name for name, value in given.items() if value), None)
+        option = "--axis" if self.axes else "--grid" if self.grid else None
         if not functions and option is not None:
             raise InputError(f"{option} is for a plain function, named as file.py:function")
+        if not functions and self.values:
+            if is_measured:
+                raise InputError("--measure times a module's own tensors: leave --arg out")
+            return [_patterned(load_kernel_module(kernel), self.values) for kernel in kernels]
         if functions and is_measured:
             raise InputError(f"--measure: {functions[0]} is a plain function, without tensors")
         if len(functions) == len(kernels) and self.is_shaped:
@@ -134,6 +146,15 @@ class PlainFunctions:
             else kernel
             for kernel in kernels
         ]
+
+
+def _patterned(module: KernelModule, values: Sequence[str]) -> KernelModule:
+    """Return a module whose problems have the values of patterns for their index tensors."""
+
+    def problem(shape: Shape, dtype: str, device: str) -> Problem:
+        return with_patterns(module.problem(shape, dtype, device), values)
+
+    return replace(module, problem=problem)
 
 
 def _rendered(chart: Chart, form: ChartFormat) -> object:

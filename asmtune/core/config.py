@@ -27,7 +27,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, int]]] = {
 
 
 def check_option(name: str, value: Any, where: str) -> None:
-    """Checks the value that an axis gives one of Triton's compile options.
+    """Check the value that an axis gives one of Triton's compile options.
 
     Raises:
         SpaceError: Triton takes no such value; begins with `where`, says what it takes.
@@ -40,7 +40,7 @@ def check_option(name: str, value: Any, where: str) -> None:
 
 
 def check_types(config: Config) -> None:
-    """Checks that options of a config are whole numbers, or a `maxnreg` of None.
+    """Check that options of a config are whole numbers, or a `maxnreg` of None.
 
     Other values are left to Triton: a config of a list that does not compile costs itself alone.
 
@@ -100,7 +100,7 @@ class Config:
 
     @classmethod
     def of(cls, value: Any) -> Config:
-        """Converts a `Config`, a `triton.Config` or a flat mapping to a `Config`."""
+        """Convert a `Config`, a `triton.Config` or a flat mapping to a `Config`."""
         if isinstance(value, Config):
             return value
         if isinstance(value, Mapping):
@@ -115,7 +115,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """Reads `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
+        """Read `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
         kwargs = dict(values)
         config = cls.__new__(cls)
         config.num_warps = kwargs.pop("num_warps", 4)
@@ -128,7 +128,7 @@ class Config:
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all values in one flat mapping, without options at None and without one CTA.
+        """Return all values in one flat mapping, without options at None and without one CTA.
 
         It holds the name of the `ir_override` file without its folder, which differs by machine.
         """
@@ -142,7 +142,7 @@ class Config:
         return values
 
     def all_kwargs(self) -> dict[str, Any]:
-        """Returns the keywords for Triton's launcher, as `triton.Config.all_kwargs` does."""
+        """Return the keywords for Triton's launcher, as `triton.Config.all_kwargs` does."""
         values = {
             **self.kwargs,
             "num_warps": self.num_warps,
@@ -156,11 +156,11 @@ class Config:
         return values
 
     def with_cap(self, maxnreg: int | None) -> Config:
-        """Returns the config, its hook included, with another `maxnreg`."""
+        """Return the config, its hook included, with another `maxnreg`."""
         return Config(**{**vars(self), "maxnreg": maxnreg})
 
     def with_override(self, ir_override: str | None) -> Config:
-        """Returns the config, its hook included, with another `ir_override`."""
+        """Return the config, its hook included, with another `ir_override`."""
         return Config(**{**vars(self), "ir_override": ir_override})
 
     def _identity(self) -> tuple[Any, ...]:
@@ -198,7 +198,7 @@ def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
 
 
 def varying(configs: Sequence[Config]) -> list[str]:
-    """Returns the axes on which the configs differ; all axes if there is one config."""
+    """Return the axes on which the configs differ; all axes if there is one config."""
     values: dict[str, set[Any]] = {}
     for config in configs:
         for name, value in config.to_dict().items():

@@ -43,7 +43,7 @@ _ALIASES: Final = {torch_name: name for name, torch_name in TORCH_NAMES.items()}
 
 
 def canonical_dtype(text: str) -> str:
-    """Returns the canonical name of a dtype: `float16`, `torch.float16` and `fp16` give `fp16`.
+    """Return the canonical name of a dtype: `float16`, `torch.float16` and `fp16` give `fp16`.
 
     Raises:
         ProblemError: the dtype is unknown; suggests the nearest.
@@ -57,14 +57,14 @@ def canonical_dtype(text: str) -> str:
 
 
 def element_type(value: Any) -> Any:
-    """Returns the dtype object of a tensor or of a tensor descriptor; None for a scalar."""
+    """Return the dtype object of a tensor or of a tensor descriptor; None for a scalar."""
     # A reinterpreted tensor has a dtype of its own, a descriptor only its tensor's.
     dtype = getattr(value, "dtype", None)
     return getattr(getattr(value, "base", None), "dtype", None) if dtype is None else dtype
 
 
 def dtype_of(value: Any) -> str | None:
-    """Returns the canonical dtype of a tensor, a tensor descriptor or anything with a `dtype`.
+    """Return the canonical dtype of a tensor, a tensor descriptor or anything with a `dtype`.
 
     It is None for a scalar. A dtype without a name in Triton keeps PyTorch's name.
     """
@@ -73,7 +73,7 @@ def dtype_of(value: Any) -> str | None:
 
 
 def dtype_name(value: Any) -> str | None:
-    """Returns the canonical name of a PyTorch or Triton dtype object; None for anything else."""
+    """Return the canonical name of a PyTorch or Triton dtype object; None for anything else."""
     for module in ("torch", "triton.language.core"):
         # While a module is not loaded, no value can be one of its dtypes.
         kind = getattr(sys.modules.get(module), "dtype", None)
@@ -88,7 +88,7 @@ def _canonical(dtype: object) -> str:
 
 
 def torch_dtype(name: str) -> Any:
-    """Returns the `torch.dtype` of a name."""
+    """Return the `torch.dtype` of a name."""
     import torch
 
     return getattr(torch, TORCH_NAMES[canonical_dtype(name)])

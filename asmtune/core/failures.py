@@ -30,7 +30,7 @@ _KINDS: Final = (
 
 
 def guarded(stage: str, work: Callable[[], T]) -> T | Failure:
-    """Returns the result of `work`, or its exception as a failure.
+    """Return the result of `work`, or its exception as a failure.
 
     asmtune's own errors pass through: they concern the user's input, not one config.
     """
@@ -45,7 +45,7 @@ def guarded(stage: str, work: Callable[[], T]) -> T | Failure:
 
 
 def required(what: str, work: Callable[[], T]) -> T:
-    """Returns the result of `work`, which runs the user's code.
+    """Return the result of `work`, which runs the user's code.
 
     Raises:
         ProblemError: `work` raised; names the result, as `what` calls it, and the cause.
@@ -67,7 +67,7 @@ def _failure(stage: str, error: Exception) -> Failure:
 
 
 def _is_source_error(error: BaseException) -> bool:
-    """Recognises a `CompilationError` of Triton's front end, which this room does not import."""
+    """Recognise a `CompilationError` of Triton's front end, which this room does not import."""
     return all(hasattr(error, name) for name in ("src", "node", "error_message"))
 
 
@@ -79,7 +79,7 @@ def _chain(error: BaseException) -> list[Any]:
 
 
 def _cause(error: BaseException) -> str:
-    """Returns the innermost message, without the source that Triton puts before it."""
+    """Return the innermost message, without the source that Triton puts before it."""
     innermost = _chain(error)[-1]
     if _is_source_error(innermost):
         return str(innermost.error_message or type(innermost).__name__)
@@ -87,7 +87,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> str:
-    """Returns `line 3 of the kernel, "x = f(y)"`, and the lines in functions that it calls."""
+    """Return `line 3 of the kernel, "x = f(y)"`, and the lines in functions that it calls."""
     places: list[str] = []
     for part in filter(_is_source_error, _chain(error)):
         source, line = str(part.src or ""), int(getattr(part.node, "lineno", 1))
@@ -99,7 +99,7 @@ def _places(error: BaseException) -> str:
 
 
 def _essence(message: str) -> str:
-    """Cuts the PTX and the repro command that Triton appends to a message."""
+    """Cut the PTX and the repro command that Triton appends to a message."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith("Repro command")]
     fatal = [line for line in own if "fatal" in line and "aborted" not in line]

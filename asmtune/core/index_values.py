@@ -51,7 +51,7 @@ class IndexValues:
         return self.span > 0
 
     def item(self, offset: int) -> int | None:
-        """Returns one element; None if it lies outside the tensor."""
+        """Return one element; None if it lies outside the tensor."""
         if not 0 <= offset < self.elements:
             return None
         if self.span:
@@ -61,7 +61,7 @@ class IndexValues:
         return int(self.values.item(offset))
 
     def read(self, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Returns the elements at some offsets; None if one lies outside the tensor."""
+        """Return the elements at some offsets; None if one lies outside the tensor."""
         import numpy as np
 
         if offsets.size and (offsets.min() < 0 or offsets.max() >= self.elements):
@@ -73,7 +73,7 @@ class IndexValues:
 
 
 def values_of(tensor: Any, source: str) -> IndexValues | str:
-    """Copies an integer or boolean tensor to the host, or says in words why it cannot be.
+    """Copy an integer or boolean tensor to the host, or say in words why it cannot be.
 
     At most `COPIED_BYTES` are copied, in one go, and never while a CUDA graph is captured, which
     such a copy would end.
@@ -98,7 +98,7 @@ def values_of(tensor: Any, source: str) -> IndexValues | str:
 
 
 def is_plain(tensor: Any) -> bool:
-    """Says if a value is one of PyTorch's own tensors, whose elements lie in memory."""
+    """Say if a value is one of PyTorch's own tensors, whose elements lie in memory."""
     import torch
 
     kinds = (torch.Tensor, torch.nn.Parameter)
@@ -106,14 +106,14 @@ def is_plain(tensor: Any) -> bool:
 
 
 def signed(array: NDArray[Any]) -> NDArray[Any]:
-    """Returns integers as the kernel's IR has them: signed, booleans as bytes."""
+    """Return integers as the kernel's IR has them: signed, booleans as bytes."""
     import numpy as np
 
     return array.view(np.dtype(f"i{array.dtype.itemsize}"))
 
 
 def _in_memory(tensor: Any) -> Any:
-    """Returns the elements from a tensor's first on as they lie in memory, without a copy."""
+    """Return the elements from a tensor's first on as they lie in memory, without a copy."""
     if not tensor.numel():
         return tensor.reshape(-1)
     reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -123,6 +123,6 @@ def _in_memory(tensor: Any) -> Any:
 
 
 def is_index(tensor: Any) -> bool:
-    """Says if a value is a tensor of integers or booleans, as index tensors are."""
+    """Say if a value is a tensor of integers or booleans, as index tensors are."""
     kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
     return hasattr(tensor, "numel") and kind.lstrip("u").startswith(("int", "bool"))

@@ -48,7 +48,7 @@ class Override:
 
     @classmethod
     def read(cls, path: str) -> Override:
-        """Reads the file at a path.
+        """Read the file at a path.
 
         Raises:
             InputError: it cannot be read, is empty, or its suffix names no stage.
@@ -70,7 +70,7 @@ class Override:
         return cls(file.name, stage, text)
 
     def failed(self, failure: Failure) -> Failure:
-        """Puts a first line before a compiler's failure that says what is wrong in this file."""
+        """Put a first line before a compiler's failure that says what is wrong in this file."""
         lines = failure.detail.strip().splitlines() or [""]
         placed = next((match for line in lines if (match := _PLACE.match(line))), None)
         if placed is not None:
@@ -89,7 +89,7 @@ class Override:
 
 
 def described(config: Config) -> dict[str, Any]:
-    """Returns `config.to_dict()`, with the content's digest in the name of a readable file."""
+    """Return `config.to_dict()`, with the content's digest in the name of a readable file."""
     values = config.to_dict()
     if config.ir_override is not None:
         with contextlib.suppress(InputError):
@@ -98,7 +98,7 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def pinned(config: Config, folder: Path) -> Config:
-    """Returns the config with a copy of its file, so that later edits do not affect it.
+    """Return the config with a copy of its file, so that later edits do not affect it.
 
     An unusable file stays as it is: the compiler's front end reports it. `folder` holds the
     copies; it is created with mode 0700 on the first write.
@@ -116,7 +116,7 @@ def pinned(config: Config, folder: Path) -> Config:
 
 
 def pinned_space(space: Space, folder: Path) -> Space:
-    """Returns the space with copies of its configs' files, and a default without a file.
+    """Return the space with copies of its configs' files, and a default without a file.
 
     All outputs are compared with the default's, so the default must be unedited code. It stays
     as it is if every config has a file. A space without files is returned as it is.
@@ -136,7 +136,7 @@ def pinned_space(space: Space, folder: Path) -> Space:
 
 
 def unedited(space: Space) -> Space:
-    """Removes configs that name files, for launches without an output check, unless all do."""
+    """Remove configs that name files, for launches without an output check, unless all do."""
     plain = [config for config in space.listed if config.ir_override is None]
     if not plain or len(plain) == len(space.listed):
         return space

@@ -22,6 +22,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -46,14 +47,14 @@ from asmtune.core.user_modules import (
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Returns the names of the kernels that ship with asmtune."""
+    """Return the names of the kernels that ship with asmtune."""
     package = importlib.import_module("asmtune.kernels")
     names = (m.name for m in pkgutil.iter_modules(package.__path__))
     return tuple(sorted(name for name in names if not name.startswith("_")))
 
 
 def kernel_file(reference: str) -> Path:
-    """Finds the file of the kernel module that a reference names, without importing it.
+    """Find the file of the kernel module that a reference names, without importing it.
 
     Raises:
         ProblemError: there is no such module or file.
@@ -71,7 +72,7 @@ def kernel_file(reference: str) -> Path:
 
 
 def import_module(reference: str) -> ModuleType:
-    """Imports a shipped kernel by name, a file by path, or a module by dotted name.
+    """Import a shipped kernel by name, a file by path, or a module by dotted name.
 
     See `core.user_modules` for what a file or module may import.
 
@@ -124,7 +125,7 @@ class KernelModule:
     optional: Mapping[str, Any] = field(default_factory=dict)
 
     def check_shape(self, shape: Shape) -> Shape:
-        """Checks a shape against the dimensions of the module's own, and adds optional ones.
+        """Check a shape against the dimensions of the module's own, and add optional ones.
 
         Raises:
             ProblemError: a dimension is missing or unknown, or has a value unlike those of the
@@ -153,7 +154,7 @@ class KernelModule:
         return shape
 
     def check_dtype(self, dtype: str | None) -> str:
-        """Returns the canonical name of a supported dtype (default: the module's first).
+        """Return the canonical name of a supported dtype (default: the module's first).
 
         Raises:
             ProblemError: the module does not support it; lists those it does.
@@ -172,7 +173,7 @@ _LARGEST: Final = 2**48  # bytes that a GPU can address
 
 
 def _expected(value: Any, own: Sequence[Any]) -> str | None:
-    """Says what a dimension's value is expected to be; None if it is alike to a module's own."""
+    """Say what a dimension's value is expected to be; None if it is alike to a module's own."""
     kinds = {type(one) for one in own}
     is_flag = type(value) in (int, bool) and value in (0, 1)
     if not own or type(value) in kinds - {int, float} or (is_flag and set(own) <= {0, 1}):
@@ -191,7 +192,7 @@ def _expected(value: Any, own: Sequence[Any]) -> str | None:
 
 
 def load_kernel_module(reference: str) -> KernelModule:
-    """Loads the kernel module of a shipped kernel's name or of a file's path.
+    """Load the kernel module of a shipped kernel's name or of a file's path.
 
     Raises:
         ProblemError: it is unknown, cannot be imported, or lacks a part.
@@ -200,7 +201,7 @@ def load_kernel_module(reference: str) -> KernelModule:
 
 
 def load_function(reference: str) -> Any:
-    """Loads the Triton function that `file.py:name` or `package.module:name` names.
+    """Load the Triton function that `file.py:name` or `package.module:name` names.
 
     A plain Python function is decorated with `triton.jit`.
 
@@ -223,13 +224,13 @@ def load_function(reference: str) -> Any:
 
 
 def kernels_in(module: ModuleType) -> list[str]:
-    """Lists the names of the Triton functions that a module itself defines, in its order."""
+    """List the names of the Triton functions that a module itself defines, in its order."""
     functions = {n: python_function(v) for n, v in vars(module).items() if is_kernel(v)}
     return [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
 
 
 def from_python_module(module: ModuleType) -> KernelModule:
-    """Reads a module of either form.
+    """Read a module of either form.
 
     Raises:
         ProblemError: a part is missing; names it.
@@ -253,11 +254,16 @@ def from_python_module(module: ModuleType) -> KernelModule:
         problem = _oracle_problem(module, where)
     else:
         raise ProblemError(f"kernel module {where} defines neither 'problem' nor 'make'")
+
+    def any_problem(shape: Shape, dtype: str, device: str) -> Problem:
+        make = partial(problem, shape, dtype, device)
+        return _with_index_values(make) if device == "meta" else make()
+
     return KernelModule(
         name=where,
         kernel=module.kernel,
         space=lambda: _space_of(module),
-        problem=problem,
+        problem=any_problem,
         shapes=tuple(module.SHAPES),
         dtypes=dtypes,
         python=module,
@@ -279,35 +285,29 @@ def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
 
 def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:
-        def make() -> Problem:
-            with user_code(module):
-                result = module.problem(shape, dtype, device)
-            if not isinstance(result, Problem):
-                kind = type(result).__name__
-                raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
-            return result
-
-        return _with_index_values(make) if device == "meta" else make()
+        with user_code(module):
+            result = module.problem(shape, dtype, device)
+        if not isinstance(result, Problem):
+            kind = type(result).__name__
+            raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
+        return result
 
     return problem
 
 
 def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
-        def make() -> Problem:
-            with user_code(module):
-                launch = module.make(shape, device=device)
-            names = jit_function(module.kernel).arg_names
-            arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
-            return Problem(module.kernel, arguments, launch["grid"], shape, name)
-
-        return _with_index_values(make) if device == "meta" else make()
+        with user_code(module):
+            launch = module.make(shape, device=device)
+        names = jit_function(module.kernel).arg_names
+        arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
+        return Problem(module.kernel, arguments, launch["grid"], shape, name)
 
     return problem
 
 
 def _with_index_values(make: Callable[[], Problem]) -> Problem:
-    """Makes a problem on meta tensors, with what its index tensors would hold."""
+    """Make a problem on meta tensors, with what its index tensors would hold."""
     from asmtune.core.meta_values import MetaValues
 
     with MetaValues() as known:
@@ -322,7 +322,7 @@ def _with_index_values(make: Callable[[], Problem]) -> Problem:
 
 
 def configs_of(kernel: Any) -> Sequence[Config] | None:
-    """Returns the configs of a kernel with `@triton.autotune`; None without it."""
+    """Return the configs of a kernel with `@triton.autotune`; None without it."""
     layer = kernel
     while layer is not None and not hasattr(layer, "params"):
         if configs := getattr(layer, "configs", None):

@@ -58,7 +58,7 @@ class Waves:
 
     @property
     def count(self) -> int:
-        """Rounds in all, the partial one included."""
+        """Round in all, the partial one included."""
         return self.full + (self.tail_fraction > 0)
 
 
@@ -157,14 +157,14 @@ def waves(programs_total: int, programs_per_sm: int, sms: int) -> Waves:
 
 
 def _warp_limit(target: Target, num_warps: int) -> int:
-    """Counts whole programs in the warp slots, as `cudaOccMaxBlocksPerSMWarpsLimit`."""
+    """Count whole programs in the warp slots, as `cudaOccMaxBlocksPerSMWarpsLimit`."""
     if num_warps * target.warp_size > target.max_threads_per_block:
         return 0
     return target.max_warps_per_sm // num_warps
 
 
 def _register_limit(target: Target, num_warps: int, registers_per_thread: int) -> int:
-    """Counts programs by registers, as `cudaOccMaxBlocksPerSMRegsLimit`.
+    """Count programs by registers, as `cudaOccMaxBlocksPerSMRegsLimit`.
 
     A warp gets its registers in whole units and from one of the SM's equal partitions,
     so that what is left over in each is lost. The header's further check of a program
@@ -179,7 +179,7 @@ def _register_limit(target: Target, num_warps: int, registers_per_thread: int) -
 
 
 def _shared_limit(target: Target, shared_bytes: int) -> int:
-    """Counts programs by shared memory with the driver's reserve, as NVIDIA's SmemLimit."""
+    """Count programs by shared memory with the driver's reserve, as NVIDIA's SmemLimit."""
     if shared_bytes > target.shared_bytes_per_block:
         return 0
     taken = _round_up(

@@ -66,7 +66,7 @@ class Oracle:
 
 
 def load_oracle(path: Path) -> Oracle:
-    """Reads a file of recorded timings.
+    """Read a file of recorded timings.
 
     Raises:
         OracleError: it cannot be read, is cut off, or a field is missing or wrong; names the

@@ -62,7 +62,7 @@ class Problem:
             object.__setattr__(self, "index_values", values)
 
     def index_table(self, name: str) -> IndexValues | str:
-        """Returns what an index tensor holds, or says why that is not known.
+        """Return what an index tensor holds, or say why that is not known.
 
         What was given as `index_values` comes first, then the tensor itself, which is copied once
         to the host until PyTorch writes to it.
@@ -100,7 +100,7 @@ class Problem:
         return {name: size for name, size in sizes.items() if size is not None}
 
     def bind(self, config: Config) -> dict[str, Any]:
-        """Returns all keywords of a launch with `config`, with heuristics evaluated.
+        """Return all keywords of a launch with `config`, with heuristics evaluated.
 
         Raises:
             ProblemError: a tuned name is bound already, a parameter is missing or
@@ -122,7 +122,7 @@ class Problem:
         return values
 
     def programs(self, config: Config) -> tuple[int, int, int]:
-        """Returns the grid of a launch with `config`, padded to three axes.
+        """Return the grid of a launch with `config`, padded to three axes.
 
         Raises:
             ProblemError: it is not one to three whole numbers above 0 and within `GRID_LIMITS`,
@@ -131,7 +131,7 @@ class Problem:
         return self.grid_sizes(self.grid_at(config, self.bind(config)), config)
 
     def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
-        """Evaluates the grid for `values` and the kernel's defaults, unchecked.
+        """Evaluate the grid for `values` and the kernel's defaults, unchecked.
 
         Raises:
             ProblemError: its function asks for a name that is not among them, or raised.
@@ -156,7 +156,7 @@ class Problem:
         return ProblemError(f"kernel {self.name}: {what} failed at {config}: {cause}")
 
     def grid_sizes(self, grid: Any, config: Config) -> tuple[int, int, int]:
-        """Checks a grid and pads it to three axes.
+        """Check a grid and pad it to three axes.
 
         Raises:
             ProblemError: it is not one to three whole numbers above 0, each within its limit.
@@ -197,7 +197,7 @@ class Problem:
 def unknown_parameter(
     kernel: str, name: str, arg_names: Iterable[str], options: Iterable[str] = ()
 ) -> ProblemError:
-    """Builds the error of a name that is neither a parameter nor an option of a launch."""
+    """Build the error of a name that is neither a parameter nor an option of a launch."""
     known = list(arg_names)
     return ProblemError(
         f"kernel {kernel} has no parameter {name!r}: "
@@ -206,7 +206,7 @@ def unknown_parameter(
 
 
 def _memory_bytes(value: Any) -> int | None:
-    """Counts the bytes of a tensor, or of the part that a descriptor names; None for a number."""
+    """Count the bytes of a tensor, or of the part that a descriptor names; None for a number."""
     tensor: Any = value if hasattr(value, "numel") else getattr(value, "base", None)
     if not hasattr(tensor, "numel") or not hasattr(tensor, "element_size"):
         return None
@@ -216,7 +216,7 @@ def _memory_bytes(value: Any) -> int | None:
 
 
 def _count(size: Any) -> int | None:
-    """Reads a size of a grid as Triton's launcher does; None if it is not a whole number."""
+    """Read a size of a grid as Triton's launcher does; None if it is not a whole number."""
     try:
         return None if isinstance(size, bool) else operator.index(size)
     except TypeError:
@@ -224,7 +224,7 @@ def _count(size: Any) -> int | None:
 
 
 def is_kernel(value: Any) -> bool:
-    """Says if a value is a kernel of Triton's, also under decorators; imports no Triton.
+    """Say if a value is a kernel of Triton's, also under decorators; import no Triton.
 
     It has `[]` and no length, so that `list` of it never ends.
     """
@@ -232,7 +232,7 @@ def is_kernel(value: Any) -> bool:
 
 
 def python_function(kernel: Any) -> Any:
-    """Returns the Python function under all decorators, Triton's own included."""
+    """Return the Python function under all decorators, Triton's own included."""
     layer = kernel
     while hasattr(layer, "fn"):
         layer = layer.fn
@@ -240,13 +240,13 @@ def python_function(kernel: Any) -> Any:
 
 
 def plain_name(kernel: Any) -> str:
-    """Returns the name of the Python function under all decorators."""
+    """Return the name of the Python function under all decorators."""
     function = python_function(kernel)
     return str(getattr(function, "__name__", function))
 
 
 def jit_function(kernel: Any) -> Any:
-    """Returns the `JITFunction` under a kernel's decorators.
+    """Return the `JITFunction` under a kernel's decorators.
 
     Raises:
         ProblemError: it is not a Triton kernel.
@@ -268,7 +268,7 @@ def jit_function(kernel: Any) -> Any:
 
 
 def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yields names and functions of the `@triton.heuristics` of a kernel, outermost first."""
+    """Yield names and functions of the `@triton.heuristics` of a kernel, outermost first."""
     layer = kernel
     while not hasattr(layer, "params") and hasattr(layer, "fn"):
         rules = getattr(layer, "values", None)

@@ -55,7 +55,7 @@ _replaced: list[Any] = []
 
 
 def import_file(path: Path) -> ModuleType:
-    """Imports a file of kernels; the same file is one module under any path.
+    """Import a file of kernels; the same file is one module under any path.
 
     Raises:
         ProblemError: it is no Python file, or its code ended the import; names the line.
@@ -88,7 +88,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def file_mode(path: Path) -> int:
-    """Returns the mode of a file; 0 for one that cannot be, or whose name is too long."""
+    """Return the mode of a file; 0 for one that cannot be, or whose name is too long."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):
@@ -110,7 +110,7 @@ def _check_file(path: Path) -> None:
 
 
 def find_module(reference: str) -> tuple[str, ...] | None:
-    """Returns what `sys.path` needs for a dotted name: nothing, or the working directory.
+    """Return what `sys.path` needs for a dotted name: nothing, or the working directory.
 
     None if there is no such top-level module, or the name has no dot.
     """
@@ -127,7 +127,7 @@ def find_module(reference: str) -> tuple[str, ...] | None:
 
 
 def module_file(reference: str) -> Path | None:
-    """Returns the file of a dotted module, and imports the packages that it lies in, not itself."""
+    """Return the file of a dotted module, and import the packages that it lies in, not itself."""
     paths = find_module(reference)
     if paths is None:
         return None
@@ -137,7 +137,7 @@ def module_file(reference: str) -> Path | None:
 
 
 def import_dotted(reference: str) -> ModuleType:
-    """Imports a module by the dotted name that `find_module` has found.
+    """Import a module by the dotted name that `find_module` has found.
 
     Raises:
         ProblemError: its code ended the import; names the line.
@@ -152,7 +152,7 @@ def import_dotted(reference: str) -> ModuleType:
 
 @contextmanager
 def user_code(module: ModuleType) -> Iterator[None]:
-    """Runs a function of an imported module where it finds what its import has found.
+    """Run a function of an imported module where it finds what its import has found.
 
     What it prints goes to stderr.
 
@@ -245,7 +245,7 @@ class _Errors(AbstractContextManager[None]):
 
 @contextmanager
 def _on_path(home: _Home) -> Iterator[None]:
-    """Lets code import what lies in a home; afterwards `sys.path` is as before.
+    """Let code import what lies in a home; afterwards `sys.path` is as before.
 
     Modules that were found by the home's paths alone leave `sys.modules` with it, so that a
     neighbour of the same name in another folder, or a package, can be imported next.
@@ -269,7 +269,7 @@ def _on_path(home: _Home) -> Iterator[None]:
 
 
 def _folder_of(package: str) -> Path | None:
-    """Returns the folder in which a top-level package or module lies."""
+    """Return the folder in which a top-level package or module lies."""
     spec = getattr(sys.modules.get(package), "__spec__", None)
     if spec is None:
         return None
@@ -296,7 +296,7 @@ class _LentStream:
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Sends what Python and native code print to stderr: stdout is for results."""
+    """Send what Python and native code print to stderr: stdout is for results."""
     streams = sys.stdout, sys.stderr
     lent = _LentStream(sys.stderr)
     with _descriptor_to_stderr():
@@ -331,7 +331,7 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Writes what Python and C hold back of stdout."""
+    """Write what Python and C hold back of stdout."""
     streams: tuple[Any, ...] = (sys.stdout, sys.__stdout__)
     for stream in streams:
         with suppress(AttributeError, OSError, ValueError):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from asmtune.measure.timing.race import unsteady
 from asmtune.report.cells import (
     ReportTable,
     count,
@@ -22,7 +23,7 @@ from asmtune.report.documents import document_text
 from asmtune.report.figures import COLOURS, MARKERS, WIDTH, fitted_legend, look, saved
 from asmtune.store.trace.reader import encoded
 from asmtune.studies.regression.efficiency import EfficiencyCurve, curves_of
-from asmtune.studies.regression.run import POLICY, BenchRun, TimedSubject
+from asmtune.studies.regression.run import POLICY, BenchRun
 
 EFFICIENCY_FORMAT: Final = "asmtune-efficiency"
 
@@ -45,7 +46,7 @@ def bench_json(run: BenchRun) -> str:
             **encoded(row.subject),
             "statistics": encoded(row.statistics),
             "energy_mj": row.energy_mj,
-            "steady": not _is_unsteady(row),
+            "steady": not unsteady(row.statistics, POLICY),
         }
         for row in run.rows
     ]
@@ -94,22 +95,17 @@ def _table(run: BenchRun, curves: Sequence[EfficiencyCurve]) -> ReportTable:
 
 
 def _best(curve: EfficiencyCurve) -> str:
-    at, best = curve.points.index(curve.best), curve.best
+    at, best = curve.best_place, curve.best
     name = f"{one_line(curve.kernel)} {one_line(curve.dtype)}"
     rate = f"{best.gops:.1f} GOPS" if best.load.flops else f"{best.gbytes_per_s:.1f} GB/s"
     efficiency = f"{curve.efficiencies[at]:.1%} of the {curve.basis}"
     return f"{name}: best working point {words(best.row.subject.shape)}: {rate}, {efficiency}"
 
 
-def _is_unsteady(row: TimedSubject) -> bool:
-    return row.statistics.rsd is not None and row.statistics.rsd > POLICY.rsd
-
-
 def _unsteady(run: BenchRun) -> Iterator[str]:
-    for row in filter(_is_unsteady, run.rows):
-        name = f"{one_line(row.subject.kernel)} {words(row.subject.shape)}"
-        rsd, samples = share(row.statistics.rsd), row.statistics.samples
-        yield f"{name}: RSD {rsd} of {samples} samples stays above {POLICY.rsd:.0%}"
+    for row in run.rows:
+        if remark := unsteady(row.statistics, POLICY):
+            yield f"{one_line(row.subject.kernel)} {words(row.subject.shape)}: {remark}"
 
 
 def _curve_json(curve: EfficiencyCurve) -> dict[str, Any]:
@@ -144,7 +140,7 @@ def _drawn(curves: Sequence[EfficiencyCurve], gpu: str) -> Any:
         label = one_line(f"{curve.kernel} {curve.dtype}, of the {curve.basis}")
         style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
         axis.plot(sizes, shares, linewidth=1.2, label=label, **style)
-        at = curve.points.index(curve.best)
+        at = curve.best_place
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": 11, "color": colour}
         axis.plot(sizes[at : at + 1], shares[at : at + 1], "o", **ring)
     axis.set_xscale("log")

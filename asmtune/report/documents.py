@@ -136,7 +136,8 @@ def _report(value: Any, where: str) -> PruneReport:
         for counted in ("counts", "dropped"):  # `PruneReport` counts them again
             value.pop(counted, None)
         verdicts = value.get("verdicts")
-        _complete(verdicts if isinstance(verdicts, list) else (), "terms_us", "measured_us")
+        listed = verdicts if isinstance(verdicts, list) else ()
+        _complete(listed, "terms_us", "measured_us", "measured")
         _complete((value.get("selection"), value.get("compiled")), "low_share", "unlike")
     return _CODEC.read(PruneReport, value, where)
 

@@ -10,7 +10,15 @@ from rich.text import Text
 
 from asmtune.core.config import Config, varying
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
-from asmtune.report.cells import ReportTable, dtype_words, number, one_line, plain_table, words
+from asmtune.report.cells import (
+    ReportTable,
+    dtype_words,
+    number,
+    one_line,
+    plain_table,
+    share,
+    words,
+)
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
@@ -96,7 +104,7 @@ def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
 def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
     """Tabulates the configs that any target keeps; a table a target where all do not fit."""
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
-    spare = [*reversed(COLUMNS.values())]
+    spare = [*_CITED, *reversed(COLUMNS.values())]
     several = [_kept_on(report, configs, spare) for report in reports] if len(reports) > 1 else []
     table = ReportTable("Kept, best first", spare=spare, instead=several)
     _add_kept(table, reports, configs)
@@ -118,25 +126,42 @@ def _add_kept(
     for axis in axes:
         table.add_column(axis, axis=True)
     by_target = [{v.config: v for v in report.verdicts} for report in reports]
-    timed = [any(v.measured_us is not None for v in report.verdicts) for report in reports]
-    for report, is_timed in zip(reports, timed, strict=True):
+    timed = [_measured_headings(report) for report in reports]
+    for report, headings in zip(reports, timed, strict=True):
         table.add_column("rank" if len(reports) == 1 else f"{report.target} rank")
         table.add_column("pred us")
-        if is_timed:
-            table.add_column("meas us")
+        for heading in headings:
+            table.add_column(heading)
         table.add_column("limit", left=True)
         for heading in COLUMNS.values():
             table.add_column(heading)
     for config in configs:
         values = config.to_dict()
         cells = [str(values.get(axis, "-")) for axis in axes]
-        for verdicts, is_timed in zip(by_target, timed, strict=True):
+        for verdicts, headings in zip(by_target, timed, strict=True):
             verdict = verdicts.get(config)
             own = _cells(verdict)
-            if is_timed:
-                own.insert(2, number(verdict.measured_us if verdict else None))
+            own[2:2] = _measured_cells(verdict)[: len(headings)]
             cells += own
         table.add_row(*cells)
+
+
+_CITED: Final = ("p90 us", "p99 us", "RSD")
+
+
+def _measured_headings(report: PruneReport) -> tuple[str, ...]:
+    """Return the headings of measured times, where any config has them."""
+    if any(verdict.measured is not None for verdict in report.verdicts):
+        return ("meas us", *_CITED)
+    return ("meas us",) * any(v.measured_us is not None for v in report.verdicts)
+
+
+def _measured_cells(verdict: Verdict | None) -> list[str]:
+    median = number(verdict.measured_us if verdict else None)
+    own = verdict.measured if verdict else None
+    if own is None:
+        return [median, *("-" for _ in _CITED)]
+    return [median, number(own.p90_us), number(own.p99_us), share(own.rsd)]
 
 
 def _cells(verdict: Verdict | None) -> list[str]:

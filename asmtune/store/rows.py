@@ -324,28 +324,26 @@ def _child_json(row: Row[Any], kind: str, names: Sequence[str]) -> dict[str, Any
     return {"config": config, **{name: row._mapping[name] for name in names}}
 
 
-def _trial(row: Row[Any]) -> StoredTrial:
+def _sealed_key(row: Row[Any], where: str) -> TuneKey:
+    """Return the key of a row whose columns are texts, if they match its seal."""
     columns = {name: value for name, value in row._mapping.items() if name != "id"}
-    texts = {name: json_codec.text_of(text, f"trial.{name}") for name, text in columns.items()}
-    named = {name: json_codec.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
-    key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
-    outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
-    if texts.pop("seal") != _seal(texts):
-        raise json_codec.fault("trial", "its values do not match its seal")
-    return StoredTrial(key, row.source, row.triton, row.date, outcome)
-
-
-def _examples(row: Row[Any]) -> StoredExamples:
-    columns = {name: value for name, value in row._mapping.items() if name != "id"}
-    where = "training rows"
     texts = {name: json_codec.text_of(text, f"{where}.{name}") for name, text in columns.items()}
-    if texts.pop("seal") != _seal(texts):
-        raise json_codec.fault(where, "its values do not match its seal")
     named = {
         name: json_codec.json_of(texts[name], f"{where}.{name}") for name in ("shape", "dtypes")
     }
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, where)
-    return StoredExamples(key, texts["rows"])
+    if texts.pop("seal") != _seal(texts):
+        raise json_codec.fault(where, "its values do not match its seal")
+    return key
+
+
+def _trial(row: Row[Any]) -> StoredTrial:
+    outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
+    return StoredTrial(_sealed_key(row, "trial"), row.source, row.triton, row.date, outcome)
+
+
+def _examples(row: Row[Any]) -> StoredExamples:
+    return StoredExamples(_sealed_key(row, "training rows"), row.rows)
 
 
 def _outcome(value: Any, where: str) -> TrialOutcome:

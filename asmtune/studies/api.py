@@ -106,7 +106,7 @@ def check(
     history: str | Path | None = None,
     record: bool = False,
 ) -> Check:
-    """Compares a bench run with a baseline, as `asmtune check` does; needs no GPU.
+    """Compare a bench run with a baseline, as `asmtune check` does; needs no GPU.
 
     Args:
         run: what is judged: a run, or a file that `asmtune bench` has written.
@@ -158,7 +158,7 @@ class PruneChoices:
         keep: Keep | str | int | None,
         compile: Keep | str | int | None,  # noqa: A002
     ) -> PruneChoices:
-        """Checks the options of `prune_report` of these names, and fills in their defaults.
+        """Check the options of `prune_report` of these names, and fill in their defaults.
 
         Raises:
             InputError: one is unknown, malformed, or does not fit the scorer.
@@ -194,7 +194,7 @@ def prune_report(
     progress: ProgressListener | None = None,
     settings: Settings | None = None,
 ) -> PruneReport:
-    """Compiles and ranks a kernel's configs for a target, as `asmtune prune-report` does.
+    """Compile and rank a kernel's configs for a target, as `asmtune prune-report` does.
 
     It needs no GPU.
 
@@ -257,7 +257,7 @@ def roofline(
     progress: ProgressListener | None = None,
     settings: Settings | None = None,
 ) -> Chart:
-    """Puts kernels under a target's roofs, before tuning and after, as `asmtune roofline` does.
+    """Put kernels under a target's roofs, before tuning and after, as `asmtune roofline` does.
 
     It needs no GPU unless it measures. Before tuning is the space's default config. After tuning
     is the stored config that a launch would take, or else the model's first pick.
@@ -305,7 +305,7 @@ def roofline(
 
 
 def _listed(values: Any) -> list[Any]:
-    """Returns a list, also of a single text, path, mapping or kernel module."""
+    """Return a list, also of a single text, path, mapping or kernel module."""
     is_many = isinstance(values, Sequence) and not isinstance(values, str)
     return list(values) if is_many else [values]
 

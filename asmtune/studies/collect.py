@@ -47,7 +47,7 @@ class Collector:
     seconds: float = float("inf")
 
     def tasks(self, modules: Sequence[KernelModule]) -> Iterator[dict[str, Any]]:
-        """Yields a task of the oracle's form for each module, dtype and shape, as it is done.
+        """Yield a task of the oracle's form for each module, dtype and shape, as it is done.
 
         The shapes of all modules take turns, so that a budget that runs out costs every module
         its last shapes, and no module all of them. A task whose configs all fail is given as

@@ -44,7 +44,7 @@ class LoadedKernel:
 
 
 def kernel_module(kernel: KernelSource) -> KernelModule:
-    """Returns a kernel module, loaded if it is given by name or file.
+    """Return a kernel module, loaded if it is given by name or file.
 
     Raises:
         InputError: it is unknown, cannot be imported, or is a plain function.
@@ -65,7 +65,7 @@ def kernel_module(kernel: KernelSource) -> KernelModule:
 
 
 def reference_of(kernel: KernelSource) -> str:
-    """Returns the name or absolute path by which another process can load a kernel module."""
+    """Return the name or absolute path by which another process can load a kernel module."""
     if isinstance(kernel, KernelModule):
         if kernel.python is None:
             return kernel.name
@@ -85,7 +85,7 @@ def load_kernel(
     dtype: str | None = None,
     axes: Mapping[str, Iterable[Any]] | None = None,
 ) -> LoadedKernel:
-    """Makes the problem and the space of a kernel module, or of a problem with a `space`.
+    """Make the problem and the space of a kernel module, or of a problem with a `space`.
 
     By default space, first shape and first dtype are the module's; `axes` replace the space's.
 
@@ -125,7 +125,7 @@ class StoredLaunch:
     tuner: AsmAutotuner | None
 
     def identity(self, device: str) -> tuple[TuneKey, Provenance]:
-        """Returns the key of its launches, else one of its shape; and the provenance to expect."""
+        """Return the key of its launches, else one of its shape; and the provenance to expect."""
         if self.tuner is not None:
             return self.tuner.identity(self.problem.arguments, device)
         from asmtune.tuning.request import expected_of, key_of
@@ -133,7 +133,7 @@ class StoredLaunch:
         return key_of(self.problem, device), expected_of(self.problem, self.space, {})
 
     def found_on(self, target: Target, store: SafeStore | None) -> StoreLookup:
-        """Returns the first hit for a target's device, else the first answer that says why not.
+        """Return the first hit for a target's device, else the first answer that says why not.
 
         A target is the model of a device; records are kept by the name that the driver gives it.
         """
@@ -154,7 +154,7 @@ class StoredLaunch:
 
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
-    """Finds the autotuner of a module's kernel, if the module decorates it."""
+    """Find the autotuner of a module's kernel, if the module decorates it."""
     from asmtune.runtime.decorator import autotuners
 
     tuners = autotuners(module.python) if module.python is not None else []
@@ -163,7 +163,7 @@ def tuner_of(module: KernelModule) -> AsmAutotuner | None:
 
 
 def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreLookup:
-    """Looks a launch up for a target's device, in the user's store, else in the shipped files.
+    """Look a launch up for a target's device, in the user's store, else in the shipped files.
 
     Raises:
         StoreError: the store's folder cannot be looked into.

@@ -41,7 +41,7 @@ Unseen = Sequence[tuple[TaskRows, Sequence[float], float]]
 def moment_rows(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[MomentRows]:
-    """Yields the timed configs of each task that compile; if `early`, before compiling as well.
+    """Yield the timed configs of each task that compile; if `early`, before compiling as well.
 
     Tasks with fewer than five are left out.
 
@@ -75,7 +75,7 @@ def examples(
     device: str,
     sources: Mapping[str, Mapping[str, str]],
 ) -> Examples:
-    """Thins rows and adds their provenance; `sources` has each file's versions by name."""
+    """Thin rows and add their provenance; `sources` has each file's versions by name."""
     return Examples(
         tasks=tuple(task.thinned() for task in tasks),
         target=target.name,
@@ -90,7 +90,7 @@ def rank_unseen(
     jobs: int,
     parts: int | None = None,
 ) -> dict[str, Unseen]:
-    """Scores tasks, by moment, by models that have `seen` all kernels but theirs.
+    """Score tasks, by moment, by models that have `seen` all kernels but theirs.
 
     A kernel without others to learn from is left out. A fit on `jobs` processors takes seconds,
     and each kernel asks for one, whatever the number of moments. With `parts`, kernels are drawn
@@ -122,7 +122,7 @@ def _ranked(
 
 
 def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
-    """Computes the shares of the best speed that rankings of `rank_unseen` keep."""
+    """Compute the shares of the best speed that rankings of `rank_unseen` keep."""
     results = [
         TaskResult(
             Task(task.kernel, task.shape, task.dtype, ()),
@@ -140,7 +140,7 @@ def scorer_errors(
     sources: Mapping[str, Mapping[str, str]],
     unlike: Collection[str] = (),
 ) -> Errors:
-    """Measures `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
+    """Measure `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
 
     Kernels `unlike` the others have most of the weight (`error.UNLIKE_WEIGHT`).
 

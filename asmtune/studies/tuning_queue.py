@@ -29,7 +29,7 @@ class TuningGpu:
 
 
 def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
-    """Opens this machine's GPU, or the first of those asked for.
+    """Open this machine's GPU, or the first of those asked for.
 
     Raises:
         MeasureError: there is none.
@@ -55,7 +55,7 @@ class TuningQueue:
     reference: str
 
     def check(self, shapes: Sequence[Shape]) -> list[Problem]:
-        """Makes a problem for each shape, on tensors without memory.
+        """Make a problem for each shape, on tensors without memory.
 
         Raises:
             ProblemError: the module cannot make one; names the shape.
@@ -64,7 +64,7 @@ class TuningQueue:
         return [required(self._what(shape), partial(make, shape, "meta")) for shape in shapes]
 
     def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuningResult]:
-        """Tunes each problem and yields its result; one that fails stops no other.
+        """Tune each problem and yield its result; one that fails stops no other.
 
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
         """
@@ -75,11 +75,11 @@ class TuningQueue:
 
     @property
     def tuner(self) -> AsmAutotuner | None:
-        """Finds the autotuner of a module's kernel, if the module decorates it."""
+        """Find the autotuner of a module's kernel, if the module decorates it."""
         return tuner_of(self.module)
 
     def launched(self, problem: Problem) -> StoredLaunch:
-        """Makes the launch as the stores know it."""
+        """Make the launch as the stores know it."""
         return StoredLaunch(problem, self.space, self.tuner)
 
     def _result(self, request: TuningRequest, machine: TuningGpu) -> TuningResult:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
@@ -20,6 +21,7 @@ from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
+from asmtune.predict.prune.arithmetic import sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
@@ -87,7 +89,9 @@ class Session:
             with watch.timed_stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
-            timer = BenchTimer(bench, cache, default, watch.measured)
+            timer = BenchTimer(
+                bench, cache, default, watch.measured, partial(_covers, effects, front)
+            )
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
             reason = stages.search(stragglers)
@@ -172,7 +176,7 @@ class Session:
             compiled=state.compiles,
             timed=state.trials,
         )
-        remark = unsteady(decision.winner, self.options.effort.policy)
+        remark = unsteady(decision.winner.statistics, self.options.effort.policy)
         if remark:
             watch.note(f"winner: {remark}")
         watch.end(ending)
@@ -189,10 +193,15 @@ class Session:
         )
 
 
+def _covers(effects: Effects, front: Front, config: Config) -> bool:
+    """Return whether a compiled config's launch does to the arguments no more than expected."""
+    return effects.cover(Effects.of(front.works([config]), front.problem.arguments))
+
+
 def _effects(front: Front, configs: Sequence[Config], default: Config) -> Effects:
     """Return what launches of the configs do to the problem's arguments."""
     arguments = front.problem.arguments
-    effects = Effects.of(front.works(configs), arguments)
+    effects = Effects.of(sampled_works(front, configs), arguments)
     effects = effects.beside(front.works([default]), arguments)
     edited = any(config.ir_override for config in configs)
     return effects.with_strays(arguments) if edited else effects

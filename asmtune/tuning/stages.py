@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile.artifacts import ArtifactCache
@@ -25,19 +26,28 @@ from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
 
+_UNSAVED: Final = Failure(
+    "check",
+    "unsaved",
+    "its IR uses arguments in another way than all configs looked at before the search, so they "
+    "are not saved; tune its values of the parameters apart",
+)
+
 
 @dataclass
 class BenchTimer:
     """Times verdicts of one problem; the default config first, since it gives the reference.
 
-    `watch` is called with every outcome as soon as it is known. `measurements` holds timings of
-    all trials by config; earlier runs' may be put there.
+    `watch` is called with every outcome as soon as it is known. `covers` tells whether the bench
+    saves and checks all that a config may write. `measurements` holds timings of all trials by
+    config; earlier runs' may be put there.
     """
 
     bench: Bench
     cache: ArtifactCache
     default: Config
     watch: Callable[[Sequence[Outcome]], None]
+    covers: Callable[[Config], bool]
     measurements: dict[Config, Measurement] = field(default_factory=dict)
     _begun: bool = False
 
@@ -73,7 +83,9 @@ class BenchTimer:
         lost: dict[Config, Measurement | Failure] = {}
         for verdict in verdicts:
             artifact = self.cache.get(verdict.artifact or "")
-            if isinstance(artifact, Artifact):
+            if not self.covers(verdict.config):
+                lost[verdict.config] = _UNSAVED
+            elif isinstance(artifact, Artifact):
                 entrants.append(TimingCandidate(verdict.config, artifact))
             else:
                 lost[verdict.config] = artifact or Failure(

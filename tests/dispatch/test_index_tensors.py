@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 from asmtune.compile.load import Binary, LoadedLaunch
 from asmtune.core import problem as problems
@@ -22,20 +20,9 @@ from asmtune.store.trace.run import run_files
 from asmtune.tuning.request import TuningRequest, key_of
 from tests import tuning_support as support
 from tests.dispatch.host import Host, make_host
+from tests.workload.workload_kernels import jagged
 
 SPACE = Space({"BLOCK": (32, 128), "num_warps": (1, 4)})
-
-
-@triton.jit
-def jagged(x_ptr, starts_ptr, out_ptr, BLOCK: tl.constexpr):
-    """Sum the numbers of each segment."""
-    row = tl.program_id(0)
-    end = tl.load(starts_ptr + row + 1)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for at in range(tl.load(starts_ptr + row), end, BLOCK):
-        here = at + tl.arange(0, BLOCK)
-        total += tl.load(x_ptr + here, mask=here < end, other=0.0)
-    tl.store(out_ptr + row, tl.sum(total, 0))
 
 
 class JaggedMachine(support.HostMachine):
@@ -52,7 +39,7 @@ class JaggedMachine(support.HostMachine):
         def run() -> None:
             ends = values["starts_ptr"].tolist()
             for row, (first, last) in enumerate(pairwise(ends)):
-                values["out_ptr"][row] = values["x_ptr"][first:last].sum()
+                values["y_ptr"][row] = values["x_ptr"][first:last].sum()
 
         return LoadedLaunch(lambda: None, run)
 
@@ -69,7 +56,7 @@ def request(lengths: list[int]) -> TuningRequest:
     arguments = {
         "x_ptr": torch.ones(int(starts[-1])),
         "starts_ptr": starts,
-        "out_ptr": torch.zeros(rows),
+        "y_ptr": torch.zeros(rows),
     }
     problem = Problem(jagged, arguments, (rows,), {"rows": rows})
     return TuningRequest(problem, key_of(problem, support.DEVICE), SPACE)

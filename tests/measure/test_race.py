@@ -313,11 +313,11 @@ def test_deviation_and_interruptions() -> None:
 
 def test_an_unsteady_timing_is_told() -> None:
     """What stays over the limit is said with its deviation and number of samples."""
-    assert unsteady(measured(0, [10.0] * 59 + [20.0]), POLICY) == (
+    assert unsteady(measured(0, [10.0] * 59 + [20.0]).statistics, POLICY) == (
         "RSD 12.7% of 60 samples stays above 5%"
     )
-    assert unsteady(measured(0, [10.0, 10.1, 10.2]), POLICY) == ""
-    assert unsteady(measured(0, [10.0]), POLICY) == ""
+    assert unsteady(measured(0, [10.0, 10.1, 10.2]).statistics, POLICY) == ""
+    assert unsteady(measured(0, [10.0]).statistics, POLICY) == ""
 
 
 def test_a_final_takes_fresh_samples() -> None:

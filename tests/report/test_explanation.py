@@ -17,6 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.catalog import FEATURES
@@ -297,6 +298,11 @@ def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     assert comparison is not None
     both = replace(against, comparison=replace(comparison, measured_us=(50.0, 40.0)))
     assert "measured 50.0 us against 40.0 us: 10.0 us slower (25%)" in printed(both)
+    cited = SampleStatistics(60, 40.0, 41.2, 44.0, 0.021)
+    stored = replace(comparison, measured_us=(50.0, 40.0), statistics=(None, cited))
+    text = printed(replace(against, comparison=stored))
+    assert "the other: p90 41.2 us, p99 44.0 us, RSD 2.1% of 60 samples" in text
+    assert "this: p90" not in text
     one = replace(against, comparison=replace(comparison, measured_us=(None, 40.0)))
     assert "measured 40.0 us for the other; this one was not timed" in printed(one)
 

@@ -11,6 +11,7 @@ import pytest
 from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 
 from asmtune.base.settings import Settings
+from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.explain.quantities import TERMS
 from asmtune.report.explorer.page import report_html
@@ -329,11 +330,15 @@ def test_measured_times(gemm: Made, tmp_path: Path, opened: Opener) -> None:
     """Measured times stand beside the predicted ones, and are the chart's other axis."""
     report = gemm.reports[0]
     times = {str(v.config): 2.0 * (v.predicted_us or 0) for v in by_rank(report)[:5]}
-    timed = KernelTimings("tiled_matmul", report.shape, frozenset({"fp16"}), "NVIDIA H200", times)
+    cited = {str(by_rank(report)[0].config): SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)}
+    dtypes = frozenset({"fp16"})
+    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times, cited)
     path = tmp_path / "measured.html"
     path.write_text(report_html([report], None, Timings("a run", (timed,))), encoding="utf-8")
     here = opened(path)
     assert here.column("pred / meas") == ["0.500"] * 5 + [""] * 3
+    for column, shown in (("p90 µs", "41.25"), ("p99 µs", "44.50"), ("RSD %", "2.10")):
+        assert here.column(column) == [shown] + [""] * 7
     assert here.page.input_value("#chart-x") == "measured_us"
     assert "5 configs" in (here.page.get_attribute("#chart", "aria-label") or "")
     assert "measured: a run, 5 of 8 configs" in here.page.inner_text("#notes")

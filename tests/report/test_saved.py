@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_a_feature_of_a_newer_version_is_not_known(name: str, tmp_path: Path) ->
     """A report that was saved without a feature is shown, and says that it is not known."""
     document = json.loads(report_json([report()]))
     for verdict in document["reports"][0]["verdicts"]:
-        for later in ("terms_us", "measured_us"):
+        for later in ("terms_us", "measured_us", "measured"):
             del verdict[later]
         (verdict["features"] or {}).pop(name, None)
     reports = read_reports(saved(tmp_path, json.dumps(document)))
@@ -165,13 +166,17 @@ def test_measured_times_in_every_form(tmp_path: Path) -> None:
     assert timed.notes[-1] == "measured: export.json, 2 of 4 configs"
     rows = list(csv.DictReader(io.StringIO(report_csv([timed]))))
     assert [row["measured_us"] for row in rows] == ["9.0", "12.5", "", ""]
+    assert [row["measured_p90_us"][:4] for row in rows] == ["9.72", "13.5", "", ""]
     (again,) = read_reports(saved(tmp_path, report_json([timed])))
     assert report_json([again]) == report_json([timed])
     (model,) = page_model([again], no_code([again]), None)["reports"]
     assert model["columns"]["measured_us"] == [9, 12.5, None, None]
+    assert model["columns"]["measured_p99_us"] == pytest.approx([9.882, 13.725, None, None])
+    assert model["columns"]["measured_rsd"] == [5.59, 5.59, None, None]
     table = io.StringIO()
     Console(file=table, width=240).print(prune_table([again]))
     assert "meas us" in table.getvalue()
+    assert re.search(r" 9\.0 \W+9\.7 \W+9\.9 \W+5\.6% ", table.getvalue())
     assert " 9.0 " in table.getvalue()
     assert "measured_us" not in report_csv([report()])
 
@@ -180,14 +185,16 @@ def exported(folder: Path, device: str = "NVIDIA H200") -> Path:
     """A file of `asmtune cache export` with two timings of the report's kernel."""
     key = TuneKey("module.scale", {"n": 4096}, {"x_ptr": "fp16"}, device)
     measurements = tuple(
-        Measurement(config, us, us, us, (us,))
+        Measurement(config, us, us, us, (us, us, 1.1 * us))
         for config, us in ((Config({"BLOCK": 128}), 12.5), (Config({"BLOCK": 64}, maxnreg=32), 9.0))
     )
     made = Provenance(
         "s" * 64, "p" * 64, "3.6.0", "2.13.0", "0.1.0", "580.0", "2026-01-01T00:00:00Z"
     )
     path = folder / "export.json"
-    interchange.write(path, [TuneRecord(key, measurements[1].config, measurements, made)])
+    interchange.write(
+        path, [TuneRecord(key, measurements[1].config, measurements, made)], samples=True
+    )
     return path
 
 

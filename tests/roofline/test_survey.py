@@ -29,6 +29,7 @@ from asmtune.studies.roofline import survey as clocks
 from asmtune.studies.roofline.survey import PairClock, RooflineSubject, Survey, check_gpu
 from asmtune.tuning.request import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
+from tests.workload.workload_kernels import jagged
 
 BROKEN = Config({"BLOCK": 3, "FLAW": 0})
 
@@ -115,6 +116,30 @@ def test_times_of_another_size(survey: Survey) -> None:
     assert made.before.source == "roofline"
     (said,) = made.notes
     assert said == "times are predicted: those of the record may be of another size with n=4096"
+
+
+def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> None:
+    """Where index tensors steer, the times are those of a record that had its own."""
+    arguments = {
+        "x_ptr": torch.empty(4096, device="meta"),
+        "starts_ptr": torch.empty(9, device="meta", dtype=torch.int32),
+        "y_ptr": torch.empty(8, device="meta"),
+    }
+    launch = Problem(jagged, arguments, (8,), index_values={"starts_ptr": "ragged(512)"})
+    blocks = Space({"BLOCK": (64, 128), "num_warps": (4,)})
+    times = tuple(Measurement(config, 9.0, 9.0, 9.0, ()) for config in blocks.configs())
+    made = provenance(launch, blocks)
+    stored = TuneRecord(key_of(launch, DEVICE), times[0].config, times, made)
+
+    def make(place: str) -> Problem:
+        raise AssertionError(place)
+
+    found = StoreLookup("hit", stored)
+    entry = survey.entry(RooflineSubject(launch, {}, blocks, found, True, make))
+    assert entry.notes[0] == (
+        "times are the record's, whose index tensors may have held other values"
+    )
+    assert entry.notes[-1].endswith("follow the pattern ragged(512)")
 
 
 def test_the_default_is_the_tuned_one(survey: Survey) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
@@ -129,6 +130,25 @@ def test_a_made_up_device(base: Learned, settings: Settings, target: Target) -> 
     assert np.mean([kept(scorer, target, seed) for seed in others]) > max(0.9, before)
     note = scorer.notes(target)[-1]
     assert note.startswith(f"refined by 100 timings of this store on {DEVICE}")
+
+
+@pytest.mark.slow(seconds=2)
+def test_a_recording_is_ranked_once(
+    base: Learned, settings: Settings, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check and fit rank each recorded task once by the shipped model, whatever is left out."""
+    for seed in range(50, 54):
+        save_run(settings, target, seed, uneven_us(features(seed, 30)))
+    ranked: list[int] = []
+    rank_columns = Learned.rank_columns
+
+    def noted(own: Learned, columns: NDArray[np.float32]) -> NDArray[np.float64]:
+        ranked.append(len(columns))
+        return rank_columns(own, columns)
+
+    monkeypatch.setattr(Learned, "rank_columns", noted)
+    kept(refined(base, settings, target), target, 60)
+    assert ranked == [30, 30, 30, 30, 150]
 
 
 @pytest.mark.slow(seconds=2)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
+from asmtune.predict.prune import arithmetic
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
@@ -99,6 +102,33 @@ def test_what_computes_something_else_never_wins(tmp_path: Path) -> None:
     assert wrong
     assert {(f.stage, f.kind) for f in wrong.values()} == {("check", "wrong_output")}
     assert not any(config.kwargs["FLAW"] for config in machine.timed)
+
+
+@triton.jit
+def add_and_clear(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, FLAW: tl.constexpr):
+    """Adds; in blocks of 2048 it overwrites an input as well."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    y = tl.load(y_ptr + at, mask=inside)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=inside) + y + FLAW, mask=inside)
+    if BLOCK == 2048:
+        tl.store(x_ptr + at, y, mask=inside)
+
+
+def test_a_config_that_writes_what_is_not_saved_never_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many tiles a sample is lowered; one outside it that writes other arguments fails."""
+    monkeypatch.setattr(arithmetic, "ALL_TILES", 2)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 1)
+    machine = HostMachine()
+    made = replace(problem(), kernel=add_and_clear)
+    blocks = Space({"BLOCK": (256, 512, 2048), "FLAW": (0,), "num_warps": (4, 8)})
+    record = resolved(workshop(tmp_path, machine, "exhaustive"), blocks, made).record
+    assert record is not None
+    assert {config.kwargs["BLOCK"] for config in machine.timed} == {256, 512}
+    unsaved = {config.kwargs["BLOCK"] for config, f in record.failures if f.kind == "unsaved"}
+    assert unsaved == {2048}
 
 
 def test_a_reference_overrules_the_default(tmp_path: Path) -> None:

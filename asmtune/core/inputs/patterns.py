@@ -40,7 +40,7 @@ _CALL: Final = re.compile(r"(?:(?P<dtype>[^:()]*):)?\s*(?P<name>[A-Za-z_]\w*)\s*
 
 
 def _lengths(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
-    """Draws lengths of 0 to about twice their mean, whose sum is the total."""
+    """Draw lengths of 0 to about twice their mean, whose sum is the total."""
     import numpy as np
 
     total = int(given["total"]) if "total" in given else round(given["mean"] * count)
@@ -62,7 +62,7 @@ def _uniform(rng: np.random.Generator, count: int, given: Mapping[str, float]) -
 
 
 def _zipf(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
-    """Draws ids below `ids`; the n-th is drawn as often as 1 / n**exponent says."""
+    """Draw ids below `ids`; the n-th is drawn as often as 1 / n**exponent says."""
     import numpy as np
 
     shares = np.cumsum(np.arange(1, int(given["ids"]) + 1) ** -float(given.get("exponent", 1.0)))
@@ -71,7 +71,7 @@ def _zipf(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> N
 
 
 def _sparse(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
-    """Sets the given share of flags, to the nearest whole number of them."""
+    """Set the given share of flags, to the nearest whole number of them."""
     import numpy as np
 
     flags = np.zeros(count, np.int64)
@@ -140,7 +140,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, where: str, text: str) -> Pattern:
-        """Reads `ragged(64, 2048)`, `i64: ragged(64, 2048)` or `i32[rows + 1]: ragged(2048)`.
+        """Read `ragged(64, 2048)`, `i64: ragged(64, 2048)` or `i32[rows + 1]: ragged(2048)`.
 
         Raises:
             InputError: there is no such pattern, or no such dtype of integers.
@@ -160,7 +160,7 @@ class Pattern:
         return cls(where, own, dtype.strip(), sizes.rstrip()[:-1] if is_sized else None)
 
     def draw(self, elements: int | None, numbers: Mapping[str, Any]) -> IndexValues:
-        """Makes the values.
+        """Make the values.
 
         Args:
             elements: of the tensor, where it is known; the pattern must make as many.
@@ -254,7 +254,7 @@ class Pattern:
         return [self._number(one, numbers) for one in call.args], named
 
     def _number(self, node: ast.expr, numbers: Mapping[str, Any]) -> float:
-        """Reads a number, or a size such as `rows // 64`."""
+        """Read a number, or a size such as `rows // 64`."""
         plain = node.operand if isinstance(node, ast.UnaryOp) else node
         is_plain = plain is node or isinstance(getattr(node, "op", None), ast.USub)
         if is_plain and isinstance(plain, ast.Constant) and isinstance(plain.value, int | float):
@@ -273,7 +273,7 @@ def _counted(names: list[str]) -> str:
 
 
 def pattern_of(name: str, text: str, tensor: Any, numbers: Mapping[str, Any]) -> IndexValues:
-    """Makes the values that `--arg NAME=PATTERN` gives an index tensor of a kernel module.
+    """Make the values that `--arg NAME=PATTERN` gives an index tensor of a kernel module.
 
     Raises:
         InputError: it is no pattern, or its dtype or size is not the tensor's.
@@ -288,7 +288,7 @@ def pattern_of(name: str, text: str, tensor: Any, numbers: Mapping[str, Any]) ->
 def checked_values(
     kernel: str, values: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, IndexValues]:
-    """Makes what a problem's `index_values` stand for.
+    """Make what a problem's `index_values` stand for.
 
     Raises:
         ProblemError: a name is no argument, or no index tensor; or a value is neither a pattern

@@ -27,7 +27,7 @@ _POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")
 def plain_function(
     reference: str, arguments: Sequence[str], grid: str | None, axes: Mapping[str, list[Any]]
 ) -> tuple[Problem, Space]:
-    """Builds a function's problem, on tensors without memory, and its space.
+    """Build a function's problem, on tensors without memory, and its space.
 
     Args:
         reference: `file.py:function`.
@@ -59,7 +59,7 @@ def plain_function(
 
 
 def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> None:
-    """Refuses a number that is no parameter of the kernel, and that no size names.
+    """Refuse a number that is no parameter of the kernel, and that no size names.
 
     Raises:
         ProblemError: names it.
@@ -77,7 +77,7 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
 
 
 def assumptions_of(problem: Problem) -> tuple[str, ...]:
-    """Lists the assumptions of a report on a plain function, a sentence each."""
+    """List the assumptions of a report on a plain function, a sentence each."""
     notes = []
     if problem.grid == (1,):
         notes.append('the grid is taken as one program; give it as --grid "cdiv(n, BLOCK)"')
@@ -134,11 +134,11 @@ class Pointer:
     sizes: str | None
 
     def data_ptr(self) -> int:
-        """Returns an address divisible by 16, as PyTorch's are."""
+        """Return an address divisible by 16, as PyTorch's are."""
         return 0
 
     def sized(self, name: str, numbers: Mapping[str, Any]) -> Any:
-        """Returns a tensor without memory if the user gave sizes, else itself."""
+        """Return a tensor without memory if the user gave sizes, else itself."""
         if self.sizes is None:
             return self
         import torch
@@ -155,7 +155,7 @@ class Pointer:
 def _index_tensor(
     name: str, pattern: Pattern, numbers: Mapping[str, Any]
 ) -> tuple[Any, IndexValues]:
-    """Makes an index tensor without memory, and what a pattern says that it holds."""
+    """Make an index tensor without memory, and what a pattern says that it holds."""
     dtype = torch_dtype(pattern.dtype or "i32")
     if pattern.sizes is not None:
         tensor = Pointer(dtype, pattern.sizes).sized(name, numbers)
@@ -167,7 +167,7 @@ def _index_tensor(
 
 
 def with_patterns(problem: Problem, arguments: Sequence[str]) -> Problem:
-    """Gives index tensors of a kernel module's problem the values of patterns, "name=..." each.
+    """Give index tensors of a kernel module's problem the values of patterns, "name=..." each.
 
     Raises:
         InputError: one is no pattern, or the kernel has no such index tensor.
@@ -201,7 +201,7 @@ def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, A
 
 
 def _constexpr(text: str) -> Any:
-    """Returns the dtype that a text names, as in `ACC=fp32`, else the text."""
+    """Return the dtype that a text names, as in `ACC=fp32`, else the text."""
     import triton.language as tl
 
     if text in TORCH_NAMES or text.removeprefix("tl.") in TORCH_NAMES.values():

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def parse_assignments(text: str, option: str) -> dict[str, Any]:
-    """Parses "M=4096,causal=true" to a mapping.
+    """Parse "M=4096,causal=true" to a mapping.
 
     Raises:
         InputError: a part is not NAME=VALUE; shows it.
@@ -29,7 +29,7 @@ def parse_assignments(text: str, option: str) -> dict[str, Any]:
 
 
 def unique(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """Converts pairs to a mapping.
+    """Convert pairs to a mapping.
 
     Raises:
         InputError: a name is given twice.
@@ -50,7 +50,7 @@ def _assignment(part: str, option: str) -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """Parses a number, true, false or none; returns other text as it is."""
+    """Parse a number, true, false or none; return other text as it is."""
     constants: dict[str, Any] = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return constants[text.lower()]
@@ -61,7 +61,7 @@ def parse_value(text: str) -> Any:
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Parses "BLOCK=128,256" to a name and its values.
+    """Parse "BLOCK=128,256" to a name and its values.
 
     Raises:
         InputError: it has another form.
@@ -86,7 +86,7 @@ ShapeSource = Mapping[str, Any] | str | Path
 
 
 def place_shapes(sources: Sequence[ShapeSource]) -> list[Placed]:
-    """Reads shapes from mappings, texts and files, in order.
+    """Read shapes from mappings, texts and files, in order.
 
     Raises:
         InputError: a text or a file is malformed; says where.
@@ -105,7 +105,7 @@ def place_shapes(sources: Sequence[ShapeSource]) -> list[Placed]:
 
 
 def check_inputs(shapes: Sequence[ShapeSource], dtype: str | None) -> None:
-    """Checks the form of shapes and the name of a dtype, before any kernel is imported.
+    """Check the form of shapes and the name of a dtype, before any kernel is imported.
 
     Raises:
         InputError: a text or a file is malformed, or there is no such dtype.
@@ -118,7 +118,7 @@ def check_inputs(shapes: Sequence[ShapeSource], dtype: str | None) -> None:
 def shapes_of(
     module: KernelModule, options: Sequence[ShapeSource], file: Path | None = None
 ) -> list[Shape]:
-    """Returns the shapes asked for, each once and in order; the module's own if there are none.
+    """Return the shapes asked for, each once and in order; the module's own if there are none.
 
     `options` are as for `place_shapes`, `file` as for `read_shapes`.
 
@@ -137,7 +137,7 @@ def shapes_of(
 
 
 def read_shapes(path: Path) -> list[Placed]:
-    """Reads the shapes of a file, with the line of each.
+    """Read the shapes of a file, with the line of each.
 
     The suffix tells the format: a JSON list (.json), a JSON object per line (.jsonl), CSV with
     a header (.csv), else a line such as "M=4096,N=4096" each; empty lines and comments after #
@@ -222,7 +222,7 @@ def _lines(path: str, text: str) -> Iterator[Placed]:
 
 
 def _numbered(path: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields the lines that are not empty, each after its place."""
+    """Yield the lines that are not empty, each after its place."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield f"--shapes {path}, line {number}", line

@@ -80,7 +80,7 @@ class Sizes:
             self._check(part)
 
     def check_names(self, names_known: Iterable[str]) -> None:
-        """Refuses a name that is not among the numbers of the launch.
+        """Refuse a name that is not among the numbers of the launch.
 
         Raises:
             InputError: names it, and the nearest known one.
@@ -92,7 +92,7 @@ class Sizes:
                     self._refuse(node, f"no number is called {node.id!r}; {listed(node.id, names)}")
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[int, ...]:
-        """Computes the sizes from a launch's values by name.
+        """Compute the sizes from a launch's values by name.
 
         Raises:
             InputError: one is not a whole number from 1 to its limit; says under which values.
@@ -113,7 +113,7 @@ class Sizes:
         return size
 
     def _check(self, node: ast.expr) -> None:
-        """Refuses operations that are not listed above, at any depth."""
+        """Refuse operations that are not listed above, at any depth."""
         match node:
             case ast.Name():
                 pass
@@ -152,20 +152,20 @@ class Sizes:
 
 
 def listed(name: str, names: Iterable[str]) -> str:
-    """Lists names for the message of an unknown one, with the nearest."""
+    """List names for the message of an unknown one, with the nearest."""
     names = list(names)
     return f"known: {', '.join(names) or 'none'}{did_you_mean(name, names)}"
 
 
 def _names(node: ast.expr) -> Iterator[ast.Name]:
-    """Yields the names of values, not of functions, in the order of the text."""
+    """Yield the names of values, not of functions, in the order of the text."""
     names = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
     called = [item.func for item in ast.walk(node) if isinstance(item, ast.Call)]
     return iter(sorted((n for n in names if n not in called), key=lambda n: n.col_offset))
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
-    """Evaluates a checked expression.
+    """Evaluate a checked expression.
 
     Raises:
         ArithmeticError: it has no value, or one beyond 64 bits.

@@ -32,7 +32,7 @@ class Bucket:
     argument: str | None = None
 
     def __call__(self, argument: str) -> Bucket:
-        """Binds the bucket to an argument: `pow2("N")`.
+        """Bind the bucket to an argument: `pow2("N")`.
 
         Raises:
             InputError: the argument is not a name.
@@ -62,7 +62,7 @@ class Bucket:
         return partial(rounding, self.numbers) if self.numbers else rounding
 
     def span(self, value: int) -> Span | None:
-        """Returns the numbers of the bucket that `value` stands for; None if it stands for none."""
+        """Return the numbers of the bucket that `value` stands for; None if it stands for none."""
         return KINDS[self.kind].span(self.numbers, value)
 
 
@@ -71,7 +71,7 @@ pow2: Final = Bucket("pow2")
 
 
 def multiple(of: int, argument: str | None = None) -> Bucket:
-    """Rounds up to a multiple: with 128, 385 to 512 share a key.
+    """Round up to a multiple: with 128, 385 to 512 share a key.
 
     Raises:
         InputError: `of` is not a whole number above 0.
@@ -83,7 +83,7 @@ def multiple(of: int, argument: str | None = None) -> Bucket:
 
 
 def between(*edges: int, argument: str | None = None) -> Bucket:
-    """Rounds up to an edge: with 16 and 256, up to 16, 17 to 256, and above 256 share a key.
+    """Round up to an edge: with 16 and 256, up to 16, 17 to 256, and above 256 share a key.
 
     Numbers above the last edge become the last edge plus one.
 
@@ -99,7 +99,7 @@ def between(*edges: int, argument: str | None = None) -> Bucket:
 
 
 def bucket_of(name: str) -> Bucket | None:
-    """Parses a key part's name such as `multiple(128, K)`; None if it names no bucket."""
+    """Parse a key part's name such as `multiple(128, K)`; None if it names no bucket."""
     match = re.fullmatch(r"(\w+)\(((?:-?\d+, )*)(\w+)\)", name)
     if match is None or match[1] not in KINDS or not match[3].isidentifier():
         return None

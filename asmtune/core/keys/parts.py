@@ -38,7 +38,7 @@ class KeyPart:
 def key_parts(
     key: KeySource, arg_names: Sequence[str], kernel: str = "the kernel", *, strict: bool = True
 ) -> tuple[KeyPart, ...]:
-    """Reads the parts of `key=`.
+    """Read the parts of `key=`.
 
     Args:
         key: names, buckets and functions of arguments; or by name a function, a
@@ -169,7 +169,7 @@ def values(
     defaults: Mapping[str, Any] = _NOTHING,
     strict: bool = True,
 ) -> dict[str, Plain]:
-    """Computes the key's values by the names of its parts.
+    """Compute the key's values by the names of its parts.
 
     Args:
         parts: as `key_parts` returns them.
@@ -187,7 +187,7 @@ def values(
 
 
 def covers(name: str, value: Any) -> str | None:
-    """Describes the values that a stored one stands for: `N 2049..4096` of `pow2(N)` at 4096.
+    """Describe the values that a stored one stands for: `N 2049..4096` of `pow2(N)` at 4096.
 
     Returns None if it stands for itself, or the part cannot give it.
     """
@@ -231,7 +231,7 @@ def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -
 
 
 def _plain(value: Any, where: str, strict: bool) -> Plain:
-    """Converts a value to one that a store can hold.
+    """Convert a value to one that a store can hold.
 
     A number of another library becomes the equal Python number: `numpy.int64(5)` is 5.
     """
@@ -248,7 +248,7 @@ def _plain(value: Any, where: str, strict: bool) -> Plain:
 
 
 def _number(value: Any) -> int | float | None:
-    """Converts to a finite number that a store can hold; None if the value is not one."""
+    """Convert to a finite number that a store can hold; None if the value is not one."""
     if hasattr(value, "data_ptr") or getattr(value, "shape", None):
         return None  # a tensor of one element is an index too, and reading it waits for the GPU
     try:

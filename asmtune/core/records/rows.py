@@ -33,6 +33,9 @@ VERDICT_DTYPES: Final[Mapping[str, str]] = {
 }
 """Pandas dtypes of the columns of verdicts; features are `float64`, axes are inferred."""
 
+MEASURED: Final = ("measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd")
+"""Columns of verdicts with measured times."""
+
 TRIED_DTYPES: Final[Mapping[str, str]] = {
     **_OPTIONS,
     "winner": "bool",
@@ -53,15 +56,15 @@ TRIED_DTYPES: Final[Mapping[str, str]] = {
 
 
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
-    """Returns a verdict's row: its config's axes, the decision and its reasons, its features."""
+    """Return a verdict's row: its config's axes, the decision and its reasons, its features."""
     row: dict[str, Any] = {
-        **_axes(verdict.config, {*VERDICT_DTYPES, "measured_us", "target"}),
+        **_axes(verdict.config, {*VERDICT_DTYPES, *MEASURED, "target"}),
         "kept": verdict.kept,
         "dropped_at": verdict.dropped_at,
         "rank": verdict.rank,
         "score": verdict.score,
         "predicted_us": verdict.predicted_us,
-        **({} if verdict.measured_us is None else {"measured_us": verdict.measured_us}),
+        **_measured(verdict),
         "bottleneck": verdict.bottleneck,
         "reasons": "; ".join(map(str, verdict.reasons)),
     }
@@ -69,8 +72,15 @@ def verdict_row(verdict: Verdict) -> dict[str, Any]:
     return row | {n: value for n, value in (verdict.features or {}).items() if n not in row}
 
 
+def _measured(verdict: Verdict) -> dict[str, float | None]:
+    own = verdict.measured
+    cited = () if own is None else (own.p90_us, own.p99_us, own.rsd)
+    times = () if verdict.measured_us is None else (verdict.measured_us, *cited)
+    return dict(zip(MEASURED, times, strict=False))
+
+
 def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
-    """Returns a row per config: timed ones, fastest first, then failed ones."""
+    """Return a row per config: timed ones, fastest first, then failed ones."""
     timed = sorted(record.measurements, key=lambda measurement: measurement.median_us)
     rows = [
         {
@@ -97,7 +107,7 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
 
 
 def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
-    """Returns a config's values; an axis named like a column, as `rank`, becomes `config.rank`."""
+    """Return a config's values; an axis named like a column, as `rank`, becomes `config.rank`."""
     own = {f"config.{n}" if n in columns else n: value for n, value in config.kwargs.items()}
     axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
     if config.ir_override is not None:
@@ -106,7 +116,7 @@ def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
 
 
 def report_frame(report: PruneReport) -> pd.DataFrame:
-    """Builds a frame with a row per verdict, in the report's order."""
+    """Build a frame with a row per verdict, in the report's order."""
     names = dict.fromkeys(n for verdict in report.verdicts for n in verdict.features or ())
     taken = {name for verdict in report.verdicts for name in verdict.config.kwargs}
     features = {n: "float64" for n in names if n not in taken and n not in VERDICT_DTYPES}
@@ -116,7 +126,7 @@ def report_frame(report: PruneReport) -> pd.DataFrame:
 
 
 def record_frame(record: TuneRecord) -> pd.DataFrame:
-    """Builds a frame with a row per config that was timed or failed."""
+    """Build a frame with a row per config that was timed or failed."""
     attrs = {"key": to_json(record.key), "provenance": to_json(record.provenance)}
     return frame(tried_rows(record), TRIED_DTYPES, attrs)
 
@@ -137,7 +147,7 @@ _FEATURES: Final = {
 
 
 def report_html(report: PruneReport) -> str:
-    """Shows the funnel's counts and reasons, then the kept configs, best first."""
+    """Show the funnel's counts and reasons, then the kept configs, best first."""
     title = f"{report.kernel} {_words(report.shape)} on {report.target}"
     lines = [f"{_dtypes(report.dtypes)}; ranked by {report.scorer}", report.summary()]
     lines += [line for line in (_expected(report.selection),) if line]
@@ -146,7 +156,7 @@ def report_html(report: PruneReport) -> str:
 
 
 def record_html(record: TuneRecord) -> str:
-    """Shows the winner with its time, then the timed configs, fastest first, then failures."""
+    """Show the winner with its time, then the timed configs, fastest first, then failures."""
     key, provenance = record.key, record.provenance
     time = "not timed" if record.median_us is None else f"{_number(record.median_us)} us"
     lines = [
@@ -160,7 +170,7 @@ def record_html(record: TuneRecord) -> str:
 
 
 def features_html(features: Features) -> str:
-    """Shows all features by name, in the order of `asmtune features`."""
+    """Show all features by name, in the order of `asmtune features`."""
     rows = [(name, _number(value)) for name, value in features.items()]
     shown = HtmlTable("Features", ("feature", "value"), rows, frozenset({0}))
     line = "units are in the names; `asmtune features` says what each means"
@@ -168,7 +178,7 @@ def features_html(features: Features) -> str:
 
 
 def _funnel(report: PruneReport) -> HtmlTable:
-    """Counts the dropped configs by stage and rule, with one reason in full for each."""
+    """Count the dropped configs by stage and rule, with one reason in full for each."""
     examples: dict[tuple[str, str], str] = {}
     for verdict in report.verdicts:
         if verdict.dropped_at is not None:
@@ -222,7 +232,7 @@ def _cited(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _failed(record: TuneRecord) -> HtmlTable:
-    """Counts the failures by stage and kind, with one of each in full."""
+    """Count the failures by stage and kind, with one of each in full."""
     counts = Counter((failure.stage, failure.kind) for _, failure in record.failures)
     examples = {(f.stage, f.kind): f"{config}: {f.detail}" for config, f in record.failures[::-1]}
     rows = [(*where, str(n), _cut(examples[where])) for where, n in counts.most_common()]
@@ -231,7 +241,7 @@ def _failed(record: TuneRecord) -> HtmlTable:
 
 
 def _left(every: Sequence[Any], shown: Sequence[Any] | None = None) -> str:
-    """Returns a note on the rows that are not shown; "" if all are."""
+    """Return a note on the rows that are not shown; "" if all are."""
     count = len(every) - (min(len(every), ROWS) if shown is None else len(shown))
     return f"{count} of {len(every)} are left out; to_pandas() has all" if count else ""
 
@@ -264,5 +274,5 @@ def _cut(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Formats whole numbers in full, others with five significant digits."""
+    """Format whole numbers in full, others with five significant digits."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.5g}"

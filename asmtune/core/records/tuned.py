@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Returns the value below which `share` of the sorted samples lie, interpolated linearly.
+    """Return the value below which `share` of the sorted samples lie, interpolated linearly.
 
     It is definition 7 of Hyndman and Fan (1996), the default of NumPy and R.
     """
@@ -46,7 +46,7 @@ class SampleStatistics:
 
     @classmethod
     def of(cls, samples_us: Sequence[float]) -> SampleStatistics | None:
-        """Computes them; None where no sample was kept."""
+        """Compute them; None where no sample was kept."""
         if not samples_us:
             return None
         ordered, count = sorted(samples_us), len(samples_us)
@@ -161,7 +161,7 @@ class TuneRecord:
         return next((m for m in self.measurements if m.config == self.winner), None)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Returns a row per config: timed ones, fastest first, then failed ones.
+        """Return a row per config: timed ones, fastest first, then failed ones.
 
         Key and provenance are the frame's `attrs`.
 

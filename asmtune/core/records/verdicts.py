@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import SampleStatistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ class Features(Mapping[str, float]):
         return f"Features({len(self)} values)"
 
     def to_pandas(self) -> pd.Series[float]:
-        """Returns a series by feature name; `asmtune features` explains the names.
+        """Return a series by feature name; `asmtune features` explains the names.
 
         Raises:
             MissingPackageError: pandas is not installed.
@@ -82,6 +83,7 @@ class Verdict:
         terms_us: part of this time that each limit takes, by name, largest first; they sum to
             it. None if nothing was predicted, or an older version saved the report.
         measured_us: median microseconds of a launch, if `--timings` names some of this config.
+        measured: statistics of all samples behind it, where these are known.
     """
 
     config: Config
@@ -97,6 +99,7 @@ class Verdict:
     bottleneck: str | None = None
     terms_us: Mapping[str, float] | None = None
     measured_us: float | None = None
+    measured: SampleStatistics | None = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,7 @@ class PruneReport:
         return f"{total} candidates: {', '.join(parts)}"
 
     def dropped(self) -> dict[tuple[str, str], int]:
-        """Counts the dropped configs by (stage, reason), in the order of the funnel."""
+        """Count the dropped configs by (stage, reason), in the order of the funnel."""
         counts: dict[tuple[str, str], int] = {}
         for verdict in self.verdicts:
             if verdict.dropped_at is not None:
@@ -224,7 +227,7 @@ class PruneReport:
         return dict(sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1])))
 
     def to_pandas(self) -> pd.DataFrame:
-        """Returns a row per config with its axes, verdict and features; column names hold units.
+        """Return a row per config with its axes, verdict and features; column names hold units.
 
         Kernel, shape, dtypes, target, scorer and versions are the frame's `attrs`.
 

@@ -35,7 +35,7 @@ class Constraint:
         object.__setattr__(self, "needs", needs)
 
     def holds(self, point: Mapping[str, Any]) -> bool:
-        """Returns True if the point satisfies the condition.
+        """Return True if the point satisfies the condition.
 
         Raises:
             SpaceError: the predicate raised; names it, the point and the cause.
@@ -55,7 +55,7 @@ def planned(
     last: Iterable[str],
     context: Mapping[str, Any],
 ) -> list[list[Constraint]]:
-    """Groups constraints by the number of axes that must be bound to check them.
+    """Group constraints by the number of axes that must be bound to check them.
 
     `axes` are in the order in which they are bound, the names of `last` together with the last
     one; the values of `context` are known from the start.
@@ -83,7 +83,7 @@ def walk(
     plan: Sequence[Sequence[Constraint]],
     point: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Yields the points that satisfy all constraints, depth-first; always the same dict.
+    """Yield the points that satisfy all constraints, depth-first; always the same dict.
 
     `plan` has the constraints to check now and after each axis; `point`, modified, what is bound.
     """
@@ -99,12 +99,12 @@ def walk(
 
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values that constraints see of a config, with defaults of missing options."""
+    """Return the values that constraints see of a config, with defaults of missing options."""
     return {**context, **OPTION_DEFAULTS, **config.to_dict()}
 
 
 def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
-    """Returns why a config is not a point of the axes; None if it is one."""
+    """Return why a config is not a point of the axes; None if it is one."""
     if config.ir_override is not None:
         return "ir_override is no axis: give the space as a list of configs"
     values = point_of(config, {})
@@ -118,7 +118,7 @@ def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None
 
 
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    """Checks the values of an axis.
+    """Check the values of an axis.
 
     Raises:
         SpaceError: there are none, one repeats, or one is not allowed.
@@ -145,7 +145,7 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
-    """Returns the axes of a list of configs, values in the order of their first config."""
+    """Return the axes of a list of configs, values in the order of their first config."""
     spanned: dict[str, dict[Any, None]] = {}
     for config in points:
         for name, value in config.to_dict().items():
@@ -188,7 +188,7 @@ class Space:
 
     @classmethod
     def from_configs(cls, configs: Sequence[Any], default: Config | None = None) -> Space:
-        """Makes a space of exactly these configs (`Config` or `triton.Config`), in order.
+        """Make a space of exactly these configs (`Config` or `triton.Config`), in order.
 
         Raises:
             SpaceError: the list is empty, holds something else, or lacks the default.
@@ -209,7 +209,7 @@ class Space:
 
     @classmethod
     def of(cls, value: Any) -> Space:
-        """Converts a space, a list of configs or a mapping of axes to a space.
+        """Convert a space, a list of configs or a mapping of axes to a space.
 
         Raises:
             SpaceError: it is none of these, or malformed.
@@ -223,11 +223,11 @@ class Space:
         return cls.from_configs(list(value))
 
     def where(self, name: str, predicate: Predicate) -> Space:
-        """Returns the space with one more named constraint."""
+        """Return the space with one more named constraint."""
         return self._with(constraints=(*self.constraints, Constraint(name, predicate)))
 
     def replace(self, **axes: Iterable[Any]) -> Space:
-        """Returns the space with other values for some of its axes.
+        """Return the space with other values for some of its axes.
 
         A missing option axis (`num_warps` ...) is added. A default outside the new axes is removed.
 
@@ -264,7 +264,7 @@ class Space:
         return self.configs()
 
     def configs(self, **context: Any) -> Iterator[Config]:
-        """Yields the feasible configs in a fixed order.
+        """Yield the feasible configs in a fixed order.
 
         Args:
             context: values that constraints may name besides the axes: the
@@ -284,7 +284,7 @@ class Space:
             yield Config.from_dict({name: point[name] for name in self.axes})
 
     def first(self, **context: Any) -> Config:
-        """Returns the default config if it is feasible, else the first that is.
+        """Return the default config if it is feasible, else the first that is.
 
         Raises:
             SpaceError: no point is feasible; says which constraint rejects most.
@@ -299,7 +299,7 @@ class Space:
         raise SpaceError(self.describe_empty(**context))
 
     def lacks(self, config: Config, /, **context: Any) -> str | None:
-        """Returns why a config is not in the space, or None; `context` is as for `configs`."""
+        """Return why a config is not in the space, or None; `context` is as for `configs`."""
         if self._points is not None and config not in self._points:
             return f"it is none of the {len(self._points)} configs given"
         misfit = misfit_of(config, self.axes) if self._points is None else None
@@ -313,7 +313,7 @@ class Space:
         return f"constraint {broken[0]!r} rejects it" if broken else None
 
     def matching(self, config: Config, /, **context: Any) -> Config | None:
-        """Returns the space's own config, with its `pre_hook`, that equals one without hook.
+        """Return the space's own config, with its `pre_hook`, that equals one without hook.
 
         A register cap derived from an artifact is not in the space: such a config matches the one
         without a cap, which is returned with the cap. None if no config matches. `context` is as

@@ -55,17 +55,17 @@ class StorageRange:
 
     @property
     def nbytes(self) -> int:
-        """Returns its size."""
+        """Return its size."""
         return self.end - self.first
 
     @property
     def content(self) -> Any:
-        """Returns its bytes, in place."""
+        """Return its bytes, in place."""
         skipped = self.first - self.whole.data_ptr()
         return self.whole[skipped : skipped + self.nbytes]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what a child needs to place it."""
+        """Return what a child needs to place it."""
         return {
             "device": self.device,
             "pinned": self.pinned,
@@ -82,7 +82,7 @@ class Packing:
     regions: dict[tuple[str, int], StorageRange] = field(default_factory=dict)
 
     def describe(self, value: Any, where: str) -> Any:
-        """Describes a value as JSON.
+        """Describe a value as JSON.
 
         Args:
             value: a number, bool, string, None, tensor, tensor descriptor, constexpr, Triton
@@ -155,7 +155,7 @@ class Packing:
         }
 
     def _region(self, tensor: Any) -> int:
-        """Returns the number of the region of a tensor's storage, extended to cover the tensor."""
+        """Return the number of the region of a tensor's storage, extended to cover the tensor."""
         import torch
 
         first, storage = tensor.data_ptr(), tensor.untyped_storage()
@@ -174,7 +174,7 @@ class Packing:
 def describe_all(
     packing: Packing, values: Mapping[str, Any], constexprs: frozenset[str]
 ) -> dict[str, Any]:
-    """Describes values by name as JSON; a constexpr that cannot be sent is replaced by its text.
+    """Describe values by name as JSON; a constexpr that cannot be sent is replaced by its text.
 
     Raises:
         InputError: another value cannot be sent; names it.
@@ -204,7 +204,7 @@ class SharedRegion:
 
 
 def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
-    """Restores a value from its JSON."""
+    """Restore a value from its JSON."""
     if isinstance(value, list):
         return [restore(item, memory) for item in value]
     if not isinstance(value, dict):
@@ -283,7 +283,7 @@ class SharedArguments:
             undo.pop_all()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what `unpack_arguments` needs, except the bytes in the file."""
+        """Return what `unpack_arguments` needs, except the bytes in the file."""
         return {
             "described": self._described,
             "regions": [region.to_json() for region in self._regions],
@@ -292,7 +292,7 @@ class SharedArguments:
         }
 
     def close(self) -> None:
-        """Closes the file; restores the contents of the arguments first if they were touched."""
+        """Close the file; restore the contents of the arguments first if they were touched."""
         try:
             if self.touched:
                 for region, held in self._pairs():
@@ -301,7 +301,7 @@ class SharedArguments:
             os.close(self.file)
 
     def _pairs(self) -> Iterator[tuple[StorageRange, Any]]:
-        """Yields each region with its bytes in the file."""
+        """Yield each region with its bytes in the file."""
         import torch
 
         if not self.nbytes:
@@ -312,7 +312,7 @@ class SharedArguments:
 
 
 def _nameless_file(nbytes: int) -> int:
-    """Creates a file without a name: no other user can open it, and the last close deletes it.
+    """Create a file without a name: no other user can open it, and the last close deletes it.
 
     It is in memory if half of the free memory suffices, else in the folder for temporary files.
     """
@@ -334,14 +334,14 @@ def _nameless_file(nbytes: int) -> int:
 
 
 def _available_bytes() -> int:
-    """Returns the memory that a new program can take without swapping, as Linux estimates it."""
+    """Return the memory that a new program can take without swapping, as Linux estimates it."""
     text = Path("/proc/meminfo").read_text()
     match = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
     return int(match.group(1)) << 10 if match else 0
 
 
 def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Restores the arguments of `SharedArguments.to_json` in memory of this process.
+    """Restore the arguments of `SharedArguments.to_json` in memory of this process.
 
     Tensors of a GPU are placed on this process's current one.
     """
@@ -356,7 +356,7 @@ def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:
-    """Copies a region to memory where its addresses are the same modulo the alignment."""
+    """Copy a region to memory where its addresses are the same modulo the alignment."""
     import torch
 
     size, pinned = int(region["bytes"]) + _ALIGNMENT, bool(region["pinned"])

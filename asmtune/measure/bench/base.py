@@ -68,7 +68,7 @@ class BenchSetup:
 
     @property
     def plan(self) -> TimingPlan:
-        """Returns the part of the setup that says how to time."""
+        """Return the part of the setup that says how to time."""
         return TimingPlan(self.policy, self.seed, self.do_bench)
 
 
@@ -97,7 +97,7 @@ class Bench(Protocol):
         """
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks each candidate's output, races those that pass, and returns outcomes in order.
+        """Check each candidate's output, race those that pass, and return outcomes in order.
 
         A config that is clearly slower than the best so far is not timed to the end.
 
@@ -113,11 +113,11 @@ class Bench(Protocol):
         """
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Returns the millijoules of one launch; None without a meter, or if the config fails.
+        """Return the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             MeasureError: nothing can be timed any more.
         """
 
     def close(self) -> None:
-        """Restores the contents of every argument, and frees all memory and processes."""
+        """Restore the contents of every argument, and free all memory and processes."""

@@ -57,19 +57,19 @@ class ChildBench:
 
     @property
     def device(self) -> str:
-        """Returns the name of the GPU."""
+        """Return the name of the GPU."""
         return self._children.device
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns remarks on how outputs were checked, and on processes that died."""
+        """Return remarks on how outputs were checked, and on processes that died."""
         if not self._children.restarts:
             return self._notes
         again = f"the process that times was started again {self._children.restarts} times"
         return (*self._notes, again)
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Makes the default config's output the reference, and times the config.
+        """Make the default config's output the reference, and time the config.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -80,7 +80,7 @@ class ChildBench:
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks and races candidates, and returns outcomes in order.
+        """Check and race candidates, and return outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -98,7 +98,7 @@ class ChildBench:
         return self._contest("final", candidates)
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Returns the millijoules of one launch; None without a meter, or if the config fails.
+        """Return the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -118,7 +118,7 @@ class ChildBench:
         return None
 
     def close(self) -> None:
-        """Ends the process; a thread that waits for its answer gets a `MeasureError`."""
+        """End the process; a thread that waits for its answer gets a `MeasureError`."""
         if self._closed:
             return
         self._closed = True
@@ -132,7 +132,7 @@ class ChildBench:
                 self._shared.close()
 
     def _contest(self, verb: str, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Asks until every candidate has an outcome; a candidate that kills the child fails."""
+        """Ask until every candidate has an outcome; a candidate that kills the child fails."""
         children = self._children
         numbers = [children.configs.number(candidate) for candidate in candidates]
         described = {number: children.configs.describe(number) for number in numbers}
@@ -155,7 +155,7 @@ class ChildBench:
     def _record_results(
         self, answer: Mapping[str, Any], numbers: Sequence[int]
     ) -> dict[int, Measurement | Failure]:
-        """Returns the outcomes in an answer; records the state that the next child needs."""
+        """Return the outcomes in an answer; record the state that the next child needs."""
         state, configs = self._children.state, self._children.configs
         self._notes, state.reference = tuple(answer["notes"]), answer["reference"]
         results = {}
@@ -169,7 +169,7 @@ class ChildBench:
 
 
 def pack(setup: BenchSetup) -> SharedArguments:
-    """Copies the arguments of a setup's problem as they are now.
+    """Copy the arguments of a setup's problem as they are now.
 
     Raises:
         InputError: an argument cannot travel; names it.
@@ -186,7 +186,7 @@ def pack(setup: BenchSetup) -> SharedArguments:
 
 
 def _home(setup: BenchSetup) -> int | None:
-    """Returns the index of the GPU that the arguments lie on; None if they lie on none."""
+    """Return the index of the GPU that the arguments lie on; None if they lie on none."""
     for value in tensor_parts(setup.lowering.problem.arguments).values():
         device = getattr(value, "base", value).device
         if device.type == "cuda":
@@ -232,7 +232,7 @@ class Team:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns the notes of all members without repeats, and which GPUs left."""
+        """Return the notes of all members without repeats, and which GPUs left."""
         member_notes = (note for member in self._members for note in member.notes)
         return (*dict.fromkeys(member_notes), *self._notes)
 
@@ -253,7 +253,7 @@ class Team:
         return outcomes[0]
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks and races candidates, dealt to the GPUs in turn; returns outcomes in order.
+        """Check and race candidates, dealt to the GPUs in turn; return outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -283,7 +283,7 @@ class Team:
         return self._by_first(lambda member: member.final(candidates))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Returns the millijoules of one launch on the first GPU; None as for a `ChildBench`.
+        """Return the millijoules of one launch on the first GPU; None as for a `ChildBench`.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -292,14 +292,14 @@ class Team:
         return self._by_first(lambda member: member.energy(candidate))
 
     def close(self) -> None:
-        """Ends all processes."""
+        """End all processes."""
         for member in self._members:
             member.close()
         self._threads.shutdown()
         self._shared.close()
 
     def _by_first(self, work: Callable[[ChildBench], T]) -> T:
-        """Runs work on the first member; on the next one if that has to leave."""
+        """Run work on the first member; on the next one if that has to leave."""
         while True:
             first = self._members[0]
             future = self._threads.submit(work, first)
@@ -308,7 +308,7 @@ class Team:
                 return result
 
     def _result_or_leave(self, member: ChildBench, future: Future[T]) -> list[T]:
-        """Returns a member's result in a list; an empty one if the member had to leave.
+        """Return a member's result in a list; an empty one if the member had to leave.
 
         Raises:
             MeasureError: it was the last one.
@@ -325,7 +325,7 @@ class Team:
 
 
 def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
-    """Returns all benches, or closes those that opened if another one did not."""
+    """Return all benches, or close those that opened if another one did not."""
     wait(opened)
     benches = [future.result() for future in opened if future.exception() is None]
     if len(benches) < len(opened):

@@ -43,7 +43,7 @@ class Service:
         self._numbers: dict[Config, int] = {}
 
     def serve(self, lines: TextIO) -> None:
-        """Answers each request until the parent hangs up or the device is lost."""
+        """Answer each request until the parent hangs up or the device is lost."""
         self._say({"ready": True})
         for line in lines:
             request = json.loads(line)
@@ -112,7 +112,7 @@ class Service:
 
 
 def _refusal(verb: str, failure: Failure) -> str:
-    """Describes in one line why a request failed whatever the config, and what to do."""
+    """Describe in one line why a request failed whatever the config, and what to do."""
     message = failure.detail.strip().splitlines()[0]
     hint = "free memory of the GPU" if failure.kind == "memory" else "see the message"
     return (
@@ -121,7 +121,7 @@ def _refusal(verb: str, failure: Failure) -> str:
 
 
 def run(make_machine: Callable[[], BenchGpu]) -> None:
-    """Serves a bench over this process's pipes until the bench hangs up.
+    """Serve a bench over this process's pipes until the bench hangs up.
 
     Output of kernels is dropped; stderr goes to the parent's log.
     """
@@ -132,7 +132,7 @@ def run(make_machine: Callable[[], BenchGpu]) -> None:
 
 
 def main() -> None:
-    """Serves on the first GPU that this process sees."""
+    """Serve on the first GPU that this process sees."""
     prepare()
     # A user's allocator is not known here.
     with allocating():

@@ -55,7 +55,7 @@ class ChildSession:
         self._child = child
 
     def open(self, opening: Mapping[str, Any], copy_s: float) -> ChildCrash | None:
-        """Sends the child its setup and arguments; returns how it died, if it did.
+        """Send the child its setup and arguments; return how it died, if it did.
 
         Copying the arguments may take `copy_s` seconds more than its start.
 
@@ -72,7 +72,7 @@ class ChildSession:
         return None
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
-        """Returns the answer to a request, or how the child died.
+        """Return the answer to a request, or how the child died.
 
         Each step that the child announces may take `limit_s` seconds.
 
@@ -95,11 +95,11 @@ class ChildSession:
         return answer
 
     def stop(self) -> None:
-        """Kills the child; another thread that waits for its answer gets a `ChildCrash`."""
+        """Kill the child; another thread that waits for its answer gets a `ChildCrash`."""
         self._child.stop()
 
     def close(self) -> None:
-        """Kills the child and closes its pipes."""
+        """Kill the child and close its pipes."""
         self._child.kill()
 
     def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
@@ -135,14 +135,14 @@ class ConfigTable:
         self._hooks: dict[Callable[..., Any], tuple[int, str]] = {}
 
     def number(self, candidate: TimingCandidate) -> int:
-        """Returns the number of a candidate's config."""
+        """Return the number of a candidate's config."""
         number = self._numbers.setdefault(candidate.config, len(self.candidates))
         if number == len(self.candidates):
             self.candidates.append(candidate)
         return number
 
     def describe(self, number: int) -> dict[str, Any] | Failure:
-        """Describes what a child needs to run a candidate, or why its options are refused.
+        """Describe what a child needs to run a candidate, or why its options are refused.
 
         Raises:
             InputError: its hook cannot be sent; names it.
@@ -161,7 +161,7 @@ class ConfigTable:
         }
 
     def request(self, verb: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Returns the request to time described candidates, with the hooks that they need."""
+        """Return the request to time described candidates, with the hooks that they need."""
         used = {candidate["hook"] for candidate in described}
         hooks = {str(number): text for number, text in self._hooks.values() if number in used}
         return {"do": verb, "candidates": list(described), "hooks": hooks}
@@ -190,7 +190,7 @@ class ChildState:
     best: tuple[float, int] | None = None
 
     def warmup_requests(self) -> list[tuple[str, int]]:
-        """Returns the requests that a new child gets first: verb and config number."""
+        """Return the requests that a new child gets first: verb and config number."""
         numbers = dict.fromkeys([self.reference, self.best and self.best[1]])
         return [
             ("begin" if number == self.default else "trial", number)
@@ -235,7 +235,7 @@ class ChildSupervisor:
         self._closed = False
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
-        """Returns a child's answer to a request, or how it died.
+        """Return a child's answer to a request, or how it died.
 
         The verb is "begin", "trial", "final" or "energy".
 
@@ -251,7 +251,7 @@ class ChildSupervisor:
         return answer
 
     def ready(self) -> ChildSession:
-        """Returns a child that has the state of those before it; starts one if needed.
+        """Return a child that has the state of those before it; start one if needed.
 
         Raises:
             InputError: the user's reference cannot be loaded there.
@@ -271,7 +271,7 @@ class ChildSupervisor:
         return self._session
 
     def record_crash(self, crash: ChildCrash) -> None:
-        """Counts a crash that no candidate is charged with.
+        """Count a crash that no candidate is charged with.
 
         Raises:
             MeasureError: there were too many in a row.
@@ -286,13 +286,13 @@ class ChildSupervisor:
             )
 
     def stop(self) -> None:
-        """Kills the child and starts no other; another thread may wait for its answer."""
+        """Kill the child and start no other; another thread may wait for its answer."""
         self._closed = True
         if (session := self._session) is not None:
             session.stop()
 
     def close(self) -> None:
-        """Closes the pipes of the child, after `stop`."""
+        """Close the pipes of the child, after `stop`."""
         for started in (self._session, self._spare):
             if started is not None:
                 started.close()
@@ -311,7 +311,7 @@ class ChildSupervisor:
         return session.ask(self.configs.request(verb, described), limit_s)
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
-        """Opens a child and replays the known state; returns how it died of that, if it did."""
+        """Open a child and replay the known state; return how it died of that, if it did."""
         opening = {"do": "open", "path": sys.path, "arguments": self._shared.to_json()}
         crash = session.open({**opening, **self._settings}, self._shared.nbytes / _COPY_BYTES_PER_S)
         if crash is not None:
@@ -331,7 +331,7 @@ class ChildSupervisor:
 
 
 def environment(index: int | None) -> Mapping[str, str]:
-    """Returns this process's environment, changed so that a child sees one GPU only.
+    """Return this process's environment, changed so that a child sees one GPU only.
 
     Raises:
         InputError: there are not so many.

@@ -49,12 +49,12 @@ class DedupBench:
 
     @property
     def device(self) -> str:
-        """Returns the name of the GPU."""
+        """Return the name of the GPU."""
         return self._bench.device
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns the notes of the bench that times."""
+        """Return the notes of the bench that times."""
         return self._bench.notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
@@ -75,11 +75,11 @@ class DedupBench:
         return self._outcomes(candidates, self._time_distinct(self._bench.final, candidates))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Returns the millijoules of one launch, measured again."""
+        """Return the millijoules of one launch, measured again."""
         return self._bench.energy(candidate)
 
     def close(self) -> None:
-        """Closes the bench that times."""
+        """Close the bench that times."""
         self._bench.close()
 
     def _time_distinct(
@@ -119,7 +119,7 @@ class DedupBench:
 
 
 def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
-    """Returns a digest that is equal for configs that launch the same machine code alike."""
+    """Return a digest that is equal for configs that launch the same machine code alike."""
     launch = [artifact.metadata.get(name) for name in _LAUNCH]
     return digest(artifact.cubin, canonical([launch, programs]))
 
@@ -127,7 +127,7 @@ def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
 def open_bench(
     setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
 ) -> Bench:
-    """Opens a bench for a problem; configs of the same binary are timed once.
+    """Open a bench for a problem; configs of the same binary are timed once.
 
     Args:
         setup: what is timed, and how.

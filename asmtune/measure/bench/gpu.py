@@ -37,21 +37,21 @@ class BenchGpu:
         self.name = device_name()
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """Returns a clock that takes samples on it."""
+        """Return a clock that takes samples on it."""
         return GpuClock(policy)
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Makes a launch of a binary; the GPU loads it at its first launch."""
+        """Make a launch of a binary; the GPU loads it at its first launch."""
         return launch_of(binary, values, pre_hook)
 
     def energy(self, subject: Subject) -> float | None:
-        """Returns the millijoules of one launch; None without a meter."""
+        """Return the millijoules of one launch; None without a meter."""
         return energy_mj(subject)
 
     def synchronize(self) -> None:
-        """Waits for all launches and raises their errors, every time if the context is broken."""
+        """Wait for all launches and raise their errors, every time if the context is broken."""
         import torch
 
         torch.cuda.synchronize()
@@ -92,15 +92,15 @@ class DeviceLossCheck:
     configs: Sequence[Config]
 
     def __enter__(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Checks the device after an error."""
+        """Check the device after an error."""
         if isinstance(error, Exception):
             self.confirm(f"{type(error).__name__}: {error}")
 
     def confirm(self, detail: str) -> None:
-        """Checks that the device still works after a failure.
+        """Check that the device still works after a failure.
 
         Raises:
             DeviceLostError: it does not.
@@ -124,7 +124,7 @@ class WatchedClock:
     announce: Callable[[Config], None] | None = None
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; returns why it cannot."""
+        """Load a subject and run it once; return why it cannot."""
         if self.announce is not None:
             self.announce(subject.config)
         failure = self.clock.warm_up(subject)
@@ -133,7 +133,7 @@ class WatchedClock:
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """Takes one sample of each in microseconds, in this order."""
+        """Take one sample of each in microseconds, in this order."""
         if self.announce is None:
             return self._sampled(subjects)
         samples = []
@@ -149,7 +149,7 @@ class WatchedClock:
 
 @contextmanager
 def allocating() -> Iterator[None]:
-    """Sets an allocator for memory that kernels ask for at launch, such as for descriptors.
+    """Set an allocator for memory that kernels ask for at launch, such as for descriptors.
 
     A program's own allocator takes precedence. Without any, Triton refuses to launch them.
     """

@@ -41,7 +41,7 @@ class TunerHooks:
     post: PostHook | None = None
 
     def reset(self, values: dict[str, Any]) -> None:
-        """Calls `pre` for the last time, after tuning; nothing is launched after it.
+        """Call `pre` for the last time, after tuning; nothing is launched after it.
 
         Raises:
             ProblemError: the hook raised; says what.
@@ -51,7 +51,7 @@ class TunerHooks:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
-        """Wraps a launch, whose `prepare` runs the config's own hook, with the tuner's.
+        """Wrap a launch, whose `prepare` runs the config's own hook, with the tuner's.
 
         These get `values`, the same mapping each time.
         """
@@ -84,7 +84,7 @@ class _ReportError:
     values: Mapping[str, Any]
 
     def __enter__(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.post is not None and isinstance(error, Exception):

@@ -41,16 +41,16 @@ class LocalBench:
 
     @property
     def device(self) -> str:
-        """Returns the name of the GPU."""
+        """Return the name of the GPU."""
         return self._machine.name
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns remarks on how outputs were checked."""
+        """Return remarks on how outputs were checked."""
         return self._trials.notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Makes the default config's output the reference, and times the config.
+        """Make the default config's output the reference, and time the config.
 
         Raises:
             MeasureError: it broke the CUDA context.
@@ -59,7 +59,7 @@ class LocalBench:
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks and races candidates, and returns outcomes in order.
+        """Check and race candidates, and return outcomes in order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
@@ -75,7 +75,7 @@ class LocalBench:
         return self._guarded(lambda: self._trials.final([self._candidate(e) for e in candidates]))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Returns the millijoules of one launch; None without a meter, or if the config fails.
+        """Return the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             MeasureError: it broke the CUDA context.
@@ -83,7 +83,7 @@ class LocalBench:
         return self._guarded(lambda: self._trials.energy(self._candidate(candidate)))
 
     def close(self) -> None:
-        """Restores the contents of every argument, unless the CUDA context is broken."""
+        """Restore the contents of every argument, unless the CUDA context is broken."""
         if self._lost is None:
             self._checker.close()
 

@@ -32,7 +32,7 @@ _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 
 def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
-    """Pickles a user's function, or several by name, as text.
+    """Pickle a user's function, or several by name, as text.
 
     Raises:
         InputError: it does not pickle; names it.
@@ -47,7 +47,7 @@ def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
 
 
 def unpickled(text: str, what: str) -> Any:
-    """Restores a function from the text of `pickled`.
+    """Restore a function from the text of `pickled`.
 
     Raises:
         InputError: a module it needs cannot be imported here.
@@ -62,7 +62,7 @@ def unpickled(text: str, what: str) -> Any:
 
 
 def describe_setup(setup: BenchSetup) -> dict[str, Any]:
-    """Describes effects, checks, policy, seed, and the user's functions.
+    """Describe effects, checks, policy, seed, and the user's functions.
 
     Raises:
         InputError: a function cannot be sent; names it.
@@ -95,7 +95,7 @@ class ChildSetup:
 
 
 def setup_of(message: Mapping[str, Any]) -> ChildSetup:
-    """Restores a setup from the message of `describe_setup`.
+    """Restore a setup from the message of `describe_setup`.
 
     Raises:
         InputError: a module that a user's function needs cannot be imported here.
@@ -120,7 +120,7 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
 
 
 def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
-    """Describes a config without its hook, and the values its launch adds to the problem's.
+    """Describe a config without its hook, and the values its launch adds to the problem's.
 
     Raises:
         InputError: a heuristic's value cannot be sent; names it.
@@ -137,7 +137,7 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
 
 
 def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -> Config:
-    """Restores a config from its description."""
+    """Restore a config from its description."""
     kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
     num_warps, num_stages, num_ctas, maxnreg = message["options"]
     options = (num_warps, num_stages, num_ctas, maxnreg)
@@ -145,12 +145,12 @@ def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -
 
 
 def extra_values(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Restores the values that a config's launch adds to the problem's arguments."""
+    """Restore the values that a config's launch adds to the problem's arguments."""
     return {name: restore(value, ()) for name, value in message["values"].items()}
 
 
 def describe_binary(binary: Binary) -> dict[str, Any]:
-    """Describes a binary; its code as base64."""
+    """Describe a binary; its code as base64."""
     packing = Packing()
     return {
         **vars(binary),
@@ -160,7 +160,7 @@ def describe_binary(binary: Binary) -> dict[str, Any]:
 
 
 def binary_of(message: Mapping[str, Any]) -> Binary:
-    """Restores a binary from its description."""
+    """Restore a binary from its description."""
     parts = {
         **message,
         "cubin": base64.b64decode(message["cubin"]),
@@ -172,7 +172,7 @@ def binary_of(message: Mapping[str, Any]) -> Binary:
 
 
 def describe_result(result: Measurement | Failure) -> dict[str, Any]:
-    """Describes a timing or a failure, without its config."""
+    """Describe a timing or a failure, without its config."""
     if isinstance(result, Failure):
         return {"failure": asdict(result)}
     times = (result.median_us, result.p20_us, result.p80_us)
@@ -180,7 +180,7 @@ def describe_result(result: Measurement | Failure) -> dict[str, Any]:
 
 
 def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failure:
-    """Restores a timing or a failure from its description."""
+    """Restore a timing or a failure from its description."""
     if "failure" in message:
         return Failure(**message["failure"])
     median_us, p20_us, p80_us = message["times_us"]
@@ -188,12 +188,12 @@ def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failu
 
 
 def constexpr_names(problem: Problem) -> set[str]:
-    """Returns the kernel's parameters whose values are part of its code."""
+    """Return the kernel's parameters whose values are part of its code."""
     return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
 
 
 def name_of(role: str, function: Callable[..., Any]) -> str:
-    """Returns a user's function in words: its role and its name."""
+    """Return a user's function in words: its role and its name."""
     return f"{role} {getattr(function, '__qualname__', function)}"
 
 

@@ -41,7 +41,7 @@ class UserTimer:
     announce: Callable[[Config], None] | None = None
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Returns a timing or a failure of each, in order.
+        """Return a timing or a failure of each, in order.
 
         Raises:
             InputError: the function does not launch anything, or gives no times.
@@ -80,7 +80,7 @@ class UserTimer:
 
 
 def _times(returned: Any) -> tuple[float, ...]:
-    """Returns what the user's function gave as numbers: three, or one.
+    """Return what the user's function gave as numbers: three, or one.
 
     Raises:
         InputError: it is neither.
@@ -141,17 +141,17 @@ class Trials:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns remarks on how outputs were checked."""
+        """Return remarks on how outputs were checked."""
         return (*self._notes, *self._checker.notes)
 
     def begin(self, default: LoadableConfig) -> Outcome:
-        """Makes the default config's output the reference, and times the config."""
+        """Make the default config's output the reference, and time the config."""
         self._default = default.config
         (outcome,) = self.trial([default])
         return outcome
 
     def trial(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
-        """Checks and races candidates, and returns outcomes in order.
+        """Check and race candidates, and return outcomes in order.
 
         Raises:
             DeviceLostError: one broke the context.
@@ -167,7 +167,7 @@ class Trials:
         return self._time(candidates, self._timer.final)
 
     def energy(self, candidate: LoadableConfig) -> float | None:
-        """Returns the millijoules of one launch; None without a meter, or if the config fails.
+        """Return the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             DeviceLostError: it broke the context.
@@ -194,7 +194,7 @@ class Trials:
         ]
 
     def _subject(self, candidate: LoadableConfig) -> Subject | Failure:
-        """Loads a candidate and checks its output; returns it ready for the clock."""
+        """Load a candidate and check its output; return it ready for the clock."""
         config = candidate.config
         if self._announce is not None:
             self._announce(config)
@@ -214,7 +214,7 @@ class Trials:
         return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
     def _check_output(self, config: Config, launch: LoadedLaunch) -> Failure | None:
-        """Checks a config's output; the first config that runs becomes the reference."""
+        """Check a config's output; the first config that runs becomes the reference."""
 
         def run() -> None:
             launch.prepare()
@@ -237,7 +237,7 @@ def trials_on(
     plan: TimingPlan,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
-    """Makes the trials on a device, timed by the user's function or in a race."""
+    """Make the trials on a device, timed by the user's function or in a race."""
     if plan.do_bench is not None:
         return Trials(machine, checker, UserTimer(plan.do_bench, machine, announce), announce)
     clock = WatchedClock(machine.clock(plan.policy), machine, announce)

@@ -50,7 +50,7 @@ class ExpectedOutputs:
 
     @property
     def caveats(self) -> list[str]:
-        """Returns remarks on outputs for which the check shows little."""
+        """Return remarks on outputs for which the check shows little."""
         constant = [
             f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
             for tensor, output in self._outputs.items()
@@ -66,7 +66,7 @@ class ExpectedOutputs:
         ]
 
     def drop_untouched(self) -> list[str]:
-        """Stops comparing arguments that the default config never writes; returns remarks."""
+        """Stop comparing arguments that the default config never writes; return remarks."""
         untouched = [tensor for tensor in self._outputs if self._is_untouched(tensor)]
         if len(untouched) == sum(tensor not in self._strays for tensor in self._outputs):
             return []  # the default config writes nothing at all
@@ -78,7 +78,7 @@ class ExpectedOutputs:
         ]
 
     def widen_for_nondeterminism(self) -> list[str]:
-        """Widens tolerances by the differences after another run of the default config.
+        """Widen tolerances by the differences after another run of the default config.
 
         Returns remarks on arguments with a wider tolerance, or that are no longer compared.
         """
@@ -103,7 +103,7 @@ class ExpectedOutputs:
         return notes
 
     def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
-        """Replaces the default config's output by the values of the user's reference.
+        """Replace the default config's output by the values of the user's reference.
 
         Elements that the default config does not write, and whose expected value is the original
         one, are expected to stay unwritten. Arguments that are not in `given` are no longer
@@ -119,14 +119,14 @@ class ExpectedOutputs:
         return [f"{tensor.name} is not checked: reference= does not name it" for tensor in silent]
 
     def failure(self) -> Failure | None:
-        """Compares what the arguments hold now; waits for the GPU once if all is well."""
+        """Compare what the arguments hold now; waits for the GPU once if all is well."""
         for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
             if deviation > output.tolerance:
                 return Failure("check", *output.describe())
         return self._stray()
 
     def _stray(self) -> Failure | None:
-        """Checks that memory between elements was not written; overwrites the elements."""
+        """Check that memory between elements was not written; overwrite the elements."""
         for copy in self.copies:
             region = copy.region
             checked = all(tensor in self._outputs for tensor in region.tensors)
@@ -145,7 +145,7 @@ class ExpectedOutputs:
         return None
 
     def _deviations(self) -> list[float]:
-        """Returns each output's deviation from the expected one, all fetched together."""
+        """Return each output's deviation from the expected one, all fetched together."""
         import torch
 
         deviations = [output.deviation() for output in self._outputs.values()]
@@ -157,7 +157,7 @@ class ExpectedOutputs:
         return values
 
     def _from_reference(self, tensor: TensorArgument, values: Any) -> Output:
-        """Makes an output of the values that the user's reference gave."""
+        """Make an output of the values that the user's reference gave."""
         left = self._view(self.copies, tensor)
         due = tensor.elements_of(values).to(left.device, copy=True)
         if tensor in self._poisoned:
@@ -191,7 +191,7 @@ class ExpectedOutputs:
 
 
 def _equal(actual: Any, expected: Any) -> bool:
-    """Returns whether integers are equal, whatever their devices."""
+    """Return whether integers are equal, whatever their devices."""
     return all(
         bool((actual[piece] == expected[piece].to(actual.device)).all())
         for piece in pieces(actual.shape, _STRETCH)
@@ -235,11 +235,11 @@ class OutputChecker:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns remarks on what is checked and what is not."""
+        """Return remarks on what is checked and what is not."""
         return tuple(dict.fromkeys(self._notes))
 
     def prepare(self) -> None:
-        """Restores what the arguments must hold before a run, timed or not.
+        """Restore what the arguments must hold before a run, timed or not.
 
         On a GPU this is queued in order with launches on the current stream, and does not wait.
         """
@@ -249,7 +249,7 @@ class OutputChecker:
     def set_reference(
         self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> Failure | None:
-        """Runs the default config twice: for its output, and for differences between runs.
+        """Run the default config twice: for its output, and for differences between runs.
 
         Args:
             run: launches it once, including its `pre_hook`.
@@ -289,7 +289,7 @@ class OutputChecker:
     def check(
         self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> Failure | None:
-        """Runs a config once and compares its output with the expected one.
+        """Run a config once and compare its output with the expected one.
 
         `run` and `finish` are as in `set_reference`.
 
@@ -305,7 +305,7 @@ class OutputChecker:
         return failure or finished
 
     def close(self) -> None:
-        """Restores the contents that every argument had at the start; may be called again.
+        """Restore the contents that every argument had at the start; may be called again.
 
         Raises:
             MeasureError: the GPU takes no more work, after a fault of a config.
@@ -331,7 +331,7 @@ class OutputChecker:
         self.close()
 
     def _run_once(self, run: Callable[[], None]) -> Failure | None:
-        """Runs once on the original contents, with poison where they do not count."""
+        """Run once on the original contents, with poison where they do not count."""
 
         def once() -> None:
             self._restore(self._restored_before_check)
@@ -369,7 +369,7 @@ class OutputChecker:
         return tolerance_of(tensor, self._roles.inputs, self._effects.products)
 
     def _values_of_reference(self) -> dict[TensorArgument, Any]:
-        """Calls the user's reference on the contents that a run would find."""
+        """Call the user's reference on the contents that a run would find."""
         reference = self._options.reference
         if reference is None:
             return {}
@@ -388,7 +388,7 @@ class OutputChecker:
 
 
 def _unchecked_notes(effects: Effects, foreign_names: Sequence[str]) -> Iterator[str]:
-    """Yields remarks on memory that can be neither saved nor checked."""
+    """Yield remarks on memory that can be neither saved nor checked."""
     if effects.foreign:
         yield (
             "the kernel may write memory behind an address that is no tensor argument: that is "

@@ -51,7 +51,7 @@ class Magnitude:
 
     @classmethod
     def of(cls, values: Any) -> Magnitude:
-        """Measures a tensor in one pass over it, and one over a sample."""
+        """Measure a tensor in one pass over it, and one over a sample."""
         import torch
 
         limit = _UNUSUAL * _median(values)
@@ -77,7 +77,7 @@ class Magnitude:
         return cls(mean, (means[0] / mean).float(), means[1].float())
 
     def around(self, piece: Piece, like: Any) -> Any:
-        """Returns the magnitude around each element of a piece, or one for all."""
+        """Return the magnitude around each element of a piece, or one for all."""
         if self.rows is None:
             return self.mean
         axes = _axes(self.rows.shape[:-1] + self.columns.shape[-1:])
@@ -87,7 +87,7 @@ class Magnitude:
 
 
 def _axes(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Returns the axes to take means over: for rows and for columns, or all if too few."""
+    """Return the axes to take means over: for rows and for columns, or all if too few."""
     last = len(shape) - 1
     if last < 1 or min(math.prod(shape[:-1]), shape[-1]) < _ENOUGH:
         return [tuple(range(len(shape)))]
@@ -95,12 +95,12 @@ def _axes(shape: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _across(piece: Piece, axes: Sequence[int]) -> Piece:
-    """Returns the position of a piece in means over some axes."""
+    """Return the position of a piece in means over some axes."""
     return tuple(slice(None) if axis in axes else part for axis, part in enumerate(piece))
 
 
 def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
-    """Yields parts of a tensor that together cover it, of `most` elements; by default 4 million."""
+    """Yield parts of a tensor that together cover it, of `most` elements; by default 4 million."""
     most = most or _PIECE
     axis = next((place for place, size in enumerate(shape) if size > 1), None)
     if axis is None or math.prod(shape) <= most:
@@ -115,7 +115,7 @@ def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
 
 
 def widened(values: Any) -> Any:
-    """Copies values to a float that holds them, except last digits of 64-bit integers."""
+    """Copy values to a float that holds them, except last digits of 64-bit integers."""
     import torch
 
     narrow = values.dtype.is_floating_point and values.dtype.itemsize <= 4
@@ -123,14 +123,14 @@ def widened(values: Any) -> Any:
 
 
 def _median(values: Any) -> float:
-    """Returns the median magnitude of finite elements that are not 0, over an even sample."""
+    """Return the median magnitude of finite elements that are not 0, over an even sample."""
     size = widened(_sampled(values)).abs_()
     size = size[size.isfinite() & (size > 0)]
     return float(size.median()) if size.numel() else 0.0
 
 
 def _sampled(values: Any) -> Any:
-    """Takes every n-th element along each axis, so that few are left."""
+    """Take every n-th element along each axis, so that few are left."""
     for axis in range(values.dim()):
         step = math.ceil(values.numel() / _SAMPLED)
         if step > 1:
@@ -182,7 +182,7 @@ _POISONS: Final = {
 def tolerance_of(
     output: TensorArgument, inputs: Iterable[TensorArgument], products: Iterable[str]
 ) -> float:
-    """Returns how far correct elements may differ, relative to their magnitude; 0 for integers.
+    """Return how far correct elements may differ, relative to their magnitude; 0 for integers.
 
     Args:
         output: the argument that is compared.
@@ -199,18 +199,18 @@ def tolerance_of(
 
 
 def poison(tensor: TensorArgument) -> int:
-    """Returns the bit pattern, as an integer, that marks elements not written yet."""
+    """Return the bit pattern, as an integer, that marks elements not written yet."""
     pattern = int.from_bytes(b"\xa5" * tensor.dtype.itemsize, "big", signed=True)
     return _POISONS.get(str(tensor.dtype).removeprefix("torch."), pattern)
 
 
 def fill_poison(tensor: TensorArgument) -> None:
-    """Writes the poison pattern to all elements, not to the gaps between them."""
+    """Write the poison pattern to all elements, not to the gaps between them."""
     bits(tensor.view()).fill_(poison(tensor))
 
 
 def bits(values: Any) -> Any:
-    """Views the same memory as integers."""
+    """View the same memory as integers."""
     return values.view(integers(values.dtype))
 
 
@@ -236,7 +236,7 @@ class Output:
         self._poison = poison(tensor) if poisoned else None
 
     def deviation(self) -> Any:
-        """Returns the largest |c - r| / (|r| + s), as a tensor on the argument's device.
+        """Return the largest |c - r| / (|r| + s), as a tensor on the argument's device.
 
         It is infinite if NaN, infinity or poison is where it is not expected.
         """
@@ -249,7 +249,7 @@ class Output:
         return worst
 
     def describe(self) -> tuple[str, str]:
-        """Describes a wrong output as a failure's kind and detail."""
+        """Describe a wrong output as a failure's kind and detail."""
         import numpy as np
 
         actual = self.tensor.view()
@@ -279,11 +279,11 @@ class Output:
         )
 
     def give_expected(self) -> None:
-        """Overwrites the argument with its expected contents."""
+        """Overwrite the argument with its expected contents."""
         self.tensor.view().copy_(self._expected)
 
     def _deviations_of(self, actual: Any, piece: Piece) -> Any:
-        """Returns |c - r| / (|r| + s) of a piece's elements."""
+        """Return |c - r| / (|r| + s) of a piece's elements."""
         import torch
 
         actual_piece, expected = actual[piece], self._expected[piece].to(actual.device)
@@ -303,7 +303,7 @@ class Output:
         return deviations
 
     def _unwritten(self, actual: Any, piece: Piece) -> int:
-        """Counts elements that hold poison and should have been written."""
+        """Count elements that hold poison and should have been written."""
         if self._poison is None:
             return 0
         actual_piece, expected = bits(actual[piece]), bits(self._expected[piece].to(actual.device))

@@ -43,7 +43,7 @@ class Effects:
 
     @classmethod
     def of(cls, works: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
-        """Unites the effects of several configs: a constexpr may turn a store into an atomic.
+        """Unite the effects of several configs: a constexpr may turn a store into an atomic.
 
         Args:
             works: the analysed IR of the configs. One that could not be read, or that uses an
@@ -56,24 +56,28 @@ class Effects:
 
     @classmethod
     def everything(cls, arguments: Mapping[str, Any]) -> Effects:
-        """Returns the effects of a launch of which nothing is known."""
+        """Return the effects of a launch of which nothing is known."""
         names = frozenset(tensor_parts(arguments))
         return cls(reads=names, writes=names, unknown=names)
 
     def beside(self, default: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
-        """Marks as scratch what the default config does not write, such as parts of a split sum."""
+        """Mark as scratch what the default config does not write, such as parts of a split sum."""
         by_default = Effects.of(default, arguments)
         return replace(
             self, scratch=(self.writes | self.atomics) - by_default.writes - by_default.atomics
         )
 
+    def cover(self, other: Effects) -> bool:
+        """Return whether all that the other launches may do is among these effects."""
+        return all(getattr(other, f.name) <= getattr(self, f.name) for f in fields(Effects))
+
     def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
-        """Adds stray writes for code edited by hand, which may write what the IR does not."""
+        """Add stray writes for code edited by hand, which may write what the IR does not."""
         return replace(self, stray=frozenset(tensor_parts(arguments)) - self.writes - self.atomics)
 
 
 def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns tensors by name in order, those in tuples too: `x_ptr`, `t.1`, `t.2.0`.
+    """Return tensors by name in order, those in tuples too: `x_ptr`, `t.1`, `t.2.0`.
 
     Tensor descriptors and reinterpreted tensors are returned as they are.
     """
@@ -89,7 +93,7 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_part(path: str, name: str) -> bool:
-    """Returns whether a tensor's path is the name, or a part of the argument of that name."""
+    """Return whether a tensor's path is the name, or a part of the argument of that name."""
     return path == name or path.startswith(f"{name}.")
 
 
@@ -118,7 +122,7 @@ def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
 
 
 def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
-    """Pairs tensors with their uses; None if a use cannot be assigned to an argument.
+    """Pair tensors with their uses; None if a use cannot be assigned to an argument.
 
     The front end numbers a tuple's parts in its own way (it drops a 1 among them), so they are
     matched in order. If their number differs, each use counts for all of them.

@@ -17,7 +17,7 @@ Reference = Callable[[Mapping[str, Any]], Any]
 def call_reference(
     reference: Reference, arguments: Mapping[str, Any], written: Sequence[TensorArgument]
 ) -> dict[TensorArgument, Any]:
-    """Calls the user's reference, with clones of a launch's tensors, for what a kernel writes.
+    """Call the user's reference, with clones of a launch's tensors, for what a kernel writes.
 
     Returns:
         Tensors of the shapes of the written arguments, by argument.
@@ -61,7 +61,7 @@ def _fitting(tensor: TensorArgument, value: Any) -> Any:
 
 
 def _tensors(value: Any) -> Any:
-    """Converts arrays of other libraries to tensors."""
+    """Convert arrays of other libraries to tensors."""
     import torch
 
     if isinstance(value, tuple | list):
@@ -71,7 +71,7 @@ def _tensors(value: Any) -> Any:
 
 
 def _cloned(value: Any) -> Any:
-    """Clones the tensors of a value; those of descriptors and wrappers become plain tensors."""
+    """Clone the tensors of a value; those of descriptors and wrappers become plain tensors."""
     import torch
 
     if isinstance(value, tuple | list):
@@ -127,12 +127,12 @@ class Roles:
 
     @property
     def meant(self) -> list[TensorArgument]:
-        """Returns those that the kernel writes on purpose."""
+        """Return those that the kernel writes on purpose."""
         return [tensor for tensor in self.written if tensor not in self.stray]
 
     @classmethod
     def of(cls, tensors: list[TensorArgument], effects: Effects, options: CheckOptions) -> Roles:
-        """Derives the roles from the user's options first, then from the IR's effects."""
+        """Derive the roles from the user's options first, then from the IR's effects."""
         zeroed = [tensor for tensor in tensors if _is_named(tensor, options.reset_to_zero)]
         restored = [tensor for tensor in tensors if _is_named(tensor, options.restore_value)]
         writes, reads = effects.writes | effects.atomics, effects.reads | effects.atomics
@@ -156,7 +156,7 @@ class Roles:
 
 
 def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
-    """Checks that the options name tensor arguments.
+    """Check that the options name tensor arguments.
 
     Raises:
         InputError: a name is not a tensor argument's.

@@ -49,22 +49,22 @@ class TensorArgument:
 
     @cached_property
     def stop(self) -> int:
-        """Returns the position after its last byte, gaps between elements included."""
+        """Return the position after its last byte, gaps between elements included."""
         steps = zip(self.sizes, self.strides, strict=True)
         reach = sum((size - 1) * stride for size, stride in steps)
         return int(self.start + (reach + 1) * self.dtype.itemsize)
 
     @property
     def elements(self) -> int:
-        """Returns the number of elements."""
+        """Return the number of elements."""
         return math.prod(self.sizes)
 
     def view(self) -> Any:
-        """Returns a view of its elements, in place."""
+        """Return a view of its elements, in place."""
         return self.over(self.storage, self.start, self.device)
 
     def over(self, storage: Any, start: int, device: Any) -> Any:
-        """Returns a view of other memory with the same layout."""
+        """Return a view of other memory with the same layout."""
         import torch
 
         place = start // self.dtype.itemsize
@@ -72,7 +72,7 @@ class TensorArgument:
         return empty.set_(storage, place, self.sizes, self.strides)
 
     def elements_of(self, values: Any) -> Any:
-        """Converts a tensor of the argument's shape to elements laid out as `view` has them."""
+        """Convert a tensor of the argument's shape to elements laid out as `view` has them."""
         import torch
 
         values = values.detach().to(self.own_dtype)
@@ -84,7 +84,7 @@ class TensorArgument:
 
 
 def tensor_arguments(arguments: Mapping[str, Any]) -> tuple[list[TensorArgument], list[str]]:
-    """Returns a launch's tensors, and the names of those that are not PyTorch's.
+    """Return a launch's tensors, and the names of those that are not PyTorch's.
 
     Tensors without elements are left out.
     """
@@ -122,7 +122,7 @@ def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
 
 
 def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns extents and strides: a descriptor's own if they fit in the memory from its start."""
+    """Return extents and strides: a descriptor's own if they fit in the memory from its start."""
     parts = getattr(value, "shape", None), getattr(value, "strides", None)
     if value is not tensor and all(isinstance(part, list | tuple) for part in parts):
         shape, strides = (tuple(int(extent) for extent in part or ()) for part in parts)
@@ -133,7 +133,7 @@ def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[
 
 
 def _compare(dtype: Any) -> Any:
-    """Returns the dtype that elements are compared as."""
+    """Return the dtype that elements are compared as."""
     import torch
 
     if dtype == torch.bool:
@@ -145,7 +145,7 @@ def _compare(dtype: Any) -> Any:
 
 
 def integers(dtype: Any) -> Any:
-    """Returns the integer dtype of a dtype's width; uint8 stays unsigned."""
+    """Return the integer dtype of a dtype's width; uint8 stays unsigned."""
     import torch
 
     by_width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -153,7 +153,7 @@ def integers(dtype: Any) -> Any:
 
 
 def overlap(one: TensorArgument, other: TensorArgument) -> bool:
-    """Returns whether an element of one shares a byte with one of the other, gaps excluded."""
+    """Return whether an element of one shares a byte with one of the other, gaps excluded."""
     import numpy as np
 
     (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
@@ -209,7 +209,7 @@ class MemoryRegion:
     tensors: list[TensorArgument] = field(default_factory=list)
 
     def contents(self) -> Any:
-        """Returns a new view of its bytes, so that no mode of PyTorch sticks to it."""
+        """Return a new view of its bytes, so that no mode of PyTorch sticks to it."""
         import torch
 
         empty = torch.empty(0, dtype=torch.uint8, device=self.device)
@@ -217,13 +217,13 @@ class MemoryRegion:
 
     @property
     def has_gaps(self) -> bool:
-        """Returns whether it holds bytes that are not elements of a tensor that spans it."""
+        """Return whether it holds bytes that are not elements of a tensor that spans it."""
         length = self.stop - self.start
         return not any(tensor.elements * tensor.dtype.itemsize == length for tensor in self.tensors)
 
 
 def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
-    """Returns the smallest ranges that cover all tensors; ranges that overlap are merged."""
+    """Return the smallest ranges that cover all tensors; ranges that overlap are merged."""
     regions: list[MemoryRegion] = []
     ordered = sorted(tensors, key=lambda tensor: (tensor.storage.data_ptr(), tensor.start))
     for tensor in ordered:
@@ -257,17 +257,17 @@ class RegionCopy:
         self.bytes.copy_(region.contents())
 
     def restore(self) -> None:
-        """Restores these contents to the region."""
+        """Restore these contents to the region."""
         self.region.contents().copy_(self.bytes)
 
     def view(self, tensor: TensorArgument) -> Any:
-        """Returns a tensor's elements as they were."""
+        """Return a tensor's elements as they were."""
         start = self._pad + tensor.start - self.region.start
         return tensor.over(self.bytes.untyped_storage(), start, self.bytes.device)
 
 
 def _allocated(length: int, device: Any) -> tuple[Any, bool]:
-    """Allocates bytes; returns whether they lie on the host because the device has no room."""
+    """Allocate bytes; return whether they lie on the host because the device has no room."""
     import torch
 
     if _has_room(device, length):
@@ -279,7 +279,7 @@ def _allocated(length: int, device: Any) -> tuple[Any, bool]:
 
 
 def _has_room(device: Any, length: int) -> bool:
-    """Returns whether a device has room for so many bytes, and for kernels and comparisons."""
+    """Return whether a device has room for so many bytes, and for kernels and comparisons."""
     import torch
 
     if device.type != "cuda":
@@ -290,7 +290,7 @@ def _has_room(device: Any, length: int) -> bool:
 
 
 def synchronize(tensors: Iterable[TensorArgument]) -> None:
-    """Waits until no kernel can touch the tensors' memory any more.
+    """Wait until no kernel can touch the tensors' memory any more.
 
     A GPU may write pinned host memory long after a launch has returned, so this waits for the
     current device if a tensor is on the host.
@@ -306,7 +306,7 @@ def synchronize(tensors: Iterable[TensorArgument]) -> None:
 
 @contextmanager
 def preserved(values: Iterable[Any]) -> Iterator[None]:
-    """Restores the contents of every tensor among `values` at the end.
+    """Restore the contents of every tensor among `values` at the end.
 
     For code that may write any of them, such as a config's `pre_hook`. (If the IR tells what is
     written, an `OutputChecker` copies only that.) It needs memory for one copy of each tensor, and

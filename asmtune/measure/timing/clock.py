@@ -24,10 +24,10 @@ class TimingEvent(Protocol):
     """Marks a point in the GPU's queue; `torch.cuda.Event` is one."""
 
     def query(self) -> bool:
-        """Returns whether the GPU has passed it."""
+        """Return whether the GPU has passed it."""
 
     def elapsed_time(self, end: Any, /) -> float:
-        """Returns the milliseconds from here to a later mark; both were passed."""
+        """Return the milliseconds from here to a later mark; both were passed."""
 
 
 class CudaDevice:
@@ -57,26 +57,26 @@ class CudaDevice:
             ) from error
 
     def now_us(self) -> float:
-        """Returns the host's clock in microseconds."""
+        """Return the host's clock in microseconds."""
         return time.perf_counter() * 1e6
 
     def mark(self, *, captured: bool = False) -> TimingEvent:
-        """Queues a mark; `captured` if it is to become a node of a graph."""
+        """Queue a mark; `captured` if it is to become a node of a graph."""
         event: Any = self._cuda.Event(enable_timing=True, external=captured)  # type: ignore[no-untyped-call]
         event.record()
         return event  # type: ignore[no-any-return]
 
     def flush(self) -> None:
-        """Queues a write of the buffer, which evicts the caches: 60 us for 256 MiB on an H200."""
+        """Queue a write of the buffer, which evicts the caches: 60 us for 256 MiB on an H200."""
         if self._buffer.numel():
             self._buffer.zero_()
 
     def hold(self, us: float) -> None:
-        """Queues a pause of at least this long, in which one SM spins."""
+        """Queue a pause of at least this long, in which one SM spins."""
         self._cuda._sleep(int(us * _CYCLES_PER_US))  # type: ignore[no-untyped-call]
 
     def capture(self, body: Callable[[], None]) -> Callable[[], None]:
-        """Captures what `body` queues; calling the result queues all of it at once.
+        """Capture what `body` queues; calling the result queues all of it at once.
 
         Other threads may go on using CUDA meanwhile.
         A failed capture leaves PyTorch's generator of random numbers unusable (2.11: "Offset
@@ -94,7 +94,7 @@ class CudaDevice:
         return graph.replay  # type: ignore[no-any-return]
 
     def wait(self) -> None:
-        """Waits for the device; errors of what ran are raised here."""
+        """Wait for the device; errors of what ran are raised here."""
         self._cuda.synchronize()
 
 
@@ -107,7 +107,7 @@ _usual_interval_s = 0.0
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Makes Python's threads take turns every 20 us, not every 5 ms, within the context.
+    """Make Python's threads take turns every 20 us, not every 5 ms, within the context.
 
     Each call into CUDA releases the interpreter. If another thread is busy, this one gets it back
     only after that thread's turn. Contexts may nest, also over threads.
@@ -179,10 +179,10 @@ class Clock(Protocol):
     """Takes the samples of a race."""
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; returns why it cannot."""
+        """Load a subject and run it once; return why it cannot."""
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """Takes one sample of each in microseconds, in this order."""
+        """Take one sample of each in microseconds, in this order."""
 
 
 class GpuClock:
@@ -210,7 +210,7 @@ class GpuClock:
         self._quickest_us = float("inf")
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it, once or for `warmup_us`; in `graph` mode captures it."""
+        """Load a subject and run it, once or for `warmup_us`; in `graph` mode capture it."""
 
         def runs() -> None:
             ends_us = self._device.now_us() + self._policy.warmup_us
@@ -234,7 +234,7 @@ class GpuClock:
         return None
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """Takes one sample of each in microseconds, in this order.
+        """Take one sample of each in microseconds, in this order.
 
         Late samples are taken again after the others of their batch of 64.
         """
@@ -250,7 +250,7 @@ class GpuClock:
         return samples
 
     def _launches(self, subjects: Sequence[Subject]) -> list[float]:
-        """Samples each with marks around one launch; takes late samples again a few times."""
+        """Sample each with marks around one launch; take late samples again a few times."""
         samples = [float("inf")] * len(subjects)
         waiting = list(range(len(subjects)))
         for _ in range(1 + _RETAKES):
@@ -265,7 +265,7 @@ class GpuClock:
         return samples
 
     def _take(self, subjects: Sequence[Subject]) -> list[tuple[float, bool]]:
-        """Takes one sample of each, and whether the host was late; adapts the lead."""
+        """Take one sample of each, and whether the host was late; adapt the lead."""
         device = self._device
         hold_us = min(self._lead_us * len(subjects), _MOST_HOLD_US)
         if hold_us:
@@ -289,7 +289,7 @@ class GpuClock:
         return [(start.elapsed_time(end) * 1e3, late) for start, end, late in marks]
 
     def _replays(self, subjects: Sequence[Subject]) -> list[float]:
-        """Samples each by its graph, which the host cannot delay."""
+        """Sample each by its graph, which the host cannot delay."""
         graphs = []
         for subject in subjects:
             if subject.graph is None:
@@ -300,7 +300,7 @@ class GpuClock:
         return [self._per_launch_us(graph) for graph in graphs]
 
     def _per_launch_us(self, graph: Graph) -> float:
-        """Returns the time that each launch adds; at least a hundredth of a microsecond.
+        """Return the time that each launch adds; at least a hundredth of a microsecond.
 
         If flushes of 60 us vary by more than a launch takes, the difference of one sample may be
         0 or less, which no kernel can take.
@@ -310,7 +310,7 @@ class GpuClock:
         return max(added_ms * 1e3 / self._policy.launches, 0.01)
 
     def _capture(self, subject: Subject) -> Graph:
-        """Captures the work around launches several times, then again with the launches."""
+        """Capture the work around launches several times, then again with the launches."""
         device, marks = self._device, list[TimingEvent]()
 
         def body() -> None:
@@ -329,7 +329,7 @@ class GpuClock:
         return Graph(replay, (first, middle, last))
 
     def _wake(self) -> None:
-        """Brings the SM clock up after a pause, in which it falls to a fifth on an H200.
+        """Bring the SM clock up after a pause, in which it falls to a fifth on an H200.
 
         A hold lasts a number of cycles, so its time shows the clock. Spends up to 20 ms until it is
         as short as the shortest so far.

@@ -36,7 +36,7 @@ class Nvml:
 
     @classmethod
     def current(cls) -> Nvml | None:
-        """Opens the current device; None without `nvidia-ml-py`, its driver or a GPU."""
+        """Open the current device; None without `nvidia-ml-py`, its driver or a GPU."""
         import torch
 
         try:
@@ -54,7 +54,7 @@ class Nvml:
             return None
 
     def read(self, name: str, *arguments: Any) -> Any:
-        """Calls `nvmlDeviceGet<name>`; None if this device does not support it."""
+        """Call `nvmlDeviceGet<name>`; None if this device does not support it."""
         try:
             getter: Callable[..., Any] = getattr(self.library, f"nvmlDeviceGet{name}")
             return getter(self._handle, *arguments)
@@ -63,7 +63,7 @@ class Nvml:
 
 
 def read_clocks() -> dict[str, Any]:
-    """Reads how PyTorch's current GPU runs at this moment, which may explain a timing.
+    """Read how PyTorch's current GPU runs at this moment, which may explain a timing.
 
     Returns:
         `sm_mhz`, `sm_max_mhz`, `memory_mhz`, `memory_max_mhz`, `temperature_c`, `power_w`
@@ -98,7 +98,7 @@ NO_GPU: Final = (
 
 
 def device_name(index: int | None = None) -> str:
-    """Returns the name of a CUDA device (by default the current one), as its driver gives it.
+    """Return the name of a CUDA device (by default the current one), as its driver gives it.
 
     Raises:
         MeasureError: there is no GPU.
@@ -111,7 +111,7 @@ def device_name(index: int | None = None) -> str:
 
 
 def driver_version() -> str:
-    """Returns the version of NVIDIA's driver, or "unknown"."""
+    """Return the version of NVIDIA's driver, or "unknown"."""
     try:
         text = _DRIVER_FILE.read_text()
     except OSError:
@@ -125,7 +125,7 @@ _PATIENCE_S: Final = 2.0
 
 
 def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
-    """Measures the millijoules of one launch over a loop of `seconds`, plus one tick at most.
+    """Measure the millijoules of one launch over a loop of `seconds`, plus one tick at most.
 
     NVML's meter counts the whole board: the figure includes the GPU's idle power, its memory, and
     what `prepare` and `finish` do around each launch. Launches follow each other with warm caches
@@ -152,7 +152,7 @@ class _Meter:
         self._launches = 1
 
     def per_launch(self, seconds: float) -> float | None:
-        """Returns millijoules a launch, between two ticks of the meter at least `seconds` apart."""
+        """Return millijoules a launch, between two ticks of the meter at least `seconds` apart."""
         self._fit_burst()
         first = self._tick()
         if first is None:
@@ -168,7 +168,7 @@ class _Meter:
         return (reading_mj - start_mj) / launches
 
     def _tick(self) -> tuple[int, int] | None:
-        """Launches until the meter moves; returns its reading then, and the number of launches."""
+        """Launch until the meter moves; return its reading then, and the number of launches."""
         before, deadline = self._reading(), time.monotonic() + _PATIENCE_S
         launches = 0
         while time.monotonic() < deadline:
@@ -186,7 +186,7 @@ class _Meter:
         return None if value is None else int(value)
 
     def _fit_burst(self) -> None:
-        """Sets the size of a burst so that it takes about five milliseconds."""
+        """Set the size of a burst so that it takes about five milliseconds."""
         self._burst()
         began = time.monotonic()
         self._burst()

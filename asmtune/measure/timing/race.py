@@ -16,7 +16,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome, SampleStatistics
 from asmtune.measure.timing.clock import Clock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import ENOUGH, slower, summarise
@@ -105,7 +105,7 @@ class Race:
         return field.outcomes(subjects)
 
     def _in_contention(self, contenders: Sequence[Subject]) -> list[Subject]:
-        """Returns those that may still be the best; all have had the same rounds."""
+        """Return those that may still be the best; all have had the same rounds."""
         if not contenders:
             return []
         leader = min(contenders, key=_level)
@@ -118,7 +118,7 @@ class Race:
         return [s for s in near if s not in beaten]
 
     def _far(self, subject: Subject, level: float) -> bool:
-        """Returns whether even the fastest sample is out of reach of the best median."""
+        """Return whether even the fastest sample is out of reach of the best median."""
         policy, samples = self._policy, len(subject.samples_us)
         if samples >= policy.coarse_rounds or _timed_for(subject, policy.entrant_us, 2):
             factor = policy.contention
@@ -139,7 +139,7 @@ class _Field:
         self._order = order
 
     def enter(self, subjects: Iterable[Subject]) -> None:
-        """Warms up each one that is not in yet, and forgets its earlier samples."""
+        """Warm up each one that is not in yet, and forget its earlier samples."""
         known = {*self.running, *self.failures}
         for subject in dict.fromkeys(subjects):
             if subject in known:
@@ -152,7 +152,7 @@ class _Field:
                 self.failures[subject] = failure
 
     def round(self, subjects: Iterable[Subject]) -> None:
-        """Takes one more sample of each, in a new random order."""
+        """Take one more sample of each, in a new random order."""
         order = list(subjects)
         self._order.shuffle(order)
         if not order:
@@ -167,7 +167,7 @@ class _Field:
             subject.samples_us.append(sample)
 
     def outcomes(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Returns the outcome of each."""
+        """Return the outcome of each."""
         return [
             (s.config, self.failures.get(s) or summarise(s.config, s.samples_us)) for s in subjects
         ]
@@ -181,12 +181,12 @@ class _Field:
             subject.samples_us.extend(sampled)
 
 
-def unsteady(timing: Measurement, policy: TimingPolicy) -> str:
-    """Returns in words that the relative standard deviation stays too high; "" if it does not."""
-    found = timing.statistics
-    if found is None or found.rsd is None or found.rsd <= policy.rsd:
+def unsteady(statistics: SampleStatistics | None, policy: TimingPolicy) -> str:
+    """Return in words that the relative standard deviation stays too high; "" if it does not."""
+    if statistics is None or statistics.rsd is None or statistics.rsd <= policy.rsd:
         return ""
-    return f"RSD {found.rsd:.1%} of {found.samples} samples stays above {policy.rsd:.0%}"
+    rsd, limit = f"{statistics.rsd:.1%}", f"{policy.rsd:.0%}"
+    return f"RSD {rsd} of {statistics.samples} samples stays above {limit}"
 
 
 def winner(
@@ -194,7 +194,7 @@ def winner(
     cost: Callable[[Config], tuple[float, float]],
     policy: TimingPolicy,
 ) -> Measurement:
-    """Returns the fastest finalist, or the cheapest of those that are as good.
+    """Return the fastest finalist, or the cheapest of those that are as good.
 
     A finalist is as good if it is within `near_tie` of the best median and not significantly slower
     (one-sided Mann-Whitney at `significance`).
@@ -217,10 +217,10 @@ def winner(
 
 
 def _level(subject: Subject) -> float:
-    """Returns the time that ranks a subject during a trial."""
+    """Return the time that ranks a subject during a trial."""
     return median(subject.samples_us)
 
 
 def _timed_for(subject: Subject, enough_us: float, samples: int) -> bool:
-    """Returns whether a subject has had its device time, and at least so many samples."""
+    """Return whether a subject has had its device time, and at least so many samples."""
     return len(subject.samples_us) >= samples and sum(subject.samples_us) >= enough_us

@@ -14,7 +14,7 @@ orders, 5 against 5 have 252."""
 
 
 def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
-    """Computes median and percentiles of the samples between Tukey's fences.
+    """Compute median and percentiles of the samples between Tukey's fences.
 
     A sample more than 1.5 interquartile ranges outside the quartiles is an
     outlier (Tukey, Exploratory Data Analysis, 1977): a clock change or
@@ -36,7 +36,7 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
 def slower(
     rows: Sequence[Sequence[float]], reference: Sequence[float], significance: float
 ) -> list[bool]:
-    """Tests which rows of samples are significantly slower than the reference.
+    """Test which rows of samples are significantly slower than the reference.
 
     The one-sided test of Mann and Whitney (1947): of ranks, so that how far an outlier
     lies out does not count, and exact where samples are few and distinct. Where
@@ -64,7 +64,7 @@ def slower(
 
 
 def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """Returns the probability that equal sides show each first one so far above its second.
+    """Return the probability that equal sides show each first one so far above its second.
 
     The one-sided test of Mann and Whitney (1947), exact. Timers tick, so medians of short kernels
     tie; samples of the side that may be greater are then taken to be less. If ties were broken at
@@ -92,14 +92,14 @@ def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[fl
 
 
 def _ranks(above: Sequence[float], below: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Ranks both sides together; among equal samples those of the greater side rank lower."""
+    """Rank both sides together; among equal samples those of the greater side rank lower."""
     marked = sorted([*((value, 0) for value in above), *((value, 1) for value in below)])
     first, second = ([at for at, (_, own) in enumerate(marked) if own == side] for side in (0, 1))
     return first, second
 
 
 def holm(values: Sequence[float], level: float) -> list[bool]:
-    """Returns which p-values are significant at a level that holds for all of them together.
+    """Return which p-values are significant at a level that holds for all of them together.
 
     Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
     between the tests, at least one is reported by mistake with a probability of `level` at most.
@@ -114,5 +114,5 @@ def holm(values: Sequence[float], level: float) -> list[bool]:
 
 
 def prepare() -> None:
-    """Imports what `slower` needs, some 0.6 s, at a moment when nothing waits for it."""
+    """Import what `slower` needs, some 0.6 s, at a moment when nothing waits for it."""
     import scipy.stats  # noqa: F401

@@ -16,6 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Verdict
+from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.tile.demands import Options
 from asmtune.predict.features.tile.estimate import estimate
 from asmtune.predict.features.tile.facts import tile_facts
@@ -29,6 +30,9 @@ from asmtune.predict.score.scorer import Candidate
 
 MOST_TILES: Final = 24
 """Tiles whose TTIR is made; other tiles take their numbers from these. One takes 15 to 30 ms."""
+
+ALL_TILES: Final = 100
+"""Tiles that are all lowered for what launches do to their arguments: 2 s."""
 
 
 @dataclass(frozen=True)
@@ -231,12 +235,25 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     return verdicts
 
 
+def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:
+    """Return the works of configs that are lowered already, and of one config a tile.
+
+    Of many tiles a sample is lowered, which shows each value of each axis.
+    """
+    tiles: dict[Tile, Config] = {}
+    for config in configs:
+        tiles.setdefault(tile_of(config), config)
+    chosen = list(tiles.values())
+    if len(tiles) > ALL_TILES:
+        chosen = [chosen[place] for place in Places(list(tiles)).sample(MOST_TILES)]
+    return front.works([*front.analysed(configs), *chosen])
+
+
 def _facts(front: Front, config: Config) -> TileFacts | str:
-    request = front.lowering.request(config)
-    if isinstance(request, Failure):
-        return str(request)
-    work = front.judge.work(config, request.ttir)
-    kernel = front.kernels.get(request.ttir)
+    work = front.work(config)
+    if isinstance(work, Failure):
+        return str(work)
+    kernel = front.kernel(config)
     if kernel is None:
         return "its TTIR cannot be read"
     try:

@@ -41,7 +41,7 @@ from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.tiles import Detection, Searched
-from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
 
 DEFAULT_FAILS: Final = "the default config"
@@ -152,22 +152,7 @@ class Funnel:
             front = self.front(problem)
             searched = self.searched(front, space)
             configs = searched.configs(default, problem.shape)
-        chosen = Shortlist(tuple(configs))
-        budget = self._budget(len(configs))
-        left: list[Verdict] = []
-        notes: list[str] = []
-        if budget is not None:
-            sketched = self._sketched(front, configs, budget, clock)
-            left = [replace(verdict, features=None) for verdict in sketched.left]
-            notes = sketched.notes
-            ranker = Ranker(self.scorer, self.target, "sketch")
-            chosen = shortlisted(sketched.verdicts, ranker, budget, default)
-            if left:
-                notes.append(
-                    f"{len(left) + len(sketched.verdicts):,} ranked by tile arithmetic, "
-                    f"{len(sketched.verdicts):,} by sketches, {len(chosen.configs):,} by assembly"
-                )
-            chosen = replace(chosen, dropped=(*chosen.dropped, *left))
+        chosen, notes = self._chosen(front, configs, default, clock)
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
@@ -194,6 +179,29 @@ class Funnel:
                 *self.scorer.notes(self.target),
             ),
         )
+
+    def _chosen(
+        self, front: Front, configs: Sequence[Config], default: Config, clock: _Clock
+    ) -> tuple[Shortlist, list[str]]:
+        """Choose the configs to compile, with notes; all of them without a budget."""
+        budget = self._budget(len(configs))
+        if budget is None:
+            return Shortlist(tuple(configs)), []
+        sketched = self._sketched(front, configs, budget, clock)
+        ranker = Ranker(self.scorer, self.target, "sketch")
+        chosen = shortlisted(sketched.verdicts, ranker, budget, default)
+        left = [replace(verdict, features=None) for verdict in sketched.left]
+        if not left:
+            return chosen, sketched.notes
+        assert chosen.selection is not None  # there is a budget
+        count = len(sketched.verdicts)
+        note = (
+            f"{len(left) + count:,} ranked by tile arithmetic, "
+            f"{count:,} by sketches, {len(chosen.configs):,} by assembly"
+        )
+        selection = of_whole_space(chosen.selection, count, len(left), self.target)
+        dropped = (*chosen.dropped, *left)
+        return replace(chosen, dropped=dropped, selection=selection), [*sketched.notes, note]
 
     def _verdicts(
         self, front: Front, chosen: Shortlist, clock: _Clock, *, caps: bool

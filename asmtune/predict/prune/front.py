@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -196,7 +196,9 @@ class Front:
     progress: ProgressListener
     kernels: MutableMapping[str, Kernel]
     workers: Workers
-    _works: dict[Config, Work] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _analysed: dict[Config, tuple[str, Work]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
         """Start the workers in the background, which takes a second."""
@@ -235,22 +237,35 @@ class Front:
 
     def works(self, configs: Sequence[Config]) -> list[Work]:
         """Return the different works of the configs' launches; refused configs are left out."""
-        works = (self._work(config) for config in configs)
-        return list({id(work): work for work in works if work is not None}.values())
+        works = (self.work(config) for config in configs if self.by_rules(config).kept)
+        return list({id(work): work for work in works if isinstance(work, Work)}.values())
 
-    def _work(self, config: Config) -> Work | None:
-        known = self._works.get(config)
-        if known is not None or not self.by_rules(config).kept:
-            return known
-        request = self.lowering.request(config)
-        return None if isinstance(request, Failure) else self.judge.work(config, request.ttir)
+    def work(self, config: Config) -> Work | Failure:
+        """Return the work of a config's launch, or why its front end refuses it."""
+        if config not in self._analysed:
+            request = self.lowering.request(config)
+            if isinstance(request, Failure):
+                return request
+            self._analyse(config, request)
+        return self._analysed[config][1]
+
+    def kernel(self, config: Config) -> Kernel | None:
+        """Return the parsed TTIR of a config whose work is known; None if it cannot be read."""
+        return self.kernels.get(self._analysed[config][0])
+
+    def analysed(self, configs: Iterable[Config]) -> list[Config]:
+        """Return the configs whose work is known."""
+        return [config for config in configs if config in self._analysed]
+
+    def _analyse(self, config: Config, request: LowerRequest) -> None:
+        self._analysed[config] = (request.ttir, self.judge.work(config, request.ttir))
 
     def _verdict(
         self, config: Config, outcome: CompiledConfig[Profile] | Failure, moment: Moment
     ) -> Verdict:
         if isinstance(outcome, Failure):
             return failed(config, outcome)
-        work = self._works[config]
+        work = self._analysed[config][1]
         return self.judge.verdict(config, outcome, work, estimated=moment == "sketch")
 
     def _outcomes(
@@ -264,7 +279,7 @@ class Front:
         """Refuse a config by the rules that need the IR, or note the work of its launch."""
         refusal = self.judge.refusal(config, request)
         if refusal is None:
-            self._works[config] = self.judge.work(config, request.ttir)
+            self._analyse(config, request)
         return refusal
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:

@@ -64,7 +64,7 @@ class Detection:
         Raises:
             ProblemError: arguments and config do not fit the kernel.
         """
-        work = self.work(default)
+        work = self.front.work(default)
         if isinstance(work, Failure):
             unknown = f"whether tiles must be held is not known: its default config: {work}"
             return Searched(space, (unknown,))
@@ -77,13 +77,6 @@ class Detection:
             return Searched(space, notes)
         return Searched(space.replace(**held), tuple(_notes(reasons, held)))
 
-    def work(self, config: Config) -> Work | Failure:
-        """Return the work of a config's launch, or why its front end refuses it."""
-        request = self.front.lowering.request(config)
-        if isinstance(request, Failure):
-            return request
-        return self.front.judge.work(config, request.ttir)
-
     def _reasons(self, space: Space, default: Config, work: Work) -> dict[str, str]:
         """Return why to hold, by axis; axes that may be searched are left out."""
         axes = [n for n, values in space.axes.items() if n not in OPTION_AXES and len(values) > 1]
@@ -94,7 +87,7 @@ class Detection:
         reasons = {}
         for axis in axes:
             other = _neighbour(configs, default, axis)
-            changed = None if other is None else self.work(other)
+            changed = None if other is None else self.front.work(other)
             if other is not None and isinstance(changed, Work):
                 reasons[axis] = _reason(work, changed, f"{axis}={other.kwargs[axis]}")
         return {axis: reason for axis, reason in reasons.items() if reason}

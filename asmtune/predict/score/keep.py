@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asmtune.base.errors import InputError
@@ -141,6 +141,43 @@ class Keep:
         other = shipped_errors().other_device(target)
         promise = (cut.share, cut.dropped, source, other, cut.low)
         return Selection(str(self), size, *promise, _times_as_far(table, distance))
+
+
+MOST_LOST: Final = {
+    "quarter": ((0.016, 0.060, 0.07), (0.010, 0.048, 0.07)),
+    "tenth": ((0.069, 0.377, 0.20), (0.023, 0.111, 0.13)),
+}
+"""Losses of a ranking of which tile arithmetic has chosen the sketched part, against all sketched,
+by that part: for cuts below 10, and from 10 on. Of the mean share, of the share that nine in ten
+tasks keep, and of the chance that the best is dropped: each the largest over scorers and cuts, on
+15 tasks (benchmarks/results/first_stage.json)."""
+
+
+def of_whole_space(
+    selection: Selection, sketched: int, unsketched: int, target: Target
+) -> Selection:
+    """Widen a choice among sketched configs by what was lost where tile arithmetic chose these.
+
+    Args:
+        selection: the choice.
+        sketched: how many configs were sketched.
+        unsketched: how many tile arithmetic alone has ranked.
+        target: the device that is ranked for.
+    """
+    if selection.expected_share is None or selection.chance_dropped is None:
+        return selection
+    part = "quarter" if 4 * sketched >= sketched + unsketched else "tenth"
+    share, low, dropped = MOST_LOST[part][selection.ranks >= 10]
+    low_share = selection.low_share
+    return replace(
+        selection,
+        expected_share=max(0.0, selection.expected_share - share),
+        low_share=None if low_share is None else max(0.0, low_share - low),
+        chance_dropped=min(1.0, selection.chance_dropped + dropped),
+        source=f"{selection.source}; widened by {share} for {unsketched:,} configs that were not "
+        f"sketched, as was lost on 15 tasks of which a {part} was sketched",
+        other_device=shipped_errors().other_device(target),
+    )
 
 
 def _times_as_far(table: ErrorTable | None, distance: float | None) -> float | None:

@@ -9,7 +9,7 @@ A fit with its check takes about a second; nothing is fitted before the first ra
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -118,15 +118,17 @@ class Fitter:
         rank: the shipped model.
         kernel: name of the kernel that is ranked.
         target: name of its target.
+        known: scores of the tasks that are ranked already: each fit of a check takes most of them.
     """
 
     rank: Rank
     kernel: str
     target: str
+    known: dict[RecordedTask, Column] = field(default_factory=dict, repr=False, compare=False)
 
     def fit(self, tasks: Sequence[RecordedTask]) -> Correction:
         """Fit a correction to recorded tasks, at least one."""
-        scores = [self.rank(task.rows.base) for task in tasks]
+        scores = [self._scores(task) for task in tasks]
         pairs = list(zip(tasks, scores, strict=True))
         rows = np.concatenate([_columns(task.rows.base, each) for task, each in pairs])
         errors = np.concatenate([_errors(task, each) for task, each in pairs])
@@ -161,7 +163,7 @@ class Fitter:
     def shares(self, held: RecordedTask, others: Sequence[RecordedTask]) -> list[float]:
         """Rank a task by the shipped model, and by corrections fitted on others."""
         correction = self.fit(others)
-        scores = self.rank(held.rows.base)
+        scores = self._scores(held)
         corrected = [
             replace(correction, strength=s).scores(held.rows.base, scores) for s in STRENGTHS
         ]
@@ -171,7 +173,7 @@ class Fitter:
         """Rank a task as `shares`, each part of it by corrections fitted on the other parts."""
         count = task.count
         fold = np.random.default_rng(0).permutation(count) % FOLDS
-        scores = self.rank(task.rows.base)
+        scores = self._scores(task)
         corrected = np.zeros((len(STRENGTHS), count))
         for number in range(FOLDS):
             correction = self.fit([*others, task.at(fold != number)])
@@ -179,6 +181,11 @@ class Fitter:
                 whole = replace(correction, strength=strength).scores(task.rows.base, scores)
                 corrected[row, fold == number] = whole[fold == number]
         return [_kept(task.rows.slowdown, each) for each in (scores, *corrected)]
+
+    def _scores(self, task: RecordedTask) -> Column:
+        if task not in self.known:
+            self.known[task] = self.rank(task.rows.base)
+        return self.known[task]
 
     def _weights(self, task: RecordedTask) -> Column:
         weights = np.exp(-SLOW_WEIGHT * task.rows.slowdown.astype(np.float64))
@@ -317,7 +324,7 @@ class RefinedLearned(Scorer):
             return None
         return replace(self._fitter.fit(self._tasks), strength=self._checked.strength)
 
-    @property
+    @cached_property
     def _fitter(self) -> Fitter:
         return Fitter(self.base.rank_columns, self.kernel, self.target.name)
 

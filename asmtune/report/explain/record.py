@@ -9,6 +9,7 @@ from typing import Any, Final
 from asmtune.base.json_codec import to_json
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import (
@@ -73,6 +74,7 @@ class Comparison:
         decisions: the terms that decide, with the numbers behind them.
         resources: features of the resources, the grid and the work that differ.
         measured_us: stored microseconds of both; None for one that was not timed.
+        statistics: of the stored samples of both; None where there are none.
     """
 
     own: Verdict
@@ -82,6 +84,7 @@ class Comparison:
     decisions: tuple[TermChange, ...] = ()
     resources: tuple[Pair, ...] = ()
     measured_us: tuple[float | None, float | None] = (None, None)
+    statistics: tuple[SampleStatistics | None, SampleStatistics | None] = (None, None)
 
 
 def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:
@@ -244,6 +247,7 @@ def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:
         ],
         "resources": [_pair(pair) for pair in comparison.resources],
         "measured_us": {"own": own, "other": other},
+        "statistics": dict(zip(("own", "other"), map(to_json, comparison.statistics), strict=True)),
     }
 
 

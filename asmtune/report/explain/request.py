@@ -14,7 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.reader import ProfileReader
@@ -105,11 +105,11 @@ def rival_after(
     return Rival(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
 
 
-def measured(record: TuneRecord | None, config: Config) -> float | None:
-    """Finds the microseconds that a record has of a config, whatever its hooks."""
+def measured(record: TuneRecord | None, config: Config) -> Measurement | None:
+    """Finds the timing that a record has of a config, whatever its hooks."""
     values = config.to_dict()
     timed = record.measurements if record else ()
-    return next((m.median_us for m in timed if m.config.to_dict() == values), None)
+    return next((m for m in timed if m.config.to_dict() == values), None)
 
 
 def _missing(stored: StoreLookup) -> str:
@@ -194,8 +194,12 @@ def explained(
         other = by_config[rival.config]
         comparison = compared(verdict, other, rival.words, request.target)
         record = stored.record if stored.outcome == "hit" else None
-        times = measured(record, verdict.config), measured(record, other.config)
-        comparison = replace(comparison, measured_us=times)
+        timed = measured(record, verdict.config), measured(record, other.config)
+        own_us, other_us = (m.median_us if m else None for m in timed)
+        own_cited, other_cited = (m.statistics if m else None for m in timed)
+        comparison = replace(
+            comparison, measured_us=(own_us, other_us), statistics=(own_cited, other_cited)
+        )
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))

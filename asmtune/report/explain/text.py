@@ -18,7 +18,7 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.summary import Why
-from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table
+from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table, share
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
 from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
@@ -235,6 +235,10 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
     yield Text(f"  predicted {_times(own.predicted_us, other.predicted_us)}")
     if any(time is not None for time in comparison.measured_us):
         yield Text(f"  measured {_times(*comparison.measured_us)}")
+    for name, found in zip(("this", "the other"), comparison.statistics, strict=True):
+        if found is not None:
+            tail = f"p90 {number(found.p90_us)} us, p99 {number(found.p99_us)} us"
+            yield Text(f"    {name}: {tail}, RSD {share(found.rsd)} of {found.samples} samples")
     if scorer != "roofline" and own.score is not None and other.score is not None:
         yield Text(f"  score by {scorer} {own.score:.3f} against {other.score:.3f}")
     for decision in comparison.decisions:

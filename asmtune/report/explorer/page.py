@@ -30,7 +30,8 @@ from asmtune.report.tables import worth
 OWN: Final = frozenset(
     {
         "kept", "dropped_at", "reason", "reasons", "rank", "score", "predicted_us", "bottleneck",
-        "measured_us", "ratio", "fate", *(f"{name}_us" for name in TERMS),
+        "measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd", "ratio", "fate",
+        *(f"{name}_us" for name in TERMS),
     }
 )  # fmt: skip
 """Columns that are no axes and no features; an axis of such a name is shown as `axis NAME`."""
@@ -76,6 +77,7 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
     is_measured = any(us is not None for us in measured)
     if is_measured:
         columns["measured_us"] = measured
+        columns |= _statistics(report.verdicts)
     for name in FEATURES:
         values = [_value(v.features.get(name)) if v.features else None for v in report.verdicts]
         # A config's own num_warps is not overwritten by the feature of that name.
@@ -98,6 +100,21 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
             for row, v in enumerate(report.verdicts)
             if v.failure is not None
         },
+    }
+
+
+def _statistics(verdicts: Sequence[Verdict]) -> dict[str, list[float | int | None]]:
+    """Return columns of the samples' statistics, if any config has them; RSD in percent."""
+    known = [v.measured for v in verdicts]
+    if not any(known):
+        return {}
+    return {
+        "measured_p90_us": [_value(own.p90_us) if own else None for own in known],
+        "measured_p99_us": [_value(own.p99_us) if own else None for own in known],
+        "measured_rsd": [
+            _value(round(100 * own.rsd, 2)) if own and own.rsd is not None else None
+            for own in known
+        ],
     }
 
 

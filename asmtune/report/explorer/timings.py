@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import InputError, OracleError, ProblemError
 from asmtune.base.settings import Settings
+from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
+from asmtune.core.records.tuned import Measurement, SampleStatistics
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.run import TracedRun, find_run, names_run
+from asmtune.store.trace.run import Timing, TracedRun, find_run, names_run
 from asmtune.studies.stored import LoadedKernel, tuned_of
+
+_Timed = tuple[Config, Timing | Measurement]
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class KernelTimings:
     """Median microseconds of one kernel on one shape and device, by the config in words.
 
     The kernel's name may stand among its modules'; the shape has what else a key may hold; the
-    device is as the driver or a target names it.
+    device is as the driver or a target names it. `statistics` has those of all samples, of
+    configs whose samples are known.
     """
 
     kernel: str
@@ -47,6 +52,19 @@ class KernelTimings:
     dtypes: frozenset[str]
     device: str
     times_us: Mapping[str, float]
+    statistics: Mapping[str, SampleStatistics] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, launch: tuple[str, Mapping[str, Any], Iterable[str], str], timed: Iterable[_Timed]
+    ) -> KernelTimings:
+        """Collect timings of a launch: its kernel, shape, dtypes and device."""
+        kernel, shape, dtypes, device = launch
+        known = {str(config): timing for config, timing in timed}
+        times = {config: timing.median_us for config, timing in known.items()}
+        cited = {config: timing.statistics for config, timing in known.items()}
+        statistics = {config: own for config, own in cited.items() if own is not None}
+        return cls(kernel, shape, frozenset(dtypes), device, times, statistics)
 
     def fits(self, launch: LaunchKey) -> bool:
         """Says if the times are of a launch's kernel, shape, dtypes and device.
@@ -81,6 +99,10 @@ class Timings:
     def of(self, launch: LaunchKey) -> Mapping[str, float]:
         """Returns microseconds by config in words; empty where none were taken of the launch."""
         return next((part.times_us for part in self.parts if part.fits(launch)), {})
+
+    def statistics_of(self, launch: LaunchKey) -> Mapping[str, SampleStatistics]:
+        """Returns the statistics of the samples by config in words, where these are known."""
+        return next((part.statistics for part in self.parts if part.fits(launch)), {})
 
     def check(self, launches: Sequence[LaunchKey]) -> None:
         """Holds it to what is asked for, before any work.
@@ -122,13 +144,11 @@ def read_timings(text: str, runs: Path) -> Timings:
 
 
 def _of_run(run: TracedRun) -> Timings:
-    times = {str(config): timing.median_us for config, timing in run.timings().items()}
-    if not times:
+    header, timings = run.header, run.timings()
+    if not timings:
         raise InputError(f"--timings: run {run.run} timed no config")
-    header = run.header
-    dtypes = frozenset(header.key.dtypes.values())
-    timed = KernelTimings(header.kernel, header.shape, dtypes, header.target, times)
-    return Timings(f"run {run.run}", (timed,))
+    launch = (header.kernel, header.shape, header.key.dtypes.values(), header.target)
+    return Timings(f"run {run.run}", (KernelTimings.of(launch, timings.items()),))
 
 
 def _of_oracle(oracle: Oracle, path: Path) -> Timings:
@@ -143,9 +163,9 @@ def _of_oracle(oracle: Oracle, path: Path) -> Timings:
 def _of_records(path: Path) -> Timings:
     parts = []
     for record in interchange.read(path):
-        key, times = record.key, {str(m.config): m.median_us for m in record.measurements}
-        dtypes = frozenset(key.dtypes.values())
-        parts.append(KernelTimings(key.kernel, key.shape, dtypes, key.device, times))
+        key = record.key
+        launch = (key.kernel, key.shape, key.dtypes.values(), key.device)
+        parts.append(KernelTimings.of(launch, ((m.config, m) for m in record.measurements)))
     return Timings(path.name, tuple(parts))
 
 
@@ -163,10 +183,13 @@ def with_timings(reports: Sequence[PruneReport], timings: Timings | None) -> lis
 
 def _timed(report: PruneReport, timings: Timings) -> PruneReport:
     key = LaunchKey(report.kernel, report.shape, report.dtypes, report.target)
-    times = timings.of(key)
+    times, statistics = timings.of(key), timings.statistics_of(key)
     if not times:
         return report
-    verdicts = tuple(replace(v, measured_us=times.get(str(v.config))) for v in report.verdicts)
+    verdicts = tuple(
+        replace(v, measured_us=times.get(name), measured=statistics.get(name))
+        for v, name in ((verdict, str(verdict.config)) for verdict in report.verdicts)
+    )
     measured_count = sum(v.measured_us is not None for v in verdicts)
     note = f"measured: {timings.source}, {measured_count} of {len(verdicts)} configs"
     return replace(report, verdicts=verdicts, notes=(*report.notes, note))
@@ -207,9 +230,9 @@ def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
     for target in map(load_target, targets):
         lookup = tuned_of(loaded, target, settings)
         if lookup.outcome == "hit" and lookup.record is not None:
-            times = {str(m.config): m.median_us for m in lookup.record.measurements}
-            dtypes = frozenset(problem.dtypes.values())
-            parts.append(KernelTimings(problem.name, problem.shape, dtypes, target.name, times))
+            launch = (problem.name, problem.shape, problem.dtypes.values(), target.name)
+            timed = ((m.config, m) for m in lookup.record.measurements)
+            parts.append(KernelTimings.of(launch, timed))
         else:
             missed.append(f"{target.name}: {lookup.outcome} {lookup.detail}".rstrip())
     if not parts:

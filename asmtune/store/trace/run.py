@@ -17,7 +17,7 @@ from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import TuneKey
+from asmtune.core.records.tuned import SampleStatistics, TuneKey
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,13 @@ class Timing:
     p90_us: float | None = None
     p99_us: float | None = None
     rsd: float | None = None
+
+    @property
+    def statistics(self) -> SampleStatistics | None:
+        """Return the statistics of all samples; None in traces written without."""
+        if self.p50_us is None or self.p90_us is None or self.p99_us is None:
+            return None
+        return SampleStatistics(self.samples, self.p50_us, self.p90_us, self.p99_us, self.rsd)
 
     @property
     def spread(self) -> float:

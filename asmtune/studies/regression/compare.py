@@ -50,7 +50,7 @@ class Terms:
 
     @property
     def words(self) -> str:
-        """Formats as `threshold 3%, level 1%`."""
+        """Format as `threshold 3%, level 1%`."""
         limit = "mean + 3 sd of the history"
         if self.threshold is not None:
             limit = f"{100 * self.threshold:.3g}%"
@@ -83,7 +83,7 @@ class CheckFinding:
 
     @property
     def ratio(self) -> float | None:
-        """Returns the run's time over the baseline's; above 1 is slower."""
+        """Return the run's time over the baseline's; above 1 is slower."""
         if self.base_us is None or self.run_us is None:
             return None
         return self.run_us / self.base_us
@@ -105,13 +105,13 @@ class Check:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts the verdicts, in the order of `VERDICTS`."""
+        """Count the verdicts, in the order of `VERDICTS`."""
         tally = Counter(finding.verdict for finding in self.findings)
         return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}
 
     @property
     def outcome(self) -> Literal["fine", "slower", "incomparable"]:
-        """Sums the check up; a kernel that fails counts as slower."""
+        """Sum the check up; a kernel that fails counts as slower."""
         counts = self.counts
         if "slower" in counts or "failed" in counts:
             return "slower"
@@ -128,7 +128,7 @@ _HINDERED: Final = ("power cap", "slowdown", "power brake", "thermal")
 
 
 def environment_here() -> Environment:
-    """Describes PyTorch's current CUDA device, driver and versions."""
+    """Describe PyTorch's current CUDA device, driver and versions."""
     import torch
 
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -142,7 +142,7 @@ def environment_here() -> Environment:
 
 
 def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
-    """Lists why two runs may not be compared; empty if they may.
+    """List why two runs may not be compared; empty if they may.
 
     With `any_board` two boards of one model are taken for one.
     """
@@ -165,7 +165,7 @@ def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
 
 
 def remarks(base: BenchRun, run: BenchRun) -> list[str]:
-    """Lists differences that may explain a change and still allow a comparison."""
+    """List differences that may explain a change and still allow a comparison."""
     old, new = base.environment, run.environment
     names = sorted({*old.versions, *new.versions})
     pairs = ((n, old.versions.get(n, "none"), new.versions.get(n, "none")) for n in names)
@@ -209,7 +209,7 @@ FALLBACK: Final = 0.03
 def compare(
     base: BenchRun, run: BenchRun, terms: Terms, history: Sequence[HistoryEntry] = ()
 ) -> Check:
-    """Judges a run against a baseline.
+    """Judge a run against a baseline.
 
     Earlier runs stand oldest first in `history`; those of another environment do not count.
     """
@@ -238,7 +238,7 @@ def compare(
 
 
 def needed(rows: int, level: float) -> int:
-    """Counts the processes of a run from which on any row of a check can be judged at a level."""
+    """Count the processes of a run from which on any row of a check can be judged at a level."""
     count = 1
     while 1 / math.comb(2 * count, count) > level / max(1, rows):
         count += 1
@@ -275,7 +275,7 @@ def _judged(
 
 
 def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
-    """Judges what both runs have, corrected for how many rows there are."""
+    """Judge what both runs have, corrected for how many rows there are."""
     # A row of too few processes could never be found: it is told, and tests nothing.
     able = [name for name, pair in pairs.items() if _able(pair, len(pairs), terms.level)]
     slower = chances([(pairs[n].new.medians_us, pairs[n].old.medians_us) for n in able])
@@ -301,7 +301,7 @@ def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
 
 
 def _able(pair: _Pair, rows: int, level: float) -> bool:
-    """Says if the runs have enough processes: the test's least chance is within the level."""
+    """Say if the runs have enough processes: the test's least chance is within the level."""
     old, new = len(pair.old.samples), len(pair.new.samples)
     return 1 / math.comb(old + new, new) <= level / rows
 

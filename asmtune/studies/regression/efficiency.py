@@ -79,13 +79,18 @@ class EfficiencyCurve:
         if len(known) == len(shares):
             return tuple(known)
         rates = [point.size / point.us for point in self.points]
-        return tuple(rate / max(rates) for rate in rates)
+        highest = max(rates)
+        return tuple(rate / highest for rate in rates)
+
+    @cached_property
+    def best_place(self) -> int:
+        """Return the index of the best working point: most efficient, of equals the smallest."""
+        return self.efficiencies.index(max(self.efficiencies))
 
     @property
     def best(self) -> WorkingPoint:
-        """Return the best working point: the most efficient size, of equals the smallest."""
-        place = max(range(len(self.points)), key=lambda at: (self.efficiencies[at], -at))
-        return self.points[place]
+        """Return the best working point."""
+        return self.points[self.best_place]
 
 
 def curves_of(run: BenchRun) -> tuple[EfficiencyCurve, ...]:

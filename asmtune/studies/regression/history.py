@@ -70,7 +70,7 @@ class Band:
 
 
 def entry_of(run: BenchRun) -> HistoryEntry:
-    """Makes a short entry of a run."""
+    """Make a short entry of a run."""
     levels = tuple(
         Level(row.subject, row.median_us, min(row.medians_us), max(row.medians_us))
         for row in run.rows
@@ -79,7 +79,7 @@ def entry_of(run: BenchRun) -> HistoryEntry:
 
 
 def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEntry]:
-    """Filters entries of the same GPU and driver, without the run itself."""
+    """Filter entries of the same GPU and driver, without the run itself."""
     here = run.environment
     return [
         entry
@@ -90,7 +90,7 @@ def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEn
 
 
 def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | None:
-    """Computes the band of a subject; None if fewer than `LEAST_RUNS` have timed it."""
+    """Compute the band of a subject; None if fewer than `LEAST_RUNS` have timed it."""
     times = [
         level.median_us
         for entry in history
@@ -104,7 +104,7 @@ def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | No
 
 
 def read_history(path: Path) -> tuple[HistoryEntry, ...]:
-    """Reads a history; empty if there is no such file.
+    """Read a history; empty if there is no such file.
 
     Raises:
         InputError: it cannot be read, is no history, or of a newer version; names file and line.
@@ -132,13 +132,13 @@ def read_history(path: Path) -> tuple[HistoryEntry, ...]:
 
 
 def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEntry, ...]:
-    """Returns a history with one more run at its end: the last hundred, each run once."""
+    """Return a history with one more run at its end: the last hundred, each run once."""
     others = [entry for entry in history if entry.run != run.identity]
     return tuple([*others, entry_of(run)][-MOST_RUNS:])
 
 
 def record(path: Path, run: BenchRun) -> None:
-    """Adds a run to a file; a process that adds another one at the same time waits.
+    """Add a run to a file; a process that adds another one at the same time waits.
 
     Raises:
         InputError: the file cannot be read or written, or is no history.
@@ -149,7 +149,7 @@ def record(path: Path, run: BenchRun) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock, which leaves no file; where there are no locks, nobody waits."""
+    """Hold the folder's lock, which leaves no file; where there are no locks, nobody waits."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
@@ -163,7 +163,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def write_history(path: Path, history: Sequence[HistoryEntry]) -> None:
-    """Replaces the file.
+    """Replace the file.
 
     Raises:
         InputError: it cannot be written.

@@ -117,7 +117,7 @@ def timed(
 
 
 def serve(lines: TextIO, out: TextIO) -> None:
-    """Answers the plan that comes in a line; nothing where none comes."""
+    """Answer the plan that comes in a line; nothing where none comes."""
     line = lines.readline()
     if not line:
         return
@@ -131,7 +131,7 @@ def serve(lines: TextIO, out: TextIO) -> None:
 
 
 def main() -> None:
-    """Serves one plan on PyTorch's current GPU."""
+    """Serve one plan on PyTorch's current GPU."""
     die_with_parent()
     serve(sys.stdin, own_stdout())
 

@@ -63,7 +63,7 @@ class BenchRequest:
     unstored: dict[str, int] = field(default_factory=dict)
 
     def plan(self, settings: Settings) -> BenchPlan:
-        """Splits the rows into those that can be timed and those that cannot.
+        """Split the rows into those that can be timed and those that cannot.
 
         Raises:
             InputError: as `rows`.
@@ -77,7 +77,7 @@ class BenchRequest:
         )
 
     def rows(self, settings: Settings) -> list[BenchRow | Missed]:
-        """Returns a row for each kernel, shape and dtype, each subject once.
+        """Return a row for each kernel, shape and dtype, each subject once.
 
         Raises:
             InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
@@ -134,14 +134,14 @@ class BenchRequest:
 
 
 def _path(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Returns the path that modules of the user's are imported by, if there are any."""
+    """Return the path that modules of the user's are imported by, if there are any."""
     shipped = kernel_names()
     is_user_code = any(row["reference"] not in shipped for row in rows.values())
     return {"path": sys.path if is_user_code else []}
 
 
 def row_to_json(row: BenchRow) -> dict[str, Any]:
-    """Converts to JSON values what a process needs to time a row."""
+    """Convert to JSON values what a process needs to time a row."""
     return {
         "reference": row.reference,
         "sizes": dict(row.subject.shape),
@@ -151,7 +151,7 @@ def row_to_json(row: BenchRow) -> dict[str, Any]:
 
 
 def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
-    """Makes the launch of a row of `row_to_json`, and finds the space's own config for it.
+    """Make the launch of a row of `row_to_json`, and find the space's own config for it.
 
     Raises:
         InputError: the module cannot make the launch, or its space has no such config.
@@ -201,16 +201,16 @@ class Collected:
 
     @classmethod
     def of(cls, rows: Sequence[BenchRow]) -> Collected:
-        """Starts a collection without results."""
+        """Start a collection without results."""
         return cls({str(number): row for number, row in enumerate(rows)})
 
     @property
     def left(self) -> list[str]:
-        """Lists the numbers of the rows that have not failed."""
+        """List the numbers of the rows that have not failed."""
         return [number for number in self.rows if number not in self.failures]
 
     def run(self, label: str, missed: Sequence[Missed]) -> BenchRun:
-        """Makes the record of the run; for `missed` shapes no config is stored.
+        """Make the record of the run; for `missed` shapes no config is stored.
 
         Raises:
             MeasureError: no row could be timed.
@@ -297,7 +297,7 @@ class Processes:
     def _run_plan(
         self, child: Child, plan: Mapping[str, Any], done: dict[str, tuple[float, ...]]
     ) -> Mapping[str, Any] | None:
-        """Sends a plan; returns the clocks at its end, or None if a row ended the process."""
+        """Send a plan; return the clocks at its end, or None if a row ended the process."""
         running, cause = "", ""
         try:
             child.send(plan)
@@ -320,7 +320,7 @@ class Processes:
         return None
 
     def _handle(self, message: Mapping[str, Any], done: dict[str, tuple[float, ...]]) -> None:
-        """Stores one message of a process; its last one, the clocks, is not for here."""
+        """Store one message of a process; its last one, the clocks, is not for here."""
         if "refused" in message:
             raise MeasureError(message["refused"])
         if "environment" in message:
@@ -356,13 +356,13 @@ class BenchProgress:
     """Listens to a bench run; each method does nothing by default."""
 
     def planned(self, plan: BenchPlan) -> None:
-        """Hears of the plan, once, before anything is timed."""
+        """Hear of the plan, once, before anything is timed."""
 
     def process_ended(self, number: int, collected: Collected) -> None:
-        """Hears of the end of each process, with its number from 1 on."""
+        """Hear of the end of each process, with its number from 1 on."""
 
     def finished(self, collected: Collected) -> None:
-        """Hears, once, of the end of the last process."""
+        """Hear, once, of the end of the last process."""
 
 
 def time_plan(

@@ -37,7 +37,7 @@ Why = Literal["failed", "unknown"]
 
 
 def timing_words() -> dict[str, Any]:
-    """Returns the parts of the policy that two runs must share to be compared."""
+    """Return the parts of the policy that two runs must share to be compared."""
     return {name: getattr(POLICY, name) for name in _COMPARED_FIELDS}
 
 
@@ -57,7 +57,7 @@ class BenchSubject:
 
     @cached_property
     def identity(self) -> str:
-        """Returns a text that is equal for equal subjects."""
+        """Return a text that is equal for equal subjects."""
         return canonical([self.kernel, dict(self.shape), self.dtype])
 
 
@@ -120,19 +120,19 @@ class TimedSubject:
 
     @cached_property
     def statistics(self) -> SampleStatistics:
-        """Computes the statistics of all samples of all processes."""
+        """Compute the statistics of all samples of all processes."""
         found = SampleStatistics.of([us for samples in self.samples for us in samples])
         assert found is not None  # a process without samples is refused
         return found
 
     @cached_property
     def medians_us(self) -> tuple[float, ...]:
-        """Computes the medians of the processes, without outliers."""
+        """Compute the medians of the processes, without outliers."""
         return tuple(summarise(self.config, samples).median_us for samples in self.samples)
 
     @property
     def median_us(self) -> float:
-        """Computes the median of the processes' medians."""
+        """Compute the median of the processes' medians."""
         return median(self.medians_us)
 
 
@@ -200,13 +200,13 @@ class BenchRun:
 
     @cached_property
     def identity(self) -> str:
-        """Returns a digest of when it ran and of all samples, 12 hex digits."""
+        """Return a digest of when it ran and of all samples, 12 hex digits."""
         samples = [[row.subject.identity, row.samples] for row in self.rows]
         return digest(canonical([self.date, self.label, samples]))[:12]
 
     @property
     def name(self) -> str:
-        """Returns its label, or else its date."""
+        """Return its label, or else its date."""
         return self.label or self.date
 
 
@@ -222,7 +222,7 @@ _COMPRESSED: Final = ".gz"
 
 
 def read_run(path: Path, what: str = "run") -> BenchRun:
-    """Reads the run of a file; messages call it `what`, "run" or "--baseline".
+    """Read the run of a file; messages call it `what`, "run" or "--baseline".
 
     Raises:
         InputError: it cannot be read, is no run, of a newer version, or holds no timing; names
@@ -240,7 +240,7 @@ def read_run(path: Path, what: str = "run") -> BenchRun:
 
 
 def run_from_json(document: Any, where: str) -> BenchRun:
-    """Reads the run of a JSON document.
+    """Read the run of a JSON document.
 
     Raises:
         InputError: as `read_run`.
@@ -265,7 +265,7 @@ def run_from_json(document: Any, where: str) -> BenchRun:
 
 
 def check_times(times_us: Iterable[float], field: str, advice: str) -> None:
-    """Makes sure that times are some that a launch can take; beyond, ratios have no number.
+    """Make sure that times are some that a launch can take; beyond, ratios have no number.
 
     Raises:
         InputError: one is not.
@@ -276,7 +276,7 @@ def check_times(times_us: Iterable[float], field: str, advice: str) -> None:
 
 
 def write_run(path: Path, run: BenchRun) -> None:
-    """Writes a run, a line a row; the file appears whole or stays as it was.
+    """Write a run, a line a row; the file appears whole or stays as it was.
 
     Raises:
         InputError: it cannot be written.
@@ -291,12 +291,12 @@ def write_run(path: Path, run: BenchRun) -> None:
 
 
 def run_to_json(run: BenchRun) -> dict[str, Any]:
-    """Converts a run to JSON values, which `run_from_json` reads."""
+    """Convert a run to JSON values, which `run_from_json` reads."""
     return {"format": FORMAT, "version": VERSION, **encoded(run)}
 
 
 def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, Any]:
-    """Returns a document if its format and version are known.
+    """Return a document if its format and version are known.
 
     Raises:
         InputError: it does not.
@@ -319,7 +319,7 @@ def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, 
 
 
 def read_text(path: Path, where: str, advice: str) -> str:
-    """Reads the text of a file, decompressed if its name ends in .gz.
+    """Read the text of a file, decompressed if its name ends in .gz.
 
     Raises:
         InputError: it cannot be read, or is no text.
@@ -336,7 +336,7 @@ def read_text(path: Path, where: str, advice: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file, compressed where its name ends in .gz; it appears whole or stays as it was.
+    """Write a file, compressed where its name ends in .gz; it appears whole or stays as it was.
 
     Raises:
         InputError: it cannot be written.
@@ -346,7 +346,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes bytes as `write_text` writes text.
+    """Write bytes as `write_text` writes text.
 
     Raises:
         InputError: it cannot be written.

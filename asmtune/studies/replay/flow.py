@@ -47,7 +47,7 @@ class Judged:
 def judged_moments(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[Judged]:
-    """Yields each task of a file with verdicts on its rows; if `early`, of sketches too.
+    """Yield each task of a file with verdicts on its rows; if `early`, of sketches too.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -67,7 +67,7 @@ def judged_moments(
 
 
 def recorded_configs(module: KernelModule, task: Task) -> tuple[Problem, list[Config]]:
-    """Returns the problem of a task, and the configs of its rows in their order.
+    """Return the problem of a task, and the configs of its rows in their order.
 
     Raises:
         ProblemError: the module's arguments do not fit the task.
@@ -77,7 +77,7 @@ def recorded_configs(module: KernelModule, task: Task) -> tuple[Problem, list[Co
 
 
 def _with_hooks(task: Task, module: KernelModule, problem: Problem) -> list[Config]:
-    """Replaces recorded configs by the space's own equal ones, which have hooks.
+    """Replace recorded configs by the space's own equal ones, which have hooks.
 
     A file holds no `pre_hook`; without it a tensor descriptor has another block shape.
     """
@@ -118,7 +118,7 @@ WITHIN: Final = "{}, {}% compiled"
 def replay(
     oracle: Oracle, kernels: Path, funnel: Funnel, scorers: Sequence[Scorer]
 ) -> ReplayReport:
-    """Ranks every task's recorded configs by every scorer.
+    """Rank every task's recorded configs by every scorer.
 
     A scorer that was trained ranks each kernel as if it had never seen it. One that
     ranks before compiling has further results: `BEFORE`, and one a budget, `WITHIN`. The folder
@@ -207,7 +207,7 @@ def _averaged(
 
 
 def _within(timed: _Timed, scorer: Scorer, chosen: Sequence[int]) -> dict[str, float]:
-    """Ranks some configs by their assembly, as if there were no others."""
+    """Rank some configs by their assembly, as if there were no others."""
     scores = [float("-inf")] * len(timed.times)
     ranked = scorer.score([timed.compiled[i] for i in chosen])
     for index, score in zip(chosen, ranked, strict=True):

@@ -31,14 +31,14 @@ class ScorerResult:
     tasks: tuple[TaskResult, ...]
 
     def summary(self, kernel: str | None = None) -> dict[str, float]:
-        """Computes geometric means by cut, and the worst task at top 10, of a kernel or of all."""
+        """Compute geometric means by cut, and the worst task at top 10, of a kernel or of all."""
         tasks = [r for r in self.tasks if kernel is None or r.task.kernel == kernel]
         means = {cut: geometric_mean(r.kept[cut] for r in tasks) for cut in CUTS}
         return {**means, "worst_top10": min(r.kept["top10"] for r in tasks)}
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Lists the kernels in the file's order."""
+        """List the kernels in the file's order."""
         return tuple(dict.fromkeys(r.task.kernel for r in self.tasks))
 
 
@@ -55,7 +55,7 @@ class Agreement:
     resources: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, row: Row, verdict: Verdict) -> None:
-        """Counts one config."""
+        """Count one config."""
         predicted = "runs" if verdict.kept else "fails"
         self.failures[predicted, "runs" if row.error is None else "fails"] += 1
         names = {"regs": "regs_per_thread", "spills": "spill_words", "shared": "shared_bytes"}
@@ -76,7 +76,7 @@ class ReplayReport:
 
     @classmethod
     def merged(cls, reports: Sequence[ReplayReport]) -> ReplayReport:
-        """Merges reports of the same scorers on the same device; at least one."""
+        """Merge reports of the same scorers on the same device; at least one."""
         first, agreement = reports[0], Agreement()
         tasks: dict[str, list[TaskResult]] = {}
         for report in reports:
@@ -88,7 +88,7 @@ class ReplayReport:
         return replace(first, scorers=scorers, agreement=agreement)
 
     def to_json(self) -> dict[str, object]:
-        """Writes `{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
+        """Write `{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
         failures = self.agreement.failures
         return {
             "scorers": {
@@ -108,7 +108,7 @@ class ReplayReport:
 def kept_of(
     times: Sequence[float], scores: Sequence[float], among: Collection[int] | None = None
 ) -> dict[str, float]:
-    """Computes the share of the best speed that each cut of a ranking keeps.
+    """Compute the share of the best speed that each cut of a ranking keeps.
 
     Args:
         times: the time of each config.
@@ -125,13 +125,13 @@ def kept_of(
 
 
 def cut_sizes(timed: int) -> dict[str, int]:
-    """Counts the configs that each cut keeps of `timed`."""
+    """Count the configs that each cut keeps of `timed`."""
     sizes = (1, 5, 10, max(1, timed * 5 // 100), max(1, timed * 10 // 100))
     return dict(zip(CUTS, sizes, strict=True))
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """Computes the geometric mean of positive numbers."""
+    """Compute the geometric mean of positive numbers."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs))
 

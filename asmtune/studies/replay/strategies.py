@@ -64,7 +64,7 @@ class Replayed:
     reason: str
 
     def within(self, spent: str, budget: int) -> float | None:
-        """Gives the share kept in a budget of "compiles" or "timings", None before a trial."""
+        """Give the share kept in a budget of "compiles" or "timings", None before a trial."""
         reached = [mark.kept for mark in self.marks if getattr(mark, spent) <= budget]
         return reached[-1] if reached else None
 
@@ -77,12 +77,12 @@ class PlanResult:
     searches: tuple[Replayed, ...]
 
     def summary(self, kernel: str | None = None) -> dict[str, float]:
-        """Computes mean compiles and timings, and mean and worst share kept in the end."""
+        """Compute mean compiles and timings, and mean and worst share kept in the end."""
         last = [s.marks[-1] for s in self.searches if kernel in (None, s.task.kernel)]
         return _mean_costs(last) | _mean_and_worst(mark.kept for mark in last)
 
     def curve(self, spent: str) -> dict[int, dict[str, float]]:
-        """Computes the shares kept within each budget that gave every task a trial."""
+        """Compute the shares kept within each budget that gave every task a trial."""
         points = {}
         for budget in BUDGETS:
             shares = [search.within(spent, budget) for search in self.searches]
@@ -91,7 +91,7 @@ class PlanResult:
         return points
 
     def to_json(self) -> dict[str, Any]:
-        """Writes all of it as JSON values."""
+        """Write all of it as JSON values."""
         kernels = dict.fromkeys(search.task.kernel for search in self.searches)
         tasks: dict[str, list[Replayed]] = {}
         for search in self.searches:
@@ -139,7 +139,7 @@ median of 3 to 21 samples on another machine, differ by 3%, so that one has 2%."
 def replay_strategies(
     oracle: Oracle, kernels: Path, funnel: Funnel, plans: Sequence[ReplayPlan]
 ) -> list[PlanResult]:
-    """Searches every task of a file by every plan.
+    """Search every task of a file by every plan.
 
     The funnel's scorer predicts, as if it had never seen the task's kernel. A task's default
     is its first config. The folder `kernels` has a module `KERNEL.py` for each kernel.
@@ -164,7 +164,7 @@ def replay_strategies(
 
 
 def searched(task: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
-    """Searches a task."""
+    """Search a task."""
     rows = {v.config: row for row, v in zip(task.task.rows, task.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in task.compiled})
     state = State(task.sketched, task.sketched[0].config)
@@ -182,11 +182,11 @@ class RecordedCompiler:
         self._batch: Sequence[Config] = ()
 
     def start(self, configs: Sequence[Config]) -> None:
-        """Takes a batch."""
+        """Take a batch."""
         self._batch = tuple(configs)
 
     def collect(self) -> list[Verdict]:
-        """Returns the batch's verdicts."""
+        """Return the batch's verdicts."""
         return [self._verdicts[config] for config in self._batch]
 
 
@@ -197,7 +197,7 @@ class RecordedTimer:
         self._rows, self._seed = rows, seed
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """Returns the recorded timing or failure of each."""
+        """Return the recorded timing or failure of each."""
         return [(verdict.config, self._outcome(verdict.config)) for verdict in verdicts]
 
     def _outcome(self, config: Config) -> Measurement | Failure:
@@ -222,7 +222,7 @@ class _Marks(ProgressListener):
         self.made.append(self.now())
 
     def now(self) -> SearchPoint:
-        """Marks this moment; what is being compiled counts."""
+        """Mark this moment; what is being compiled counts."""
         state = self._state
         named = [self._ms[verdict.config] for verdict in state.finalists(self._finalists)]
         share = min(self._ms.values()) / min(named) if named else 0.0

@@ -30,7 +30,7 @@ class Recording:
 
 
 def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[Recording]:
-    """Converts runs on one device to files of timings: one a folder of kernels, a task a run.
+    """Convert runs on one device to files of timings: one a folder of kernels, a task a run.
 
     The modules lie in the folder `kernels`, or else where each run found its own.
 
@@ -85,7 +85,7 @@ def _task(run: TracedRun, module: KernelModule) -> Task:
 
 
 def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Config, str]:
-    """Lists why configs did not run; what a rule dropped was never tried."""
+    """List why configs did not run; what a rule dropped was never tried."""
     refused = {c: row.reason or "" for c, row in compiled.items() if row.dropped_at == "compile"}
     return refused | {config: str(failure) for config, failure in run.failures().items()}
 

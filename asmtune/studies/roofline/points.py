@@ -53,7 +53,7 @@ class WorkCounts:
 
     @classmethod
     def of(cls, work: Work, target: Target, dtypes: Iterable[str]) -> WorkCounts:
-        """Returns the counts of a launch.
+        """Return the counts of a launch.
 
         Args:
             work: what its IR asks for.
@@ -77,7 +77,7 @@ class WorkCounts:
 
     @property
     def flops(self) -> float:
-        """Counts the FLOPs under the roof of `unit`; 0 for a launch that only moves or counts."""
+        """Count the FLOPs under the roof of `unit`; 0 for a launch that only moves or counts."""
         return self.tensor_flops or self.vector_flops
 
 
@@ -90,7 +90,7 @@ class Load:
 
     @classmethod
     def common(cls, counts: Sequence[WorkCounts]) -> Load:
-        """Returns the least that any of its configs asks for.
+        """Return the least that any of its configs asks for.
 
         Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
         """
@@ -99,7 +99,7 @@ class Load:
 
     @property
     def intensity(self) -> float | None:
-        """Computes the FLOPs a byte; None without FLOPs or without bytes."""
+        """Compute the FLOPs a byte; None without FLOPs or without bytes."""
         return self.flops / self.bytes if self.flops and self.bytes else None
 
 
@@ -149,7 +149,7 @@ class Roof:
 
 
 def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
-    """Lists DRAM, L2, the ordinary cores, and the tensor cores for each of `WorkCounts.unit`."""
+    """List DRAM, L2, the ordinary cores, and the tensor cores for each of `WorkCounts.unit`."""
     names = dict.fromkeys((VECTOR, *units))
     compute = [
         (name, "fp32_flops_per_s" if name == VECTOR else f"tensor_flops_per_s.{name}")
@@ -163,7 +163,7 @@ def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
 
 
 def attainable(roofs: Sequence[Roof], unit: str, intensity: float) -> float:
-    """Computes the FLOP/s that DRAM and cores of a type allow at an intensity."""
+    """Compute the FLOP/s that DRAM and cores of a type allow at an intensity."""
     rates = {roof.name: roof.rate for roof in roofs}
     return min(rates[unit], intensity * rates["DRAM"])
 
@@ -203,12 +203,12 @@ class Point:
 
     @property
     def flops_per_s(self) -> float:
-        """Computes the FLOPs a second; 0 for a launch without any."""
+        """Compute the FLOPs a second; 0 for a launch without any."""
         return self.work.flops / self.us * 1e6
 
     @property
     def bytes_per_s(self) -> float:
-        """Computes the different bytes a second."""
+        """Compute the different bytes a second."""
         return self.work.bytes / self.us * 1e6
 
 
@@ -234,17 +234,17 @@ class ChartEntry:
 
     @property
     def speedup(self) -> float | None:
-        """Divides the time before by the time after; None where there is no time before."""
+        """Divide the time before by the time after; None where there is no time before."""
         return None if self.before is None else self.before.us / self.after.us
 
     @property
     def moved(self) -> bool:
-        """Says if tuning chose another config than the default."""
+        """Say if tuning chose another config than the default."""
         return self.before is not None and self.before.config != self.after.config
 
     @property
     def measured(self) -> bool:
-        """Says if all of its times were measured."""
+        """Say if all of its times were measured."""
         return all(p.how == "measured" for p in (self.before, self.after) if p is not None)
 
 
@@ -271,7 +271,7 @@ class Chart:
         return {roof.name: roof.rate for roof in self.roofs}
 
     def share(self, point: Point) -> float:
-        """Returns a point's share of what DRAM and cores allow; above 1 where caches help.
+        """Return a point's share of what DRAM and cores allow; above 1 where caches help.
 
         Of a launch without FLOPs it is the share of DRAM's rate.
         """

@@ -33,7 +33,7 @@ KeyOf = Callable[[Shape], TuneKey]
 def is_sized(
     lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
 ) -> bool:
-    """Says if a stored record was timed at a shape, which has all dimensions.
+    """Say if a stored record was timed at a shape, which has all dimensions.
 
     `key_of` makes the key of a launch on the record's device; `runs` is the traces' folder.
     """
@@ -60,7 +60,7 @@ def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
 
 
 def _is_of(run: Summary, record: TuneRecord) -> bool:
-    """Says if a run ended with a record's winner at the record's time."""
+    """Say if a run ended with a record's winner at the record's time."""
     ending = run.ending
     if ending is None or ending.winner is None or ending.median_us is None:
         return False
@@ -89,7 +89,7 @@ class RooflineRequest:
     dtype: str | None = None
 
     def subjects(self, target: Target, settings: Settings) -> list[RooflineSubject]:
-        """Makes a launch for each kernel and each shape that has its dimensions.
+        """Make a launch for each kernel and each shape that has its dimensions.
 
         Raises:
             InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
@@ -193,7 +193,7 @@ class _Stored:
         self._store = existing_store(settings)
 
     def look_up(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
-        """Looks a launch up; the winner is the space's own config, with its hooks."""
+        """Look a launch up; the winner is the space's own config, with its hooks."""
         lookup = queue.launched(problem).found_on(self._target, self._store)
         if lookup.outcome != "hit" or lookup.record is None:
             return lookup

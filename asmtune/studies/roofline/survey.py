@@ -63,7 +63,7 @@ Times = Mapping[str, Time]
 
 
 def recorded(lookup: StoreLookup) -> Times:
-    """Returns the times of a record that is a hit; empty otherwise."""
+    """Return the times of a record that is a hit; empty otherwise."""
     if lookup.outcome != "hit" or lookup.record is None:
         return {}
     return {
@@ -74,7 +74,7 @@ def recorded(lookup: StoreLookup) -> Times:
 
 
 def taken(outcomes: Sequence[Outcome]) -> tuple[Times, tuple[str, ...]]:
-    """Splits outcomes into times taken now, and failures in words."""
+    """Split outcomes into times taken now, and failures in words."""
     times = {
         config_key(config): Time(outcome.median_us, "measured", GPU)
         for config, outcome in outcomes
@@ -85,7 +85,7 @@ def taken(outcomes: Sequence[Outcome]) -> tuple[Times, tuple[str, ...]]:
 
 
 def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0) -> list[Time]:
-    """Gives each verdict a time: measured if there is one, else predicted.
+    """Give each verdict a time: measured if there is one, else predicted.
 
     Between configs of one kernel a prediction is wrong by much the same factor (what the model
     is held to is their order): beside a measured time, predicted ones are multiplied by what
@@ -104,7 +104,7 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
 
 
 def slowest(lookup: StoreLookup) -> float:
-    """Returns the slowest time of a record, which configs left out exceed; 0 without one.
+    """Return the slowest time of a record, which configs left out exceed; 0 without one.
 
     Tuning times the default in every run, and shipping a record leaves the slower ones out.
     """
@@ -118,12 +118,12 @@ def _predicted(us: float, source: str, least_us: float) -> Time:
 
 
 def config_key(config: Config) -> str:
-    """Returns a key of a config that ignores the order of its axes and its hooks."""
+    """Return a key of a config that ignores the order of its axes and its hooks."""
     return canonical(config.to_dict())
 
 
 def predicted(verdict: Verdict) -> float:
-    """Returns microseconds by the model, which every config that compiled has."""
+    """Return microseconds by the model, which every config that compiled has."""
     return verdict.predicted_us or 0.0
 
 
@@ -168,7 +168,7 @@ class Survey:
     clock: PairClock | None = None
 
     def chart(self, subjects: Sequence[RooflineSubject]) -> Chart:
-        """Makes the chart of all subjects; one that fails stops no other."""
+        """Make the chart of all subjects; one that fails stops no other."""
         entries: list[ChartEntry] = []
         failures: list[tuple[str, str]] = []
         for subject in subjects:
@@ -188,7 +188,7 @@ class Survey:
         )
 
     def entry(self, subject: RooflineSubject) -> ChartEntry:
-        """Makes the points of a subject before tuning and after.
+        """Make the points of a subject before tuning and after.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
@@ -225,7 +225,11 @@ class Survey:
             made={name: getattr(provenance, name) for name in made},
             notes=(
                 *subject.notes,
-                *_lookup_notes(subject, timed_now=self.clock is not None),
+                *_lookup_notes(
+                    subject,
+                    timed_now=self.clock is not None,
+                    steered=bool(points[-1].counts.steering),
+                ),
                 *notes,
                 *_count_notes(points[-1]),
             ),
@@ -274,11 +278,16 @@ class Survey:
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
+_OTHER_VALUES: Final = "times are the record's, whose index tensors may have held other values"
+
+
+def _lookup_notes(subject: RooflineSubject, *, timed_now: bool, steered: bool) -> tuple[str, ...]:
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
-        if subject.sized or timed_now:
+        if timed_now:
             return ()
+        if subject.sized:
+            return (_OTHER_VALUES,) if steered else ()
         key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
         return (f"times are predicted: those of the record may be of another size with {key}",)
     why = "" if lookup.outcome == "miss" else f" that holds ({lookup.outcome}: {lookup.detail})"
@@ -341,7 +350,7 @@ class PairClock:
 
 
 def check_gpu(target: Target) -> None:
-    """Makes sure that this machine's GPU is the target.
+    """Make sure that this machine's GPU is the target.
 
     Raises:
         InputError: the GPU is another model, or there is none.

@@ -12,6 +12,9 @@ const TITLES = {
   fate: "verdict",
   predicted_us: "predicted µs",
   measured_us: "measured µs",
+  measured_p90_us: "p90 µs",
+  measured_p99_us: "p99 µs",
+  measured_rsd: "RSD %",
   ratio: "pred / meas",
   bottleneck: "limit",
   score: "score",
@@ -28,11 +31,18 @@ const MEANINGS = {
   fate: "Kept to be timed, or why not: it cannot run, does not compile, or was ranked too low before or after compiling.",
   predicted_us: "Microseconds of the launch by the roofline.",
   measured_us: "Median microseconds of the launch, as they were timed.",
+  measured_p90_us: "90th percentile of all samples.",
+  measured_p99_us: "99th percentile of all samples.",
+  measured_rsd: "Relative standard deviation of all samples, in percent.",
   ratio: "Predicted time over measured time.",
   bottleneck: "The largest part of the predicted time.",
   score: "The scorer's own scale; higher is better.",
   reasons: "Why it was dropped, and remarks.",
 };
+
+const TIMES = [
+  "predicted_us", "measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd", "ratio",
+];
 
 const STAGES = {
   rules: "cannot run",
@@ -95,14 +105,14 @@ export class Report {
   /** Columns that the table shows unless told otherwise. */
   usual() {
     const told = ["regs_per_thread", "spill_words", "shared_bytes", "occupancy", "programs_per_sm"];
-    const times = this.measured ? ["predicted_us", "measured_us", "ratio"] : ["predicted_us"];
+    const times = this.measured ? TIMES : ["predicted_us"];
     const all = ["rank", "fate", ...this.varying(), ...times, "bottleneck", ...told];
     return all.filter((name) => this.columns[name]);
   }
 
   /** Every column that there is something in. */
   every() {
-    const first = ["rank", "fate", ...this.axes, "predicted_us", "measured_us", "ratio"];
+    const first = ["rank", "fate", ...this.axes, ...TIMES];
     const names = [...first, "bottleneck", "score", ...Object.keys(this.features), "reasons"];
     // An option such as num_warps is an axis and a feature, and one column.
     return [...new Set(names)].filter((name) => this.columns[name]);
