@@ -1,18 +1,29 @@
-"""Targets read from JSON descriptors and checked: those that ship, and a user's own."""
+"""Targets read from JSON descriptors and checked: those that ship, and a user's own.
+
+A name is looked for in the user's folder of descriptors (`ASMTUNE_TARGETS`), then among those that
+ship. The device at hand that no file describes is derived from its driver's attributes.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from dataclasses import MISSING, fields
+import warnings
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asmtune.base.errors import TargetError
+from asmtune.base.text import user_stacklevel
+from asmtune.core.hardware.architectures import family
 from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, plain, short
 
-KINDS = ("specified", "measured", "derived", "user")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = ("specified", "measured", "derived", "driver", "architecture", "user")
 """Kinds of source of a figure."""
 
 _MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
@@ -35,7 +46,15 @@ def parse_target(text: str, where: str) -> Target:
         TargetError: The text is not JSON, a field is missing, unknown or of the wrong
             type, or limits contradict each other.
     """
-    data = _parse_json(text, where)
+    return target_of(_parse_json(text, where), where)
+
+
+def target_of(data: Mapping[str, object], where: str) -> Target:
+    """Check the fields of a descriptor, and make its target.
+
+    Raises:
+        TargetError: as `parse_target`.
+    """
     known = {f.name: f for f in fields(Target) if f.name != "figures"}
     for name in data:
         if name not in known:
@@ -153,17 +172,21 @@ def _parse_json(text: str, where: str) -> dict[str, object]:
 
 
 def load_target(name_or_path: str) -> Target:
-    """Load a shipped target by name or alias, or a descriptor from a file.
+    """Load a target by name or alias, or a descriptor from a file.
 
     Args:
-        name_or_path: "H200", "NVIDIA H200" (case and runs of spaces do not matter), or
-            a path: whatever holds a "/" or ends with ".json".
+        name_or_path: "H200", "NVIDIA H200" (case and runs of spaces do not matter), the name of a
+            descriptor in the user's folder, or a path: whatever holds a "/" or ends with ".json".
 
     Raises:
-        TargetError: The name is unknown, or the file is unreadable or malformed.
+        TargetError: the name is unknown, or the file or the user's folder is unreadable or
+            malformed.
     """
     if "/" in name_or_path or name_or_path.endswith(".json"):
         return parse_target(_read(name_or_path), name_or_path)
+    own = _own_targets()
+    if own.unreadable or plain(name_or_path) in own.refused:
+        raise TargetError(own.unreadable or own.refused[plain(name_or_path)])
     target = match_device(name_or_path)
     if target is None:
         raise TargetError(_unknown(name_or_path))
@@ -175,14 +198,126 @@ def target_names() -> tuple[str, ...]:
     return tuple(sorted(target.name for target in _shipped()))
 
 
-def match_device(device_name: str) -> Target | None:
-    """Find the shipped target of a device, given its full name as the driver reports it.
+def known_targets() -> tuple[Target, ...]:
+    """Return the user's targets and the shipped ones of other names, sorted by name.
 
-    A device that only resembles a shipped one ("NVIDIA H100 PCIe") gives None: its limits
-    may agree, but its rates do not.
+    Raises:
+        TargetError: the user's folder cannot be read.
     """
-    by_name = {plain(name): t for t in _shipped() for name in (t.name, *t.aliases)}
-    return by_name.get(plain(device_name))
+    own = _own_targets()
+    if own.unreadable:
+        raise TargetError(own.unreadable)
+    own.warn()
+    by_name = {plain(target.name): target for target in (*_shipped(), *own.by_name.values())}
+    return tuple(sorted(by_name.values(), key=lambda target: target.name))
+
+
+def shipped_target(name: str) -> Target | None:
+    """Find a shipped target by name or alias, whatever the user's folder holds."""
+    return _shipped_names().get(plain(name))
+
+
+def match_device(device_name: str) -> Target | None:
+    """Find the target of a device, given its full name as the driver reports it.
+
+    A file that cannot be used is told in a warning and skipped: this never stops a launch. A
+    device that only resembles a shipped one gives None, unless it is in this machine and in use:
+    then its target is derived. So is that of a device here that has a shipped one's name, but
+    another number of SMs: a slice or a variant.
+    """
+    own = _own_targets()
+    own.warn()
+    if plain(device_name) in own.by_name:
+        return own.by_name[plain(device_name)]
+    shipped = shipped_target(device_name)
+    from asmtune.core.hardware.driver import device_here
+
+    here = device_here(device_name)
+    if here is None or (shipped is not None and here.sms in (None, shipped.sms)):
+        return shipped
+    return here.target() or shipped
+
+
+class TargetWarning(UserWarning):
+    """A file of the user's folder of descriptors is not used; says why."""
+
+
+@dataclass(frozen=True)
+class _OwnTargets:
+    """The user's folder of descriptors.
+
+    Attributes:
+        by_name: targets by each of their names.
+        refused: why a name has none, by name: its file is damaged, or two files have the name.
+        unreadable: why the folder cannot be read; "" if it can, or if there is none by default.
+    """
+
+    by_name: Mapping[str, Target]
+    refused: Mapping[str, str]
+    unreadable: str = ""
+
+    def warn(self) -> None:
+        """Warn of everything that is not used, once a process for each."""
+        for message in dict.fromkeys((self.unreadable, *self.refused.values())):
+            if message and message not in _warned:
+                _warned.add(message)
+                warnings.warn(message, TargetWarning, stacklevel=user_stacklevel())
+
+
+_warned: set[str] = set()
+
+
+def _own_targets() -> _OwnTargets:
+    """Read the user's folder; what was read serves until a file in it changes."""
+    from asmtune.base.settings import Settings
+
+    settings = Settings.from_environment()
+    folder = settings.targets_dir
+    where = f"folder of descriptors {short(str(folder))}"
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        stamps = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+    except FileNotFoundError:
+        if not settings.targets:
+            return _OwnTargets({}, {})
+        return _OwnTargets({}, {}, f"{where}: there is none; make it, or unset ASMTUNE_TARGETS")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return _OwnTargets({}, {}, f"{where}: cannot be read: {reason}; correct ASMTUNE_TARGETS")
+    return _read_own(stamps)
+
+
+@cache
+def _read_own(stamps: tuple[tuple[Path, int, int], ...]) -> _OwnTargets:
+    by_name: dict[str, Target] = {}
+    files: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for path, *_ in stamps:
+        where = label(str(path))
+        try:
+            target = parse_target(_read(str(path)), where)
+        except TargetError as error:
+            refused |= dict.fromkeys(_stated_names(path), str(error))
+            continue
+        for name in dict.fromkeys(map(plain, (target.name, *target.aliases))):
+            if name in files:
+                refused[name] = (
+                    f"{where}: describes {short(name)}, as {files[name]} does; remove one of them"
+                )
+            else:
+                by_name[name], files[name] = target, where
+    return _OwnTargets(by_name, refused)
+
+
+def _stated_names(path: Path) -> set[str]:
+    """Return the names that a damaged file probably describes: its own, and those in it."""
+    names = [path.stem]
+    try:
+        data = json.loads(_read(str(path)))
+        names += [data["name"], *data.get("aliases", [])]
+    except (TargetError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass  # its name is in a place of its own, and nothing else is needed of it
+    return {plain(name) for name in names if isinstance(name, str)}
 
 
 def _read(path: str) -> str:
@@ -207,7 +342,20 @@ def _shipped() -> tuple[Target, ...]:
     place = "asmtune/core/hardware/devices"
     entries = sorted(files(place.replace("/", ".")).iterdir(), key=lambda entry: entry.name)
     jsons = [entry for entry in entries if entry.name.endswith(".json")]
-    return tuple(parse_target(e.read_text(encoding="utf-8"), f"{place}/{e.name}") for e in jsons)
+    targets: list[Target] = []
+    for entry in jsons:
+        text, where = entry.read_text(encoding="utf-8"), f"{place}/{entry.name}"
+        if '"devices": [' in text:
+            devices = family(text, where)
+            targets += (target_of(one, f"{where}: {one['name']}") for one in devices)
+        else:
+            targets.append(parse_target(text, where))
+    return tuple(targets)
+
+
+@cache
+def _shipped_names() -> dict[str, Target]:
+    return {plain(name): t for t in _shipped() for name in (t.name, *t.aliases)}
 
 
 def _unknown(name: str) -> str:
@@ -222,3 +370,8 @@ def _unknown(name: str) -> str:
         f"target {short(name)} is unknown{did_you_mean(name, names)};"
         f" known: {', '.join(target_names())}; or give the path of a .json descriptor"
     )
+
+
+def shipped_cuda() -> tuple[Target, ...]:
+    """Return the shipped targets of CUDA devices."""
+    return tuple(target for target in _shipped() if target.backend == "cuda")
