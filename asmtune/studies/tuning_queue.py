@@ -33,16 +33,13 @@ def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
 
     Raises:
         MeasureError: there is none.
-        InputError: no target describes it.
     """
     import torch
 
     device = gpu_of(options)
     if options.devices is not None:
         torch.cuda.set_device(options.devices[0])
-    tuner = Tuner.open(device, options)
-    funnel = replace(tuner.funnel, progress=progress)
-    return TuningGpu(device, "cuda", replace(tuner, listener=progress, funnel=funnel))
+    return TuningGpu(device, "cuda", Tuner.open(device, options).with_listener(progress))
 
 
 @dataclass(frozen=True)
