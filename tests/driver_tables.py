@@ -92,7 +92,7 @@ LIMITS = {
 
 def attributes(name: str) -> dict[str, int]:
     """Return what a driver tells of a device of the tables."""
-    sms, capability, mhz, memory_mhz, bits, l2_mib, gib = {**DEVICES, **OTHERS}[name]
+    sms, capability, mhz, memory_mhz, bits, l2_mib, _ = {**DEVICES, **OTHERS}[name]
     major, minor = map(int, capability.split("."))
     shared_kib, warps, blocks = LIMITS[capability]
     reserved = 1024 if major >= 8 else 0

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ from hypothesis import strategies as st
 
 import asmtune
 from asmtune.base.errors import InputError, TargetError
-from asmtune.core.hardware import devices
+from asmtune.core.hardware import devices, shipped
+from asmtune.core.hardware.descriptor import KINDS, descriptor_of, parse_target
 from asmtune.core.hardware.model import Figure, Target
 from asmtune.core.hardware.shipped import (
-    KINDS,
+    TargetWarning,
+    known_targets,
     load_target,
     match_device,
-    parse_target,
     target_names,
 )
 
@@ -499,3 +501,74 @@ def test_loads_from_a_zip_file(tmp_path: Path) -> None:
     sms, where = run_python(code, archive).split(maxsplit=1)
     assert sms == "132"
     assert ".zip" in where
+
+
+def written(folder: Path, **files: dict[str, Any] | str) -> Path:
+    """Return a folder with files of these names, each a descriptor or text."""
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder of descriptors, empty."""
+    monkeypatch.setenv("ASMTUNE_TARGETS", str(tmp_path / "own"))
+    shipped._warned.clear()
+    return written(tmp_path / "own")
+
+
+def test_a_descriptor_reads_back() -> None:
+    """What is written of a target is a descriptor of the same figures."""
+    for name in (*SHIPPED, "H200"):
+        target = load_target(name)
+        again = parse_target(json.dumps(descriptor_of(target)), "mine.json")
+        assert again == target
+        assert again.figures == target.figures
+
+
+def test_the_users_descriptor_comes_before_a_shipped_one(own: Path) -> None:
+    """A file of the user's folder stands for a device by any of its names, from then on."""
+    assert load_target("NVIDIA H200").sms == 132
+    written(own, slow=descriptor(name="H200", aliases=["NVIDIA H200"], sms=66))
+    assert load_target("h200") is match_device("NVIDIA  h200")
+    assert load_target("H200").sms == 66
+    assert load_target("H200", own=False).sms == 132
+    assert [target.sms for target in known_targets() if target.name == "H200"] == [66]
+    written(own, slow=descriptor(name="H200", aliases=["NVIDIA H200"], sms=33, clock_hz=1e9))
+    assert load_target("NVIDIA H200").sms == 33
+    (own / "slow.json").unlink()
+    assert load_target("NVIDIA H200").sms == 132
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"broken": "{"}, "broken.json: not JSON"),
+        ({"broken": descriptor(sms=-1)}, "sms must be a whole number above 0"),
+        ({"a": descriptor(name="X"), "b": descriptor(name="x")}, "b.json: describes 'x', as"),
+    ],
+)
+def test_a_damaged_file_stops_no_launch(own: Path, files: dict[str, Any], says: str) -> None:
+    """A file that cannot be used is told once in one line, and all others are used."""
+    written(own, good=descriptor(name="Mine", sms=7), **files)
+    with pytest.warns(TargetWarning, match=says) as caught:
+        assert match_device("Mine") == load_target("Mine")
+    assert len(caught) == 1
+    assert len(str(caught[0].message).splitlines()) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert match_device("NVIDIA H100 80GB HBM3") is load_target("H100")
+
+
+def test_a_folder_that_cannot_be_read_stops_no_launch(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch goes on with the shipped descriptors; a command that names a target is refused."""
+    monkeypatch.setenv("ASMTUNE_TARGETS", str(own / "none"))
+    with pytest.warns(TargetWarning, match="there is none; make it, or unset ASMTUNE_TARGETS"):
+        assert match_device("NVIDIA H200") is not None
+    with pytest.raises(TargetError, match="there is none; make it"):
+        load_target("H200")

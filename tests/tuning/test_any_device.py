@@ -263,7 +263,7 @@ def test_nothing_that_compiles_is_an_error(stand_in: TritonStandIn, tmp_path: Pa
     stand_in.fails = (128, 256, 512, 1024, 2048)
     with (
         pytest.warns(UnrankedWarning),
-        pytest.raises(CompileError, match="of 20 the first fails with .*out of registers"),
+        pytest.raises(CompileError, match=r"of 20 the first fails with .*out of registers"),
     ):
         resolved(unknown_tuner(tmp_path))
 
@@ -276,7 +276,7 @@ def test_what_the_reader_cannot_read_is_tuned_without_it(
     """A compiler whose output no reader knows, or that no child process runs, stops no launch."""
     from asmtune.predict.prune.front import Front, failed
 
-    def verdicts(self: Front, configs: Any, moment: str, known: Any) -> Any:  # noqa: ARG001
+    def verdicts(self: Front, configs: Any, moment: str, known: Any) -> Any:
         return [failed(config, Failure(stage, "parse", "line 1: unknown")) for config in configs]
 
     monkeypatch.setattr(Front, "verdicts", verdicts)
@@ -316,7 +316,7 @@ def test_hooks_run_around_each_launch(stand_in: TritonStandIn, tmp_path: Path) -
     options = TuneOptions.of(
         {
             "effort": "quick",
-            "pre_hook": lambda values, reset_only=False: called.append("reset" * reset_only),
+            "pre_hook": lambda _, reset_only=False: called.append("reset" * reset_only),
             "post_hook": after,
             "do_bench": lambda call, quantiles: stand_in.clock(call, quantiles)[0],
         }

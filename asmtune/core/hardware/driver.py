@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import TargetError
 from asmtune.core.hardware.architectures import Raw, complete
-from asmtune.core.hardware.model import Target, plain
+from asmtune.core.hardware.descriptor import target_of
+from asmtune.core.hardware.model import Target, label, plain, short
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -61,28 +62,49 @@ class DeviceAttributes:
     name: str
     values: Mapping[str, int]
 
+    @classmethod
+    def from_json(cls, data: object, where: str) -> DeviceAttributes:
+        """Read what `to_json` made; `where` names it in messages.
+
+        Raises:
+            TargetError: it is something else.
+        """
+        values = data.get("attributes") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(values, dict):
+            raise TargetError(
+                f"{where}: no attributes of a device; `asmtune targets show --driver`"
+            )
+        for name, value in values.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise TargetError(f"{where}: {label(name)} is {short(value)}: no whole number")
+        return cls(str(data.get("name")), values)
+
+    def to_json(self) -> Raw:
+        """Return the device's name and attributes as JSON values."""
+        return {"name": self.name, "attributes": dict(self.values)}
+
     @property
     def sms(self) -> int | None:
         """Number of SMs."""
         return self.values.get("sms")
 
-    def target(self) -> Target | None:
+    def target(self, relatives: Sequence[Target]) -> Target | None:
         """Derive the target: limits by the driver, rates by the architecture.
 
-        None if the driver tells neither compute capability, SMs nor clock, or if no architecture
-        that is known is as old.
+        What neither tells is that of the nearest of `relatives`, in proportion to SMs. None if
+        the driver tells neither compute capability, SMs nor clock, or if the device is older
+        than every architecture that is known.
         """
-        from asmtune.core.hardware.shipped import target_of
-
+        where = f"driver's attributes of {self.name}"
         # A driver that contradicts itself is believed in what sizes the device only.
         for limits in (_LIMITS, ()):
             try:
-                return target_of(self.descriptor(limits), f"driver's attributes of {self.name}")
+                return target_of(self.descriptor(relatives, limits), where)
             except TargetError:
                 continue
         return None
 
-    def descriptor(self, limits: tuple[str, ...] = _LIMITS) -> Raw:
+    def descriptor(self, relatives: Sequence[Target], limits: tuple[str, ...] = _LIMITS) -> Raw:
         """Return the fields of a descriptor, each figure with its source and kind.
 
         Raises:
@@ -104,7 +126,7 @@ class DeviceAttributes:
         if limits and "max_threads_per_sm" in values:
             warps = values["max_threads_per_sm"] // values.get("warp_size", 32)
             stated["max_warps_per_sm"] = _by_driver(warps, "threads of an SM / threads of a warp")
-        like = _relative(stated)
+        like = _relative(stated, relatives)
         memory = {name: self._figure(name) for name in ("l2_bytes", "dram_bytes") if name in values}
         stated |= {**_scaled(like, self.name, values["sms"]), **memory, **self._bandwidth()}
         if not values.get("integrated") and "bus_bits" in values:
@@ -136,17 +158,15 @@ def _by_driver(value: float, what: str) -> Raw:
     return {"value": value, "source": f"the driver's attribute: {what}", "kind": "driver"}
 
 
-def _relative(stated: Raw) -> Target:
-    """Return the shipped device of the nearest architecture that is nearest in SMs."""
-    from asmtune.core.hardware.shipped import shipped_cuda
-
+def _relative(stated: Raw, relatives: Sequence[Target]) -> Target:
+    """Return the device of the nearest architecture that is nearest in SMs."""
     capability, sms = int(stated["arch"][3:]), stated["sms"]["value"]
 
     def apart(target: Target) -> tuple[bool, int, int]:
         newer = target.capability > capability
         return newer, abs(target.capability - capability), abs(target.sms - sms)
 
-    return min(shipped_cuda(), key=apart)
+    return min(relatives, key=apart)
 
 
 def _scaled(like: Target, name: str, sms: int) -> Raw:
