@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +21,9 @@ from asmtune.core.hardware.driver import read_attributes
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import known_targets, load_target, match_device
 from asmtune.report.tables import mapping_table
+
+if TYPE_CHECKING:
+    from asmtune.measure.rates import MeasuredRate
 
 app: Final = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -96,14 +99,22 @@ def measure(
     Launches and commands use it from then on where it is in the folder of targets, which
     ASMTUNE_TARGETS names. It takes some 20 seconds.
     """
+    from asmtune.measure.rates import measured_target
+    from asmtune.measure.timing.nvml import device_name, driver_version
+
     _use_gpu()
-    base = _here()
     if output is None:
         folder = Settings.from_environment().targets_dir
         folder.mkdir(parents=True, exist_ok=True)
+    base = _here()
+    if output is None:
         output = folder / f"{_UNSAFE.sub('-', base.name.lower())}.json"
     check_destinations([("--output", output)])
-    measured, failures = _measured(base)
+    rates, failures = _rates(base)
+    made_with = versions()
+    words = [f"{name} {made_with[name]}" for name in ("torch", "triton")]
+    when = ", ".join([*words, f"driver {driver_version()}", _today()])
+    measured = measured_target(base, device_name(), rates, when)
     text = json.dumps(descriptor_of(measured), indent=1) + "\n"
     output.write_text(text, encoding="utf-8")
     rows = [
@@ -117,21 +128,16 @@ def measure(
     print_line(f"written to {output}", err=True)
 
 
-def _measured(base: Target) -> tuple[Target, dict[str, str]]:
-    """Measure the GPU here; return its target, and why some figures could not be measured."""
-    from asmtune.measure.rates import RateMeter, measured_target
+def _rates(base: Target) -> tuple[list[MeasuredRate], dict[str, str]]:
+    """Measure the GPU here; return its rates, and why some could not be measured."""
+    from asmtune.measure.rates import RateMeter
     from asmtune.measure.timing.clock import GpuClock
-    from asmtune.measure.timing.nvml import device_name, driver_version
     from asmtune.measure.timing.policy import TimingPolicy
 
     policy = TimingPolicy()
     policy = replace(policy, flush_bytes=max(policy.flush_bytes, 2 * base.l2_bytes))
-    warm = replace(policy, flush_bytes=0)
-    meter = RateMeter(base, GpuClock(policy), GpuClock(warm))
-    made_with = versions()
-    words = [f"{name} {made_with[name]}" for name in ("torch", "triton")]
-    when = ", ".join([*words, f"driver {driver_version()}", _today()])
-    return measured_target(base, device_name(), list(meter.rates()), when), meter.failures
+    meter = RateMeter(base, GpuClock(policy), GpuClock(replace(policy, flush_bytes=0)))
+    return list(meter.rates()), meter.failures
 
 
 def _before(target: Target, name: str) -> str:

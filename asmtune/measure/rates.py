@@ -48,7 +48,7 @@ def nothing():  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MeasuringSizes:
     """How much is moved and multiplied; a test takes less.
 
     Attributes:
@@ -90,7 +90,7 @@ class RateMeter:
     clock: Clock
     warm_clock: Clock
     place: str = "cuda"
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: MeasuringSizes = field(default_factory=MeasuringSizes)
     failures: dict[str, str] = field(default_factory=dict)
 
     def rates(self) -> Iterator[MeasuredRate]:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.errors import TargetError
 from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, short
@@ -147,7 +147,7 @@ def _check_limits(target: Target, where: str) -> None:
             raise TargetError(f"{where}: {small} = {low} exceeds {large} = {high}; correct one")
 
 
-_SIZES = (
+_SIZES: Final[tuple[tuple[str, float, float, str], ...]] = (
     ("clock_hz", 1e6, 1e11, "hertz"),
     ("_bytes_per_s", 1e9, 1e17, "bytes a second"),
     ("flops_per_s", 1e9, 1e20, "FLOPs a second"),
@@ -163,7 +163,7 @@ def _check_sizes(target: Target, where: str) -> None:
     """Refuse what no device has, such as a clock in MHz where hertz are meant."""
     for name, figure in target.figures.items():
         field = name.partition(".")[0]
-        least, most, unit = next(rest for end, *rest in _SIZES if field.endswith(end))
+        _, least, most, unit = next(size for size in _SIZES if field.endswith(size[0]))
         if not least <= figure.value <= most:
             side = f"below {least:g}" if figure.value < least else f"above {most:g}"
             raise TargetError(
