@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -89,7 +89,7 @@ class UnrankedSession:
         configs = list(dict.fromkeys([default, *request.configs()]))
         _notify(request.key.device, self.reason, len(configs))
         arguments = request.problem.arguments.values()
-        with _device_of(arguments), preserved(arguments), allocating():
+        with _device_of(arguments), _preserved(request), allocating():
             failures = self._compiled(request.problem, configs)
             timed = self._timed(request.problem, [c for c in configs if c not in failures])
         measured = [outcome for outcome in timed.values() if isinstance(outcome, Measurement)]
@@ -180,6 +180,23 @@ def _device_of(arguments: Iterable[Any]) -> AbstractContextManager[Any]:
     tensors = (value for value in arguments if isinstance(value, torch.Tensor) and value.is_cuda)
     first = next(tensors, None)
     return nullcontext() if first is None else torch.cuda.device(first.device)
+
+
+def _preserved(request: TuningRequest) -> AbstractContextManager[Any]:
+    """Restore the arguments at the end; where there is no memory for copies, warn and go on."""
+    import torch
+
+    stack = ExitStack()
+    try:
+        stack.enter_context(preserved(request.problem.arguments.values()))
+    except torch.OutOfMemoryError as error:
+        warnings.warn(
+            f"kernel {request.key.kernel}: arguments that it updates in place are not restored "
+            f"after tuning, since there is no memory for copies: {str(error).splitlines()[0]}",
+            UnrankedWarning,
+            stacklevel=user_stacklevel(),
+        )
+    return stack
 
 
 def _launch(problem: Problem, config: Config, bound: Mapping[str, Any], *, warmup: bool) -> None:

@@ -96,6 +96,7 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
 
 def test_a_target_of_ones_own(workshop: FakeWorkshop, commands: Commands) -> None:
     """Tuning ranks by the descriptor that is given; by the GPU's own where none is."""
+    workshop.answers = [tuned] * 4
     shown = commands.run("targets", "show", "H200", "--json").out
     (commands.folder / "mine.json").write_text(shown.replace('"H200"', '"mine"', 1))
     assert commands.run("tune", "{}/doubled.py", "--target", "{}/mine.json").code == 0

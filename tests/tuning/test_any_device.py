@@ -172,6 +172,20 @@ def test_a_driver_that_contradicts_itself_is_believed_in_part(
     assert (target.sms, target.shared_bytes_per_block) == (56, 163 << 10)
 
 
+def test_a_driver_that_fails_is_one_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of PyTorch or of the driver leaves a device unknown, and a shipped one as it is."""
+
+    def fail(_: int) -> Any:
+        raise RuntimeError("CUDA error: unknown error")
+
+    for name, known in (("NVIDIA A30", False), ("NVIDIA H200", True)):
+        pretend(name, monkeypatch)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+        assert (match_device(name) is not None) == known
+        pretend(name, monkeypatch, {"sms": 5})
+        assert (match_device(name) is not None) == known
+
+
 def test_the_driver_is_not_asked_before_cuda_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has not initialised CUDA, and may fork, is left as it is."""
     pretend("NVIDIA A30", monkeypatch)
@@ -256,6 +270,23 @@ def test_configs_that_fail_are_left_out(stand_in: TritonStandIn, tmp_path: Path)
     assert result.record is not None
     assert result.record.winner.kwargs["BLOCK"] != 1024
     assert [failure.kind for _, failure in result.record.failures] == ["compiler"] * 4
+
+
+def test_no_memory_for_copies_stops_nothing(
+    stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments that cannot be copied are not restored, as Triton restores none; it is told."""
+
+    def refuse(_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried\nand more")
+
+    monkeypatch.setattr(unranked, "preserved", refuse)
+    with pytest.warns(
+        UnrankedWarning, match=r"add: .* not restored .*: CUDA out of memory\. Tried$"
+    ):
+        result = resolved(unknown_tuner(tmp_path))
+    assert result.record is not None
+    assert stand_in.timed
 
 
 def test_nothing_that_compiles_is_an_error(stand_in: TritonStandIn, tmp_path: Path) -> None:

@@ -192,12 +192,18 @@ def device_here(name: str) -> DeviceAttributes | None:
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized() or torch.version.hip:
         return None
-    current = torch.cuda.current_device()
-    others = [index for index in range(torch.cuda.device_count()) if index != current]
-    for index in (current, *others):
-        if plain(torch.cuda.get_device_name(index)) == plain(name):
-            return read_attributes(index)
-    return None
+    from asmtune.core.failures import guarded
+
+    def asked() -> DeviceAttributes | None:
+        current = torch.cuda.current_device()
+        others = [index for index in range(torch.cuda.device_count()) if index != current]
+        for index in (current, *others):
+            if plain(torch.cuda.get_device_name(index)) == plain(name):
+                return read_attributes(index)
+        return None
+
+    attributes = guarded("driver", asked)
+    return attributes if isinstance(attributes, DeviceAttributes) else None
 
 
 @cache
