@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import asmtune
 from asmtune.base.errors import InputError, TargetError
 from asmtune.core.hardware import devices, shipped
+from asmtune.core.hardware.architectures import family, limits_of
 from asmtune.core.hardware.descriptor import KINDS, descriptor_of, parse_target
 from asmtune.core.hardware.model import Figure, Target
 from asmtune.core.hardware.shipped import (
@@ -572,3 +573,50 @@ def test_a_folder_that_cannot_be_read_stops_no_launch(
         assert match_device("NVIDIA H200") is not None
     with pytest.raises(TargetError, match="there is none; make it"):
         load_target("H200")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_rate_is_beyond_the_architectures(name: str) -> None:
+    """No sparse figure slipped in: rates are at most those of the architecture's SM in a clock."""
+    target = load_target(name)
+    _, rates = limits_of(*divmod(target.capability, 10))
+    for dtype, rate in target.tensor_flops_per_s.items():
+        if dtype != "fp64":  # some documents state it rounded to one digit
+            most = rates["tensor"][dtype]["value"] * target.sms * target.clock_hz
+            assert rate <= 1.09 * most, dtype
+    if "bf16" in target.tensor_flops_per_s:
+        assert target.tensor_flops_per_s["bf16"] == target.tensor_flops_per_s["fp16"]
+    assert target.fp32_flops_per_s == pytest.approx(
+        rates["fp32"]["value"] * target.sms * target.clock_hz, rel=0.13
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sms": [1, "@nowhere"]}, "family.json: X: source '@nowhere' names no document"),
+        ({"arch": "gfx942"}, "family.json: X: arch 'gfx942' is not of a CUDA device"),
+        ({"arch": "sm_61"}, "family.json: X: compute capability 6.1 is older than all"),
+    ],
+)
+def test_a_malformed_family_names_its_device(change: dict[str, Any], says: str) -> None:
+    """A device that cannot be completed is named with its file."""
+    device = {"name": "X", "aliases": [], "arch": "sm_90", "sms": [1, "@doc"]} | change
+    text = json.dumps({"sources": {"doc": "A document"}, "devices": [device]})
+    with pytest.raises(TargetError) as caught:
+        family(text, "family.json")
+    assert str(caught.value).startswith(says)
+
+
+def test_a_device_like_another_inherits_nothing_measured() -> None:
+    """What was measured on one device is not told of its relative."""
+    whole = {"name": "X", "aliases": [], "arch": "sm_90", "sms": [1, "@doc"], "bus_bits": 512}
+    whole |= {"clock_hz": [1e9, "@doc"], "measured_dram_bytes_per_s": [1e12, "@doc", "measured"]}
+    devices = [whole, {"name": "Y", "like": "X", "aliases": [], "sms": [2, "@doc sheet"]}]
+    first, second = family(json.dumps({"sources": {"doc": "A"}, "devices": devices}), "f.json")
+    assert "measured_dram_bytes_per_s" in first
+    assert "measured_dram_bytes_per_s" not in second
+    assert second["sms"] == {"value": 2, "source": "A sheet", "kind": "specified"}
+    rate = second["tensor_flops_per_s"]["bf16"]
+    assert (rate["value"], rate["kind"]) == (4096 * 2 * 1e9, "derived")
+    assert rate["source"].startswith("4,096 FLOPs a clock and SM x 2 SMs x 1000 MHz, after NVIDIA")

@@ -187,5 +187,5 @@ def family(text: str, where: str) -> list[Raw]:
 def _read(value: Any, sources: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {name: _read(one, sources) for name, one in value.items()}
-    is_figure = isinstance(value, list) and isinstance(value[0], int | float | dict)
+    is_figure = isinstance(value, list) and value and not isinstance(value[0], str)
     return expanded(value, sources) if is_figure else value
