@@ -336,6 +336,24 @@ def test_a_backend_without_a_reader_is_not_ranked(
     assert len(stand_in.timed) == 20
 
 
+def test_an_amd_gpu_is_tuned_by_triton(
+    stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On ROCm no CUDA driver is asked, and Triton's own launches are timed."""
+    name = "AMD Instinct MI300X"
+    pretend("NVIDIA A30", monkeypatch)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _=None: name)
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(driver, "_asked", lambda _: pytest.fail("a CUDA driver was asked"))
+    opened = Tuner.open(name, TuneOptions.of({}), Settings(cache_dir=tmp_path, jobs=1))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # the tensors are the host's
+    with pytest.warns(UnrankedWarning):
+        result = resolved(opened)
+    assert result.record is not None
+    assert result.record.winner == BEST
+    assert len(stand_in.timed) == 20
+
+
 def test_hooks_run_around_each_launch(stand_in: TritonStandIn, tmp_path: Path) -> None:
     """The user's hooks and clock are called as Triton calls them."""
     called: list[str] = []
