@@ -15,7 +15,7 @@ from asmtune.base.errors import CompileError, MeasureError, UnreadableError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware import driver, shipped
-from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.hardware.shipped import TargetWarning, load_target, match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.tuning import tuner, unranked
@@ -35,6 +35,7 @@ UNKNOWN = "Voodoo 2"
 def _no_device_is_remembered() -> Iterator[None]:
     """Ask the driver of each test, and warn in each."""
     unranked._notified.clear()
+    shipped._warned.clear()
     yield
     driver.read_attributes.cache_clear()
 
@@ -45,8 +46,8 @@ def test_a_shipped_descriptor_is_of_the_device(name: str, monkeypatch: pytest.Mo
     pretend(name, monkeypatch)
     target = match_device(name)
     assert target is not None
-    assert target.name != name
-    assert target is load_target(target.name)
+    assert target is shipped.shipped_target(name)
+    assert "driver" not in {figure.kind for figure in target.figures.values()}
 
 
 @pytest.mark.parametrize("name", [*DEVICES, *OTHERS])
@@ -133,7 +134,11 @@ def test_a_part_of_a_shipped_name_with_other_sms_is_derived(
 def test_a_newer_architecture_says_whose_rates_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rates of the nearest older architecture serve, and their sources say so."""
     pretend("NVIDIA Later", monkeypatch)
-    target = match_device("NVIDIA Later")
+    with pytest.warns(TargetWarning, match="10.7 is newer .*; the rates of 10.3 stand in"):
+        target = match_device("NVIDIA Later")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert match_device("NVIDIA Later") == target
     assert target is not None
     assert target.arch == "sm_107"
     figure = target.figure("tensor_flops_per_s.bf16")

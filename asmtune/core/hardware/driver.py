@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.architectures import Raw, complete
+from asmtune.core.hardware.architectures import Raw, complete, nearest_known
 from asmtune.core.hardware.descriptor import target_of
 from asmtune.core.hardware.model import Target, label, plain, short
 
@@ -103,6 +103,19 @@ class DeviceAttributes:
             except TargetError:
                 continue
         return None
+
+    @property
+    def remark(self) -> str:
+        """Say whose rates stand in for those of an architecture newer than the table; else ""."""
+        own = (self.values.get("major", 0), self.values.get("minor", 0))
+        known = nearest_known(*own)
+        if known is None or known == own:
+            return ""
+        return (
+            f"{self.name}: compute capability {own[0]}.{own[1]} is newer than those that are "
+            f"known; the rates of {known[0]}.{known[1]} stand in for its own (`asmtune targets "
+            "measure` measures what it reaches)"
+        )
 
     def descriptor(self, relatives: Sequence[Target], limits: tuple[str, ...] = _LIMITS) -> Raw:
         """Return the fields of a descriptor, each figure with its source and kind.

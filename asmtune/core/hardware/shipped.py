@@ -88,11 +88,14 @@ def match_device(device_name: str) -> Target | None:
     here = device_here(device_name)
     if here is None or (shipped is not None and here.sms in (None, shipped.sms)):
         return shipped
-    return here.target(shipped_cuda()) or shipped
+    derived = here.target(shipped_cuda())
+    if derived is not None:
+        _warn(here.remark)
+    return derived or shipped
 
 
 class TargetWarning(UserWarning):
-    """A file of the user's folder of descriptors is not used; says why."""
+    """A file of the user's folder is not used, or a device is not known exactly; says why."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,17 @@ class _OwnTargets:
     def warn(self) -> None:
         """Warn of everything that is not used, once a process for each."""
         for message in dict.fromkeys((self.unreadable, *self.refused.values())):
-            if message and message not in _warned:
-                _warned.add(message)
-                warnings.warn(message, TargetWarning, stacklevel=user_stacklevel())
+            _warn(message)
 
 
 _warned: set[str] = set()
+
+
+def _warn(message: str) -> None:
+    """Warn once a process; of "" nothing."""
+    if message and message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, TargetWarning, stacklevel=user_stacklevel())
 
 
 def _own_targets() -> _OwnTargets:
