@@ -73,6 +73,7 @@ WHOLE = "expected a whole number"
         ((*PRUNE, "--target", "H200", "--target", "NVIDIA H200"), "a device is given twice"),
         ((*PRUNE, "--target", "{}"), "cannot be read"),
         ((*PRUNE, "--target", "{}/plain.py"), "plain.py"),
+        (("run", "--target", "{}/plain.json", "{}/plain.py"), "plain.json: cannot be read"),
         ((*SHOW, "H2000"), "target 'H2000' is unknown; did you mean 'H200'?"),
         ((*SHOW, "H200", "--driver"), "--driver is of the GPU here, and 'H200' is named"),
         ((*SHOW, "--driver"), "this needs a CUDA GPU; PyTorch finds none on this machine"),

@@ -42,7 +42,7 @@ def load_target(name_or_path: str, *, own: bool = True) -> Target:
         users = _own_targets()
         if users.unreadable or plain(name_or_path) in users.refused:
             raise TargetError(users.unreadable or users.refused[plain(name_or_path)])
-    target = match_device(name_or_path) if own else shipped_target(name_or_path)
+    target = _match(name_or_path) if own else shipped_target(name_or_path)
     if target is None:
         raise TargetError(_unknown(name_or_path))
     return target
@@ -72,14 +72,27 @@ def shipped_target(name: str) -> Target | None:
     return _shipped_names().get(plain(name))
 
 
+_chosen: list[Target] = []
+
+
+def choose_target(target: Target) -> None:
+    """Make a target that of every device which this process launches on."""
+    _chosen[:] = [target]
+
+
 def match_device(device_name: str) -> Target | None:
     """Find the target of a device, given its full name as the driver reports it.
 
     A file that cannot be used is told in a warning and skipped: this never stops a launch. A
     device that only resembles a shipped one gives None, unless it is in this machine and in use:
     then its target is derived. So is that of a device here that has a shipped one's name, but
-    another number of SMs: a slice or a variant.
+    another number of SMs: a slice or a variant. A target that was chosen for the process counts
+    for every device.
     """
+    return _chosen[0] if _chosen else _match(device_name)
+
+
+def _match(device_name: str) -> Target | None:
     own = _own_targets()
     own.warn()
     if plain(device_name) in own.by_name:
