@@ -13,7 +13,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
-from asmtune.core.hardware.shipped import load_target
+from asmtune.core.hardware.shipped import load_target, shipped_cuda
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
@@ -23,6 +23,15 @@ from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]
 """What is known of a launch, compiled for a target by name."""
+
+UNKNOWN_TO_PTXAS = "sm_110"
+"""The architecture of Jetson Thor: Triton 3.6 comes with a ptxas that has no such target."""
+
+COMPILED = tuple(target.name for target in shipped_cuda() if target.arch != UNKNOWN_TO_PTXAS)
+"""Shipped targets that kernels can be compiled for here."""
+
+WITH_TENSOR_CORES = tuple(name for name in COMPILED if load_target(name).capability >= 80)
+"""Those for which Triton uses tensor cores: on sm_70 and sm_75 it multiplies matrices without."""
 
 
 def launches(settings: Settings) -> Launch:

@@ -36,6 +36,7 @@ from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, provenance
 from asmtune.tuning.session import Session
+from asmtune.tuning.unranked import UnrankedSession
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
 DEFAULT = Config({"BLOCK": 64})
@@ -379,11 +380,12 @@ def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that no descriptor knows is named, with what to do."""
-    monkeypatch.undo()
-    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
-    with pytest.raises(InputError, match=f"no target describes the device '{DEVICE}'"):
-        tuned()[(4,)](tensor(), tensor(), 8)
+    """On a GPU that nothing is known of, a launch is tuned without ranking."""
+    monkeypatch.setattr(tuner, "match_device", lambda _: None)
+    monkeypatch.setattr(UnrankedSession, "run", lambda _, request: bench.tune(request))
+    tuned()[(4,)](tensor(), tensor(), 8)
+    assert [key.device for key in bench.tuned] == [DEVICE]
+    assert [launch["BLOCK"] for launch in bench.launches] == [128]
 
 
 def test_space_is_made_on_first_use(bench: Bench) -> None:

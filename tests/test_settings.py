@@ -49,6 +49,7 @@ def test_each_variable_is_read() -> None:
             "ASMTUNE_CACHE_DIR": "/somewhere",
             "ASMTUNE_STORE_URL": "postgresql://me:secret@host/tuned",
             "ASMTUNE_TRAINING_DIR": "/rows",
+            "ASMTUNE_TARGETS": "/devices",
             "ASMTUNE_WAIT_S": "2.5",
             "ASMTUNE_ARTIFACTS_MB": "0.5",
             "ASMTUNE_JOBS": "3",
@@ -61,6 +62,7 @@ def test_each_variable_is_read() -> None:
         cache_dir=Path("/somewhere"),
         store_url="postgresql://me:secret@host/tuned",
         training="/rows",
+        targets="/devices",
         wait_s=2.5,
         artifacts_bytes=512 * 1024,
         jobs=3,
@@ -73,6 +75,8 @@ def test_each_variable_is_read() -> None:
     assert settings.artifacts_dir == Path("/somewhere/artifacts")
     assert settings.training_dir == Path("/rows")
     assert Settings(cache_dir=Path("/c")).training_dir == Path("/c/training")
+    assert settings.targets_dir == Path("/devices")
+    assert Settings(cache_dir=Path("/c")).targets_dir == Path("/c/targets")
     assert "secret" not in repr(settings)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pickle
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,31 @@ from hypothesis import strategies as st
 
 import asmtune
 from asmtune.base.errors import InputError, TargetError
-from asmtune.core.hardware import devices
+from asmtune.core.hardware import devices, shipped
+from asmtune.core.hardware.architectures import family, limits_of
+from asmtune.core.hardware.descriptor import KINDS, descriptor_of, parse_target
 from asmtune.core.hardware.model import Figure, Target
 from asmtune.core.hardware.shipped import (
-    KINDS,
+    TargetWarning,
+    known_targets,
     load_target,
     match_device,
-    parse_target,
     target_names,
 )
 
 NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
+SHIPPED = [
+    "A10", "A100", "A100-40GB", "A100-PCIe", "A100-PCIe-40GB", "A10G", "A40", "A6000", "B200",
+    "B300", "GB10", "GB200", "GB300", "GH200", "GH200-144GB", "H100", "H100-NVL", "H100-PCIe",
+    "H20", "H20-141GB", "H200", "H200-NVL", "L4", "L40", "L40S", "Orin", "RTX3060", "RTX3060Ti",
+    "RTX3070", "RTX3070Ti", "RTX3080", "RTX3080Ti", "RTX3090", "RTX3090Ti", "RTX4060",
+    "RTX4060Ti", "RTX4070", "RTX4070Super", "RTX4070Ti", "RTX4070TiSuper", "RTX4080",
+    "RTX4080Super", "RTX4090", "RTX5070", "RTX5070Ti", "RTX5080", "RTX5090", "RTX6000Ada",
+    "RTX6000Blackwell", "RTX6000Blackwell-MaxQ", "RTX6000Blackwell-Server", "T4", "Thor", "V100",
+    "V100-16GB", "V100-PCIe", "V100-PCIe-16GB",
+]  # fmt: skip
 FOLDER = Path(devices.__file__).parent
+DATA = Path(__file__).parent / "hardware_data"
 PACKAGE = Path(asmtune.__file__).parent
 NUMERIC = [
     f.name
@@ -64,17 +79,31 @@ def refusal(text: str) -> str:
 
 def test_shipped_names() -> None:
     """The shipped targets are the ones the documentation names."""
-    assert target_names() == NAMES
+    assert [name for name in target_names() if load_target(name).backend == "cuda"] == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_target_can_be_found_in_the_source_tree(name: str) -> None:
+    """One file of a family states the device, by its name."""
+    files = [path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")]
+    assert sum(f'"name": "{name}"' in text for text in files) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_file_is_named_after_its_target(name: str) -> None:
-    """A target can be found in the source tree by its name."""
-    raw = json.loads((FOLDER / f"{name.lower()}.json").read_text(encoding="utf-8"))
-    assert raw["name"] == name
+def test_families_say_what_the_first_files_said(name: str) -> None:
+    """Each figure that one file a device stated has the same value, source and kind."""
+    written = json.loads((DATA / "targets.json").read_text(encoding="utf-8"))[name]
+    target = load_target(name)
+    values = {field: getattr(target, field) for field in written["values"]}
+    assert json.loads(json.dumps(values)) == written["values"]
+    figures = {
+        field: [figure.kind, hashlib.sha256(figure.source.encode()).hexdigest()[:12]]
+        for field, figure in target.figures.items()
+    }
+    assert figures == written["figures"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_figure_has_a_source(name: str) -> None:
     """No shipped number stands without saying where it comes from."""
     target = load_target(name)
@@ -170,7 +199,7 @@ def test_device_names_match(device: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "device", ["NVIDIA H100 PCIe", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-40GB", "Tesla T4", ""]
+    "device", ["NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H200 SXM6", "NVIDIA A30", "A2", ""]
 )
 def test_lookalikes_do_not_match(device: str) -> None:
     """A device of other rates is not taken for a shipped one by a similar name."""
@@ -181,7 +210,7 @@ def test_no_two_targets_share_a_name() -> None:
     """Every name and alias leads to one target only."""
     plain = [
         name.casefold()
-        for target in map(load_target, NAMES)
+        for target in map(load_target, target_names())
         for name in (target.name, *target.aliases)
     ]
     assert len(plain) == len(set(plain))
@@ -193,13 +222,13 @@ def test_unknown_name_lists_the_known_and_the_nearest() -> None:
         load_target("h2000")
     message = str(caught.value)
     assert "'h2000' is unknown; did you mean 'H200'?" in message
-    assert all(name in message for name in NAMES)
+    assert all(name in message for name in SHIPPED)
     assert "\n" not in message
 
 
 def test_architecture_name_is_answered_with_its_devices() -> None:
     """Who names an architecture learns which devices of it can be named."""
-    with pytest.raises(TargetError, match=r"'sm_90' is an architecture.*: H100, H200$"):
+    with pytest.raises(TargetError, match=r"'sm_90' is an architecture.*: H100, H100-PCIe, .*H200"):
         load_target("sm_90")
 
 
@@ -466,10 +495,138 @@ def test_loads_from_a_zip_file(tmp_path: Path) -> None:
         z.writestr("asmtune/__init__.py", "")
         hardware = PACKAGE / "core" / "hardware"
         modules = [PACKAGE / "core" / "__init__.py", *hardware.rglob("*.py")]
-        for path in [*modules, *(PACKAGE / "base").glob("*.py"), *FOLDER.glob("*.json")]:
+        for path in [*modules, *(PACKAGE / "base").glob("*.py"), *hardware.rglob("*.json")]:
             z.write(path, f"asmtune/{path.relative_to(PACKAGE)}")
     code = "from asmtune.core.hardware import shipped as t; "
     code += "print(t.load_target('h200').sms, t.__file__)"
     sms, where = run_python(code, archive).split(maxsplit=1)
     assert sms == "132"
     assert ".zip" in where
+
+
+def written(folder: Path, **files: dict[str, Any] | str) -> Path:
+    """Return a folder with files of these names, each a descriptor or text."""
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder of descriptors, empty."""
+    monkeypatch.setenv("ASMTUNE_TARGETS", str(tmp_path / "own"))
+    shipped._warned.clear()
+    return written(tmp_path / "own")
+
+
+def test_a_descriptor_reads_back() -> None:
+    """What is written of a target is a descriptor of the same figures."""
+    for name in (*SHIPPED, "H200"):
+        target = load_target(name)
+        again = parse_target(json.dumps(descriptor_of(target)), "mine.json")
+        assert again == target
+        assert again.figures == target.figures
+
+
+def test_the_users_descriptor_comes_before_a_shipped_one(own: Path) -> None:
+    """A file of the user's folder stands for a device by any of its names, from then on."""
+    assert load_target("NVIDIA H200").sms == 132
+    written(own, slow=descriptor(name="H200", aliases=["NVIDIA H200"], sms=66))
+    assert load_target("h200") is match_device("NVIDIA  h200")
+    assert load_target("H200").sms == 66
+    assert load_target("H200", own=False).sms == 132
+    assert [target.sms for target in known_targets() if target.name == "H200"] == [66]
+    written(own, slow=descriptor(name="H200", aliases=["NVIDIA H200"], sms=33, clock_hz=1e9))
+    assert load_target("NVIDIA H200").sms == 33
+    (own / "slow.json").unlink()
+    assert load_target("NVIDIA H200").sms == 132
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"broken": "{"}, "broken.json: not JSON"),
+        ({"broken": descriptor(sms=-1)}, "sms must be a whole number above 0"),
+        ({"a": descriptor(name="X"), "b": descriptor(name="x")}, "b.json: describes 'x', as"),
+    ],
+)
+def test_a_damaged_file_stops_no_launch(own: Path, files: dict[str, Any], says: str) -> None:
+    """A file that cannot be used is told once in one line, and all others are used."""
+    written(own, good=descriptor(name="Mine", sms=7), **files)
+    with pytest.warns(TargetWarning, match=says) as caught:
+        assert match_device("Mine") == load_target("Mine")
+    assert len(caught) == 1
+    assert len(str(caught[0].message).splitlines()) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert match_device("NVIDIA H100 80GB HBM3") is load_target("H100")
+
+
+def test_a_folder_that_cannot_be_read_stops_no_launch(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch goes on with the shipped descriptors; a command that names a target is refused."""
+    monkeypatch.setenv("ASMTUNE_TARGETS", str(own / "none"))
+    with pytest.warns(TargetWarning, match="there is none; make it, or unset ASMTUNE_TARGETS"):
+        assert match_device("NVIDIA H200") is not None
+    with pytest.raises(TargetError, match="there is none; make it"):
+        load_target("H200")
+
+
+def test_a_chosen_target_is_that_of_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target chosen for the process ranks on any device; names still mean what they mean."""
+    monkeypatch.setattr(shipped, "_chosen", [])
+    shipped.choose_target(load_target("L4"))
+    assert match_device("NVIDIA H200") is match_device("Voodoo 2") is load_target("L4")
+    assert load_target("H200").name == "H200"
+    shipped.choose_target(load_target("T4"))
+    assert match_device("NVIDIA H200") is load_target("T4")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_rate_is_beyond_the_architectures(name: str) -> None:
+    """No sparse figure slipped in: rates are at most those of the architecture's SM in a clock."""
+    target = load_target(name)
+    _, rates = limits_of(*divmod(target.capability, 10))
+    for dtype, rate in target.tensor_flops_per_s.items():
+        if dtype != "fp64":  # some documents state it rounded to one digit
+            most = rates["tensor"][dtype]["value"] * target.sms * target.clock_hz
+            assert rate <= 1.09 * most, dtype
+    if "bf16" in target.tensor_flops_per_s:
+        assert target.tensor_flops_per_s["bf16"] == target.tensor_flops_per_s["fp16"]
+    assert target.fp32_flops_per_s == pytest.approx(
+        rates["fp32"]["value"] * target.sms * target.clock_hz, rel=0.13
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sms": [1, "@nowhere"]}, "family.json: X: source '@nowhere' names no document"),
+        ({"arch": "gfx942"}, "family.json: X: arch 'gfx942' is not of a CUDA device"),
+        ({"arch": "sm_61"}, "family.json: X: compute capability 6.1 is older than all"),
+    ],
+)
+def test_a_malformed_family_names_its_device(change: dict[str, Any], says: str) -> None:
+    """A device that cannot be completed is named with its file."""
+    device = {"name": "X", "aliases": [], "arch": "sm_90", "sms": [1, "@doc"]} | change
+    text = json.dumps({"sources": {"doc": "A document"}, "devices": [device]})
+    with pytest.raises(TargetError) as caught:
+        family(text, "family.json")
+    assert str(caught.value).startswith(says)
+
+
+def test_a_device_like_another_inherits_nothing_measured() -> None:
+    """What was measured on one device is not told of its relative."""
+    whole = {"name": "X", "aliases": [], "arch": "sm_90", "sms": [1, "@doc"], "bus_bits": 512}
+    whole |= {"clock_hz": [1e9, "@doc"], "measured_dram_bytes_per_s": [1e12, "@doc", "measured"]}
+    devices = [whole, {"name": "Y", "like": "X", "aliases": [], "sms": [2, "@doc sheet"]}]
+    first, second = family(json.dumps({"sources": {"doc": "A"}, "devices": devices}), "f.json")
+    assert "measured_dram_bytes_per_s" in first
+    assert "measured_dram_bytes_per_s" not in second
+    assert second["sms"] == {"value": 2, "source": "A sheet", "kind": "specified"}
+    rate = second["tensor_flops_per_s"]["bf16"]
+    assert (rate["value"], rate["kind"]) == (4096 * 2 * 1e9, "derived")
+    assert rate["source"].startswith("4,096 FLOPs a clock and SM x 2 SMs x 1000 MHz, after NVIDIA")

@@ -53,6 +53,10 @@ class CompileError(AsmtuneError, RuntimeError):
     """No config of a kernel compiles; carries the compiler's own message."""
 
 
+class UnreadableError(CompileError):
+    """No config could be read, or no compiler process starts: the kernel is not at fault."""
+
+
 class MeasureError(AsmtuneError, RuntimeError):
     """Nothing could be timed: no GPU, or every candidate failed."""
 

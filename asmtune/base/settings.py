@@ -5,6 +5,7 @@
 | ASMTUNE_CACHE_DIR | folder of the store and of compiled artifacts | the user's cache folder |
 | ASMTUNE_STORE_URL | store: a path, or a URL such as postgresql://user@host/db | in that folder |
 | ASMTUNE_TRAINING_DIR | files of `asmtune train` that refine `learned` | training in that folder |
+| ASMTUNE_TARGETS | folder of your own descriptors of devices | targets in that folder |
 | ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |
 | ASMTUNE_JOBS | compiles at once | one per CPU |
@@ -46,6 +47,7 @@ class Settings:
         store_url: path of the store's SQLite file, or SQLAlchemy's URL of a database, which
             may hold a password; empty for `store.sqlite` in `cache_dir`.
         training: folder of files of `asmtune train`; empty for `training` in `cache_dir`.
+        targets: folder of the user's descriptors of devices; empty for `targets` in `cache_dir`.
         wait_s: seconds a launch waits for another process that tunes its key, before it goes on
             with the heuristic.
         artifacts_bytes: size limit of the artifacts on disk; the least recently used go first.
@@ -60,6 +62,7 @@ class Settings:
     cache_dir: Path
     store_url: str = field(default="", repr=False)
     training: str = ""
+    targets: str = ""
     wait_s: float = 600.0
     artifacts_bytes: int = 2048 * _MIB
     jobs: int = 1
@@ -94,6 +97,11 @@ class Settings:
         return Path(self.training).expanduser() if self.training else self.cache_dir / "training"
 
     @property
+    def targets_dir(self) -> Path:
+        """The folder of the user's descriptors of devices."""
+        return Path(self.targets).expanduser() if self.targets else self.cache_dir / "targets"
+
+    @property
     def runs_dir(self) -> Path:
         """The folder of the traces of tuning runs."""
         return self.cache_dir / "runs"
@@ -111,6 +119,7 @@ class Settings:
             cache_dir=_cache_folder(env.get("ASMTUNE_CACHE_DIR", "")),
             store_url=env.get("ASMTUNE_STORE_URL", ""),
             training=env.get("ASMTUNE_TRAINING_DIR", ""),
+            targets=env.get("ASMTUNE_TARGETS", ""),
             wait_s=_number(env, "ASMTUNE_WAIT_S", 600),
             artifacts_bytes=int(_positive(env, "ASMTUNE_ARTIFACTS_MB", 2048) * _MIB),
             jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0))),

@@ -22,6 +22,7 @@ from asmtune.cli import (
     prune_report,
     replay,
     roofline,
+    targets,
     train,
     tune,
 )
@@ -91,13 +92,17 @@ app.command("runs")(listing.runs)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)
 app.command("train")(train.train)
-app.command("targets")(listing.targets)
 app.command("features")(listing.features)
 app.command("rules")(listing.rules)
 app.command("kernels")(listing.kernels)
+app.add_typer(targets.app, name="targets", help="List, show and measure devices.")
 app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned configs.")
 # A list of commands shows each one's first paragraph, which is cut unless it is given as a summary.
-for _info in (*app.registered_commands, *cache.app.registered_commands):
+for _info in (
+    *app.registered_commands,
+    *cache.app.registered_commands,
+    *targets.app.registered_commands,
+):
     _info.short_help = " ".join((_info.callback.__doc__ or "").split("\n\n")[0].split())
 
 # typer has its own copy of click since 0.20 or so; the base of its usage

@@ -1,4 +1,4 @@
-"""`asmtune targets`, `features`, `rules`, `kernels`, `runs`: lists of what asmtune knows."""
+"""`asmtune features`, `rules`, `kernels`, `runs`: lists of what asmtune knows."""
 
 from __future__ import annotations
 
@@ -18,24 +18,6 @@ from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary, run_files
 
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
-
-
-def targets(json_: Json = False) -> None:
-    """List the devices that asmtune knows."""
-    from asmtune.core.hardware.shipped import load_target, target_names
-
-    rows = [
-        {
-            "target": target.name,
-            "arch": target.arch,
-            "SMs": target.sms,
-            "shared KiB a program": target.shared_bytes_per_block // 1024,
-            "DRAM TB/s": round(target.dram_bytes_per_s / 1e12, 2),
-            "bf16 TFLOP/s": round(target.flops_per_s("bf16") / 1e12),
-        }
-        for target in map(load_target, target_names())
-    ]
-    _show("Targets; a JSON file of the same form is taken by its path", rows, json_)
 
 
 def features(json_: Json = False) -> None:

@@ -23,6 +23,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.output import write_note
+from asmtune.core.hardware.shipped import choose_target, load_target
 from asmtune.report.cells import ReportTable, plain_table
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def run(
     store: Annotated[
         str | None, typer.Option(help="Path or URL of the store; else the user's own.")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
 ) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
@@ -87,7 +91,9 @@ def run(
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
     options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
-    user_program = UserProgram(program, tuple(arguments or ()), module, options, store, quiet)
+    user_program = UserProgram(
+        program, tuple(arguments or ()), module, options, store, quiet, target
+    )
     user_program.check()
     return user_program
 
@@ -105,6 +111,7 @@ class UserProgram:
     options: dict[str, Any] = field(default_factory=dict)
     store: str | None = None
     quiet: bool = False
+    target: str | None = None
 
     def check(self) -> None:
         """Prepares `sys.path` as Python would.
@@ -121,6 +128,8 @@ class UserProgram:
             raise InputError(f"{self.name}: a folder without {_main_of(self.name).name}")
         if self.store is not None:
             self._check_store(self.store)
+        if self.target is not None:
+            load_target(self.target)
         if not sys.flags.safe_path:
             sys.path[0] = str(Path.cwd() if self.is_module else _folder(Path(self.name)))
         is_dotted = all(part.isidentifier() for part in self.name.split("."))
@@ -142,6 +151,8 @@ class UserProgram:
 
         if self.store is not None:
             os.environ["ASMTUNE_STORE_URL"] = self.store
+        if self.target is not None:
+            choose_target(load_target(self.target))
         sys.argv = [self.name, *self.arguments]
         met: list[KeyResolved] = []
         held = ExitStack()

@@ -15,6 +15,7 @@ from asmtune.base.settings import Settings
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import Dtype, Tiles
 from asmtune.core.failures import required
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.store.trace.reader import read_trace
@@ -126,6 +127,9 @@ def tune(
     tiles: Tiles = False,
     seed: Seed = 0,
     force: Force = False,
+    target: Annotated[
+        str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
 ) -> None:
@@ -137,6 +141,7 @@ def tune(
     """
     check_destinations([("--output", output)] if output else [])
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
+    ranked_by = None if target is None else load_target(target)
     request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
     from asmtune.report.tuning import TuningProgress
@@ -155,7 +160,7 @@ def tune(
     results: list[TuningResult] = []
     interrupted = False
     with TuningProgress(len(problems), options.effort.limits.seconds) as progress:
-        machine = open_machine(options, progress)
+        machine = open_machine(options, progress, ranked_by)
         try:
             for result in queue.results(problems, machine):
                 results.append(result)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from asmtune.core.failures import guarded, required
+from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
@@ -28,21 +29,22 @@ class TuningGpu:
     tuner: Tuner
 
 
-def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
-    """Open this machine's GPU, or the first of those asked for.
+def open_machine(
+    options: TuneOptions, progress: ProgressListener, target: Target | None = None
+) -> TuningGpu:
+    """Open this machine's GPU, or the first of those asked for; ranks by `target` if given.
 
     Raises:
         MeasureError: there is none.
-        InputError: no target describes it.
     """
     import torch
 
     device = gpu_of(options)
     if options.devices is not None:
         torch.cuda.set_device(options.devices[0])
-    tuner = Tuner.open(device, options)
-    funnel = replace(tuner.funnel, progress=progress)
-    return TuningGpu(device, "cuda", replace(tuner, listener=progress, funnel=funnel))
+    return TuningGpu(
+        device, "cuda", Tuner.open(device, options, target=target).with_listener(progress)
+    )
 
 
 @dataclass(frozen=True)

@@ -9,5 +9,7 @@ all configs before compiling (`initial_state`), opens the bench, and runs the st
 the search (`search`), which compiles in the background (`background_compiler`) while the GPU
 times, caps on registers, and the finals. `run_log` writes the trace, reports
 progress, and stores timings as they come, so that an interrupted run continues where it was.
-`options` are the user's choices, `objective` what "best" means, `api` is `asmtune.tune`.
+Where nothing is known of the device, or nothing can be read, `unranked` compiles and times all
+configs by Triton's own means. `options` are the user's choices, `objective` what "best" means,
+`api` is `asmtune.tune`.
 """

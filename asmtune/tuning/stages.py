@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.base.errors import CompileError, MeasureError
+from asmtune.base.errors import CompileError, MeasureError, UnreadableError
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -169,7 +169,10 @@ class Stages:
     def _nothing(self, ended: Ended) -> CompileError | MeasureError:
         problem, target = self.front.problem, self.funnel.target
         launched = any(f.stage in ("launch", "check") for f in self.state.failures.values())
-        kind = MeasureError if launched else CompileError
+        stages = {failure.stage for failure in self.state.failures.values()}
+        kind: type[CompileError | MeasureError] = MeasureError if launched else CompileError
+        if stages and stages <= {"start", "read"}:
+            kind = UnreadableError
         text = f"no config of {problem.name} can run on {target.name}: {ended.reason}"
         self.watch.note(text)
         return kind(text)

@@ -11,10 +11,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, overload
 
-from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError, MeasureError
+from asmtune.base.errors import (
+    ArgumentTypeError,
+    AsmtuneError,
+    CompileError,
+    MeasureError,
+    UnreadableError,
+)
 from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
 from asmtune.compile.load import launch_values
+from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.problem import Problem
@@ -34,6 +41,10 @@ from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
 from asmtune.tuning.session import Opener, Session
+from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession
+
+_READ: Final = "cuda"
+"""The backend whose machine code is read and launched."""
 
 
 @dataclass
@@ -41,7 +52,7 @@ class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
     `done` holds the records of this call, which the requests after them learn from; `opener` is
-    a `Session`'s.
+    a `Session`'s. `unread` says why configs are not ranked, where that turns out.
     """
 
     funnel: Funnel
@@ -49,22 +60,29 @@ class Tuner:
     store: SafeStore
     listener: ProgressListener = field(default_factory=ProgressListener)
     opener: Opener | None = None
+    unread: str = "no config's machine code can be read here"
     done: list[TuneRecord] = field(default_factory=list)
 
     @classmethod
-    def open(cls, device: str, options: TuneOptions, settings: Settings | None = None) -> Self:
-        """Make a tuner for a device, by its driver's name for it.
+    def open(
+        cls,
+        device: str,
+        options: TuneOptions,
+        settings: Settings | None = None,
+        target: Target | None = None,
+    ) -> Tuner:
+        """Make a tuner for a device, by its driver's name for it; it ranks by `target` if given.
 
-        Raises:
-            InputError: no target describes the device.
+        Where nothing is known of the device, the tuner compiles and times everything.
         """
-        target = match_device(device)
-        if target is None:
-            raise InputError(
-                f"no target describes the device {device!r}; "
-                "add a JSON file for it, or launch with a fixed config"
-            )
         settings = settings or Settings.from_environment()
+        target = target or match_device(device)
+        if target is None or target.backend != _READ:
+            unread = "no descriptor describes it, and its driver does not tell enough"
+            if target is not None:
+                unread = f"machine code of backend {target.backend} is not read at launches"
+            funnel = UnrankedFunnel.of(settings)
+            return UnrankedTuner(funnel, options, open_user_store(settings), unread=unread)
         scorer = user_scorer(options.effort.scorer, settings, target)
         funnel = Funnel(target, scorer, settings, tiles=options.tiles)
         return cls(funnel, options, open_user_store(settings))
@@ -164,7 +182,7 @@ class Tuner:
             if known is None and not lease.mine:
                 return TuningResult(request, "busy", error=f"{lease.holder} tunes it")
             if known is None or force:
-                result = self._session(request).run(request)
+                result = self._searched(request)
                 if result.record is None:
                     return result
                 # Processes that tuned one key use the same record: the one that was stored first.
@@ -172,6 +190,24 @@ class Tuner:
                 fits = first is result.record or request.own(first.winner) is not None
                 return replace(result, record=first if fits else result.record)
         return self._leased(request, force=True)
+
+    def with_listener(self, listener: ProgressListener) -> Self:
+        """Make the same tuner, which tells a listener how far it is."""
+        return replace(self, listener=listener, funnel=replace(self.funnel, progress=listener))
+
+    def _searched(self, request: TuningRequest) -> TuningResult:
+        """Tune with ranking; without it where the compiler's output surprises the reader."""
+        try:
+            return self._session(request).run(request)
+        except UnreadableError as error:
+            result = guarded_search(self._unranked(), request)
+            if result is None:
+                raise CompileError(str(error)) from error
+            return result
+
+    def _unranked(self) -> UnrankedSession:
+        jobs = self.funnel.settings.jobs
+        return UnrankedSession(self.options, jobs, self.unread, self.funnel.progress)
 
     def _session(self, request: TuningRequest) -> Session:
         known = [*self.done, *self.store.records(request.key.kernel, request.key.device)]
@@ -183,6 +219,38 @@ class Tuner:
             listener=self.listener,
             opener=self.opener,
         )
+
+
+@dataclass
+class UnrankedTuner(Tuner):
+    """Tunes on a device that nothing is known of: without ranking, and without predictions."""
+
+    def predict(self, request: TuningRequest) -> StoredPrediction:
+        """Refuse: nothing can be predicted.
+
+        Raises:
+            CompileError: always; says why.
+        """
+        raise CompileError(f"{request.key.device}: {self.unread}")
+
+    def predict_small(
+        self,
+        request: TuningRequest,  # noqa: ARG002
+        limit_us: float | None,  # noqa: ARG002
+    ) -> StoredPrediction | None:
+        """Return None: nothing can be predicted."""
+        return None
+
+    def _searched(self, request: TuningRequest) -> TuningResult:
+        return self._unranked().run(request)
+
+
+def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:
+    """Tune without ranking; None where Triton can run no config either."""
+    try:
+        return session.run(request)
+    except (CompileError, MeasureError):
+        return None
 
 
 def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None]:
@@ -275,8 +343,7 @@ def gpu_of(options: TuneOptions) -> str:
     Raises:
         MeasureError: there is none.
     """
-    import torch
-
-    if not torch.cuda.is_available():
-        raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}")
-    return device_name(options.devices[0] if options.devices else None)
+    try:
+        return device_name(options.devices[0] if options.devices else None)
+    except MeasureError:
+        raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}") from None

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 from command_lines import Commands
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactWarning
+from asmtune.core.hardware.descriptor import descriptor_of
+from asmtune.core.hardware.shipped import load_target
 
 REPOSITORY = Path(__file__).parents[2]
-H200 = REPOSITORY / "asmtune" / "core" / "hardware" / "devices" / "h200.json"
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"
 
 PRUNE = ("prune-report", "tiled_matmul")
@@ -26,6 +29,9 @@ DOUBLED = ("prune-report", "{}/doubled.py")
 ROOFLINE, EXPLAIN = ("roofline", "{}/doubled.py"), ("explain", "{}/doubled.py")
 TUNE, BENCH = ("tune", "{}/doubled.py"), ("bench", "{}/doubled.py")
 CHECK, TRAIN = ("check", "{}/a.json", "--baseline", "{}/b.json"), ("train", str(TIMINGS))
+SHOW = ("targets", "show")
+MINE = json.dumps(descriptor_of(load_target("H200")) | {"name": "mine", "aliases": []}).encode()
+NEGATIVE = json.dumps(json.loads(MINE) | {"sms": -1}).encode()
 GRID = (*SIZED, "--arg", "x_ptr=fp16", "--grid")
 FILES = {
     "empty.json": b"",
@@ -67,6 +73,12 @@ WHOLE = "expected a whole number"
         ((*PRUNE, "--target", "H200", "--target", "NVIDIA H200"), "a device is given twice"),
         ((*PRUNE, "--target", "{}"), "cannot be read"),
         ((*PRUNE, "--target", "{}/plain.py"), "plain.py"),
+        (("run", "--target", "{}/plain.json", "{}/plain.py"), "plain.json: cannot be read"),
+        ((*SHOW, "H2000"), "target 'H2000' is unknown; did you mean 'H200'?"),
+        ((*SHOW, "H200", "--driver"), "--driver is of the GPU here, and 'H200' is named"),
+        ((*SHOW, "--driver"), "this needs a CUDA GPU; PyTorch finds none on this machine"),
+        (("targets", "measure"), "this needs a CUDA GPU; PyTorch finds none on this machine"),
+        (("targets", "measure", "--output"), "--output"),
         ((*PRUNE, "--scorer", "weight"), "unknown scorer 'weight'"),
         # dtypes and shapes
         ((*PRUNE, "--dtype", "fp17"), "unknown dtype 'fp17'"),
@@ -298,17 +310,72 @@ def test_a_kernel_that_does_not_compile(command: str, commands: Commands) -> Non
         (lambda figures: figures.pop("shared_bytes_per_block"), "shared_bytes_per_block"),
         (lambda figures: _negate(figures, "registers_per_sm"), "registers_per_sm"),
         (lambda figures: _negate(figures, "l2_bytes"), "l2_bytes"),
+        (lambda figures: figures.update(clock_hz=1980), "no device has it below 1e+06; .* hertz"),
+        (lambda figures: figures.update(dram_bytes_per_s=4800), "dram_bytes_per_s is 4800, and no"),
+        (lambda figures: figures.update(sms=10**9), "sms is 1e+09, and no device has it above"),
     ],
 )
 def test_a_target_file(change: Any, says: str, commands: Commands) -> None:
     """A missing or negative field of the user's own target is named."""
-    document = json.loads(H200.read_text())
+    document = descriptor_of(load_target("H200"))
     change(document)
     path = commands.folder / "mine.json"
     path.write_text(json.dumps(document))
     line = commands.refused("prune-report", "{}/doubled.py", "--target", str(path))
-    assert says in line
+    assert re.search(says.replace("+", r"\+"), line)
     assert "mine.json" in line
+
+
+@pytest.mark.parametrize("command", [("prune-report", "{}/doubled.py", "--target"), SHOW])
+@pytest.mark.parametrize(
+    ("files", "name", "says"),
+    [
+        ({"mine.json": b"{"}, "mine", "mine.json: not JSON: Expecting property name"),
+        ({"x.json": b'{"name": "Mine", "aliases": ["My GPU"]}'}, "my gpu", "field 'arch' is missi"),
+        ({"x.json": NEGATIVE}, "mine", "x.json: sms must be a whole number above 0, not -1"),
+        ({"a.json": MINE, "b.json": MINE}, "Mine", "b.json.*describes 'mine', as .*a.json does; r"),
+        ({"a.json": MINE}, "Mein", "target 'Mein' is unknown"),
+    ],
+)
+def test_a_folder_of_targets(
+    command: tuple[str, ...],
+    files: dict[str, bytes],
+    name: str,
+    says: str,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A damaged file, and two of one name, are refused where a command names what they describe."""
+    folder = commands.folder / "targets"
+    folder.mkdir()
+    for file, data in files.items():
+        (folder / file).write_bytes(data)
+    monkeypatch.setenv("ASMTUNE_TARGETS", str(folder))
+    assert re.search(says, commands.refused(*command, name))
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [
+        ("{}/none", "none'?: there is none; make it, or unset ASMTUNE_TARGETS"),
+        ("{}/plain.py", "plain.py'?: cannot be read: Not a directory; correct ASMTUNE_TARGETS"),
+        ("{}/a\0b", "cannot be read: .*null.*; correct ASMTUNE_TARGETS"),
+    ],
+)
+@pytest.mark.parametrize("command", [("targets",), (*SHOW, "H200"), (*DOUBLED, "--target", "L4")])
+def test_a_folder_of_targets_that_cannot_be_read(
+    command: tuple[str, ...],
+    folder: str,
+    says: str,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A folder that the user names must be there, whichever target a command names."""
+    settings = Settings(
+        cache_dir=commands.folder, targets=folder.replace("{}", str(commands.folder))
+    )
+    monkeypatch.setattr(Settings, "from_environment", lambda: settings)
+    assert re.search(says, commands.refused(*command))
 
 
 def _negate(figures: dict[str, Any], name: str) -> None:

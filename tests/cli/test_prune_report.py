@@ -217,9 +217,7 @@ def test_targets_side_by_side(commands: Commands) -> None:
 
 def test_a_target_of_ones_own(commands: Commands) -> None:
     """A descriptor is taken by its path."""
-    figures = json.loads(
-        (REPOSITORY / "asmtune" / "core" / "hardware" / "devices" / "h200.json").read_text()
-    )
+    figures = json.loads(commands.run("targets", "show", "H200", "--json").out)
     figures["name"] = "mine"
     (commands.folder / "mine.json").write_text(json.dumps(figures))
     ran = commands.run("prune-report", "{}/doubled.py", "--target", "{}/mine.json")

@@ -82,6 +82,20 @@ def test_a_script_finds_what_python_gives_it(tmp_path: Path) -> None:
     assert json.loads(ran.out) == json.loads(python(tmp_path, *arguments).out)
 
 
+@pytest.mark.slow(seconds=3)
+def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
+    """A program's launches are ranked by the descriptor that --target names, on any GPU."""
+    name = "asmtune.core.hardware.shipped"
+    (tmp_path / "tells.py").write_text(
+        f"from {name} import match_device\nprint(match_device('Voodoo 2').name)\n"
+    )
+    shown = python(tmp_path, "-m", "asmtune", "targets", "show", "L4", "--json").out
+    (tmp_path / "mine.json").write_text(shown.replace('"L4"', '"Mine"', 1))
+    assert asmtune_run(tmp_path, "--target", "mine.json", "tells.py").out == "Mine\n"
+    refused = asmtune_run(tmp_path, "--target", "H2OO", "tells.py")
+    assert (refused.code, "target 'H2OO' is unknown" in refused.err) == (2, True)
+
+
 @pytest.mark.slow
 def test_a_module_finds_what_python_gives_it(tmp_path: Path) -> None:
     """With -m a module of a package runs as `__main__`, with the current folder first."""

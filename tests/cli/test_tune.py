@@ -66,6 +66,7 @@ class FakeWorkshop:
     jobs: list[TuningRequest] = field(default_factory=list)
     options: TuneOptions | None = None
     audience: Any = None
+    target: Any = None
 
     def request(
         self, problem: Problem, key: TuneKey, space: Space, reference: str | None = None
@@ -85,12 +86,24 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
     """A workshop in the place of the GPU's; tensors are made in the host's memory."""
     fake = FakeWorkshop([])
 
-    def opened(options: TuneOptions, audience: Any) -> tuning_queue.TuningGpu:
-        fake.options, fake.audience = options, audience
+    def opened(options: TuneOptions, audience: Any, target: Any) -> tuning_queue.TuningGpu:
+        fake.options, fake.audience, fake.target = options, audience, target
         return tuning_queue.TuningGpu("NVIDIA H200", "cpu", fake)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tuning_queue, "open_machine", opened)
     return fake
+
+
+def test_a_target_of_ones_own(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Tuning ranks by the descriptor that is given; by the GPU's own where none is."""
+    workshop.answers = [tuned] * 4
+    shown = commands.run("targets", "show", "H200", "--json").out
+    (commands.folder / "mine.json").write_text(shown.replace('"H200"', '"mine"', 1))
+    assert commands.run("tune", "{}/doubled.py", "--target", "{}/mine.json").code == 0
+    assert workshop.target.name == "mine"
+    assert commands.run("tune", "{}/doubled.py").code == 0
+    assert workshop.target is None
+    assert "target 'H2OO' is unknown" in commands.refused("tune", "x.py", "--target", "H2OO")
 
 
 def test_a_table(workshop: FakeWorkshop, commands: Commands) -> None:

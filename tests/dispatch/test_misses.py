@@ -359,12 +359,13 @@ def test_force_tunes_what_is_known(host: Host) -> None:
 
 
 def test_device_without_a_target() -> None:
-    """A GPU that no descriptor knows is named, with what to do."""
+    """On a GPU that nothing is known of, nothing is predicted: launches go by the heuristic."""
     at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
     from asmtune.runtime.options import DecoratorOptions
 
-    with pytest.raises(InputError, match="no target describes the device 'NVIDIA Imagined'"):
-        Resolver(DecoratorOptions(space=support.space(), small=None)).resolve(at)
+    options = DecoratorOptions(space=support.space(), small="auto", on_miss="predict")
+    with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
+        assert Resolver(options).resolve(at).how == "heuristic"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import linear, matmul
@@ -21,6 +21,7 @@ from asmtune.kernels._gemm_host import Product, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
 from tests.kernels.interpreted_matmul import CASES, UNALIGNED
+from tests.launch_kernels import WITH_TENSOR_CORES
 
 ROOT = Path(__file__).parent.parent.parent
 SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
@@ -165,7 +166,7 @@ def test_space_asks_for_the_contract() -> None:
     assert loads == {"pointers"}
 
 
-@pytest.mark.parametrize("name", target_names())
+@pytest.mark.parametrize("name", WITH_TENSOR_CORES)
 def test_default_fits_every_target(name: str) -> None:
     """The default's tiles, at the widest dtype and in all stages, fit a program's shared memory."""
     values = matmul.DEFAULT.kwargs

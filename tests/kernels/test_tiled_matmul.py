@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from asmtune.core.config import Config
-from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.hardware.shipped import load_target
 from asmtune.kernels import tiled_matmul as matmul
 from tests.interpreter import Interpreter
+from tests.launch_kernels import WITH_TENSOR_CORES
 
 INTERPRETED = [
     "fp16",
@@ -58,7 +59,7 @@ def test_space_is_large_and_holds_its_default() -> None:
     assert matmul.space().first() == matmul.DEFAULT
 
 
-@pytest.mark.parametrize("name", target_names())
+@pytest.mark.parametrize("name", WITH_TENSOR_CORES)
 def test_default_fits_every_target(name: str) -> None:
     """The default's tiles, at the widest dtype and in all stages, fit a program's shared memory."""
     values = matmul.DEFAULT.kwargs

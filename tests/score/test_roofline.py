@@ -32,7 +32,7 @@ from asmtune.predict.score.roofline import (
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explain.quantities import TERMS
-from tests.launch_kernels import Launch, chain, many_powers, pointers
+from tests.launch_kernels import WITH_TENSOR_CORES, Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 
 H200 = load_target("H200")
@@ -200,7 +200,7 @@ def prediction_of(case: str, machine: str, launch: Launch) -> PredictedTime:
     return predict(launch_features(reading.profile, reading.work, reading.target), reading.target)
 
 
-@pytest.mark.parametrize("machine", target_names())
+@pytest.mark.parametrize("machine", WITH_TENSOR_CORES)
 @pytest.mark.parametrize("case", CASES)
 def test_bottlenecks(case: str, machine: str, launch: Launch) -> None:
     """On every target a kernel that is made for one limit meets it."""

@@ -46,8 +46,9 @@ class Figure:
     Attributes:
         value: The number, in the unit its field name states.
         source: The document and place it was taken from, or how it was derived.
-        kind: "specified" by the vendor, "measured", "derived" from other figures,
-            or "user" (a bare value in a user's file).
+        kind: "specified" by the vendor, "measured", "derived" from other figures, "driver" (an
+            attribute of the device here), "architecture" (a limit of its compute capability), or
+            "user" (a bare value in a user's file).
     """
 
     value: float
@@ -61,7 +62,7 @@ class Target:
 
     Rates are the vendor's dense peaks at boost clock, with FP32 accumulation where the
     device distinguishes, as Triton uses. `measured_*` are rates that a real device reached:
-    an attainable ceiling.
+    an attainable ceiling. `measured_launch_us` is the time of a launch of an empty kernel.
 
     `warp_allocation_granularity` is the number of partitions an SM's registers are split
     into. Where the vendor states tensor rates at another clock than `clock_hz`, the
@@ -98,6 +99,7 @@ class Target:
     tensor_memory_bytes_per_sm: int | None = None
     measured_dram_bytes_per_s: float | None = None
     measured_tensor_flops_per_s: Mapping[str, float] = field(default_factory=dict, hash=False)
+    measured_launch_us: float | None = None
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)
 
     @property

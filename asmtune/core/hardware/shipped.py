@@ -1,170 +1,48 @@
-"""Targets read from JSON descriptors and checked: those that ship, and a user's own."""
+"""Targets read from JSON descriptors and checked: those that ship, and a user's own.
+
+A name is looked for in the user's folder of descriptors (`ASMTUNE_TARGETS`), then among those that
+ship. The device at hand that no file describes is derived from its driver's attributes.
+"""
 
 from __future__ import annotations
 
 import json
-import re
-import sys
-from dataclasses import MISSING, fields
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, plain, short
+from asmtune.base.text import user_stacklevel
+from asmtune.core.hardware.architectures import family
+from asmtune.core.hardware.descriptor import parse_target, target_of
+from asmtune.core.hardware.driver import device_here
+from asmtune.core.hardware.model import Target, did_you_mean, label, plain, short
 
-KINDS = ("specified", "measured", "derived", "user")
-"""Kinds of source of a figure."""
-
-_MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
-
-# Pairs of limits, the first never above the second.
-_ORDERED = (
-    ("shared_bytes_per_block + shared_reserved_bytes_per_block", "shared_bytes_per_sm"),
-    ("max_threads_per_block", "max_warps_per_sm * warp_size"),
-    ("max_registers_per_thread * warp_size", "registers_per_sm / warp_allocation_granularity"),
-    ("max_blocks_per_sm", "max_warps_per_sm"),
-    ("l2_bytes", "dram_bytes"),
-    ("dram_bytes_per_s", "l2_bytes_per_s"),
-)
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def parse_target(text: str, where: str) -> Target:
-    """Read a descriptor from JSON text and check it; `where` names it in messages.
-
-    Raises:
-        TargetError: The text is not JSON, a field is missing, unknown or of the wrong
-            type, or limits contradict each other.
-    """
-    data = _parse_json(text, where)
-    known = {f.name: f for f in fields(Target) if f.name != "figures"}
-    for name in data:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise TargetError(f"{where}: unknown field {short(name)}{hint}")
-    reader = _Reader(where)
-    values: dict[str, Any] = {}
-    for name, f in known.items():
-        if name in data:
-            values[name] = reader.read(name, str(f.type).removesuffix(" | None"), data[name])
-        elif f.default is MISSING and f.default_factory is MISSING:
-            raise TargetError(f"{where}: field {name!r} is missing; every target states it")
-    target = Target(**values, figures=reader.figures)
-    _check_limits(target, where)
-    return target
-
-
-class _Reader:
-    """Turns JSON values into field values; `figures` keeps each number with its source."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self.figures: dict[str, Figure] = {}
-
-    def read(self, name: str, kind: str, raw: object) -> object:
-        """Read one field; `kind` is its annotation in `Target`, without "| None"."""
-        if kind == "str":
-            return self._text(name, raw)
-        if kind == "tuple[str, ...]":
-            if not isinstance(raw, list):
-                raise self._error(name, "a list of texts", raw)
-            return tuple(self._text(f"{name}[{i}]", item) for i, item in enumerate(raw))
-        if kind == "Mapping[str, float]":
-            if not isinstance(raw, dict) or not raw:
-                raise self._error(name, "an object with a rate for each type", raw)
-            return {key: self._number(f"{name}.{key}", raw[key], whole=False) for key in raw}
-        return self._number(name, raw, whole=kind == "int")
-
-    def _number(self, name: str, raw: object, *, whole: bool) -> float:
-        value, source, kind = self._unpack(name, raw)
-        zero_allowed = name in _MAY_BE_ZERO
-        wanted = "a whole number" if whole else "a number"
-        wanted += " of at least 0" if zero_allowed else " above 0"
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            raise self._error(name, wanted, value)
-        if not 0 <= value <= sys.float_info.max or (value == 0 and not zero_allowed):
-            raise self._error(name, wanted, value)
-        number = value if whole else float(value)
-        self.figures[name] = Figure(number, source, kind)
-        return number
-
-    def _unpack(self, name: str, raw: object) -> tuple[object, str, str]:
-        if not isinstance(raw, dict):
-            return raw, "user", "user"
-        for key in raw:
-            if key not in ("value", "source", "kind"):
-                raise TargetError(
-                    f"{self._where}: {label(name)} has an unknown key {short(key)};"
-                    " a figure has value, source and kind"
-                )
-        if "value" not in raw:
-            raise TargetError(f"{self._where}: {label(name)} has no 'value'")
-        source = self._text(f"{name}.source", raw.get("source", "user"))
-        kind = raw.get("kind", "specified" if "source" in raw else "user")
-        if kind not in KINDS:
-            raise self._error(f"{name}.kind", f"one of {', '.join(KINDS)}", kind)
-        return raw["value"], source, kind
-
-    def _text(self, name: str, raw: object) -> str:
-        if not isinstance(raw, str) or not raw.strip():
-            raise self._error(name, "a text that is not empty", raw)
-        return raw
-
-    def _error(self, name: str, wanted: str, value: object) -> TargetError:
-        return TargetError(f"{self._where}: {label(name)} must be {wanted}, not {short(value)}")
-
-
-def _check_limits(target: Target, where: str) -> None:
-    if target.backend not in ARCH:
-        known = ", ".join(ARCH)
-        raise TargetError(f"{where}: backend {short(target.backend)} is unknown; known: {known}")
-    if not re.fullmatch(ARCH[target.backend], target.arch):
-        example = "sm_90" if target.backend == "cuda" else "gfx942"
-        raise TargetError(
-            f"{where}: arch {short(target.arch)} is not of backend {target.backend};"
-            f" write it as {example!r}"
-        )
-    t = target
-    shared = t.shared_bytes_per_block + t.shared_reserved_bytes_per_block
-    derived = {
-        "shared_bytes_per_block + shared_reserved_bytes_per_block": shared,
-        "max_warps_per_sm * warp_size": t.max_warps_per_sm * t.warp_size,
-        "max_registers_per_thread * warp_size": t.max_registers_per_thread * t.warp_size,
-        "registers_per_sm / warp_allocation_granularity": t.registers_per_sm
-        // t.warp_allocation_granularity,
-    }
-    for small, large in _ORDERED:
-        low, high = (derived[n] if n in derived else getattr(t, n) for n in (small, large))
-        if low > high:
-            raise TargetError(f"{where}: {small} = {low} exceeds {large} = {high}; correct one")
-
-
-def _parse_json(text: str, where: str) -> dict[str, object]:
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TargetError(
-            f"{where}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from error
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; deep nesting
-        raise TargetError(f"{where}: not usable JSON: {short(str(error))}") from error
-    if not isinstance(data, dict):
-        raise TargetError(f"{where}: must hold a JSON object with the fields of a target")
-    return data
-
-
-def load_target(name_or_path: str) -> Target:
-    """Load a shipped target by name or alias, or a descriptor from a file.
+def load_target(name_or_path: str, *, own: bool = True) -> Target:
+    """Load a target by name or alias, or a descriptor from a file.
 
     Args:
-        name_or_path: "H200", "NVIDIA H200" (case and runs of spaces do not matter), or
-            a path: whatever holds a "/" or ends with ".json".
+        name_or_path: "H200", "NVIDIA H200" (case and runs of spaces do not matter), the name of a
+            descriptor in the user's folder, or a path: whatever holds a "/" or ends with ".json".
+        own: whether the user's folder is looked into.
 
     Raises:
-        TargetError: The name is unknown, or the file is unreadable or malformed.
+        TargetError: the name is unknown, or the file or the user's folder is unreadable or
+            malformed.
     """
     if "/" in name_or_path or name_or_path.endswith(".json"):
         return parse_target(_read(name_or_path), name_or_path)
-    target = match_device(name_or_path)
+    if own:
+        users = _own_targets()
+        if users.unreadable or plain(name_or_path) in users.refused:
+            raise TargetError(users.unreadable or users.refused[plain(name_or_path)])
+    target = _match(name_or_path) if own else shipped_target(name_or_path)
     if target is None:
         raise TargetError(_unknown(name_or_path))
     return target
@@ -175,14 +53,145 @@ def target_names() -> tuple[str, ...]:
     return tuple(sorted(target.name for target in _shipped()))
 
 
-def match_device(device_name: str) -> Target | None:
-    """Find the shipped target of a device, given its full name as the driver reports it.
+def known_targets() -> tuple[Target, ...]:
+    """Return the user's targets and the shipped ones of other names, sorted by name.
 
-    A device that only resembles a shipped one ("NVIDIA H100 PCIe") gives None: its limits
-    may agree, but its rates do not.
+    Raises:
+        TargetError: the user's folder cannot be read.
     """
-    by_name = {plain(name): t for t in _shipped() for name in (t.name, *t.aliases)}
-    return by_name.get(plain(device_name))
+    own = _own_targets()
+    if own.unreadable:
+        raise TargetError(own.unreadable)
+    own.warn()
+    by_name = {plain(target.name): target for target in (*_shipped(), *own.by_name.values())}
+    return tuple(sorted(by_name.values(), key=lambda target: target.name))
+
+
+def shipped_target(name: str) -> Target | None:
+    """Find a shipped target by name or alias, whatever the user's folder holds."""
+    return _shipped_names().get(plain(name))
+
+
+_chosen: list[Target] = []
+
+
+def choose_target(target: Target) -> None:
+    """Make a target that of every device which this process launches on."""
+    _chosen[:] = [target]
+
+
+def match_device(device_name: str) -> Target | None:
+    """Find the target of a device, given its full name as the driver reports it.
+
+    A file that cannot be used is told in a warning and skipped: this never stops a launch. A
+    device that only resembles a shipped one gives None, unless it is in this machine and in use:
+    then its target is derived. So is that of a device here that has a shipped one's name, but
+    another number of SMs: a slice or a variant. A target that was chosen for the process counts
+    for every device.
+    """
+    return _chosen[0] if _chosen else _match(device_name)
+
+
+def _match(device_name: str) -> Target | None:
+    own = _own_targets()
+    own.warn()
+    if plain(device_name) in own.by_name:
+        return own.by_name[plain(device_name)]
+    shipped = shipped_target(device_name)
+    here = device_here(device_name)
+    if here is None or (shipped is not None and here.sms in (None, shipped.sms)):
+        return shipped
+    derived = here.target(shipped_cuda())
+    if derived is not None:
+        _warn(here.remark)
+    return derived or shipped
+
+
+class TargetWarning(UserWarning):
+    """A file of the user's folder is not used, or a device is not known exactly; says why."""
+
+
+@dataclass(frozen=True)
+class _OwnTargets:
+    """The user's folder of descriptors.
+
+    Attributes:
+        by_name: targets by each of their names.
+        refused: why a name has none, by name: its file is damaged, or two files have the name.
+        unreadable: why the folder cannot be read; "" if it can, or if there is none by default.
+    """
+
+    by_name: Mapping[str, Target]
+    refused: Mapping[str, str]
+    unreadable: str = ""
+
+    def warn(self) -> None:
+        """Warn of everything that is not used, once a process for each."""
+        for message in dict.fromkeys((self.unreadable, *self.refused.values())):
+            _warn(message)
+
+
+_warned: set[str] = set()
+
+
+def _warn(message: str) -> None:
+    """Warn once a process; of "" nothing."""
+    if message and message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, TargetWarning, stacklevel=user_stacklevel())
+
+
+def _own_targets() -> _OwnTargets:
+    """Read the user's folder; what was read serves until a file in it changes."""
+    from asmtune.base.settings import Settings
+
+    settings = Settings.from_environment()
+    folder = settings.targets_dir
+    where = f"folder of descriptors {short(str(folder))}"
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        stamps = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+    except (OSError, ValueError) as error:
+        if not settings.targets:
+            return _OwnTargets({}, {})
+        if isinstance(error, FileNotFoundError):
+            return _OwnTargets({}, {}, f"{where}: there is none; make it, or unset ASMTUNE_TARGETS")
+        reason = getattr(error, "strerror", None) or str(error)
+        return _OwnTargets({}, {}, f"{where}: cannot be read: {reason}; correct ASMTUNE_TARGETS")
+    return _read_own(stamps)
+
+
+@cache
+def _read_own(stamps: tuple[tuple[Path, int, int], ...]) -> _OwnTargets:
+    by_name: dict[str, Target] = {}
+    files: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for path, *_ in stamps:
+        where = label(str(path))
+        try:
+            target = parse_target(_read(str(path)), where)
+        except TargetError as error:
+            refused |= dict.fromkeys(_stated_names(path), str(error))
+            continue
+        for name in dict.fromkeys(map(plain, (target.name, *target.aliases))):
+            if name in files:
+                refused[name] = (
+                    f"{where}: describes {short(name)}, as {files[name]} does; remove one of them"
+                )
+            else:
+                by_name[name], files[name] = target, where
+    return _OwnTargets(by_name, refused)
+
+
+def _stated_names(path: Path) -> set[str]:
+    """Return the names that a damaged file probably describes: its own, and those in it."""
+    names = [path.stem]
+    try:
+        data = json.loads(_read(str(path)))
+        names += [data["name"], *data.get("aliases", [])]
+    except (TargetError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass  # its name is in a place of its own, and nothing else is needed of it
+    return {plain(name) for name in names if isinstance(name, str)}
 
 
 def _read(path: str) -> str:
@@ -207,7 +216,20 @@ def _shipped() -> tuple[Target, ...]:
     place = "asmtune/core/hardware/devices"
     entries = sorted(files(place.replace("/", ".")).iterdir(), key=lambda entry: entry.name)
     jsons = [entry for entry in entries if entry.name.endswith(".json")]
-    return tuple(parse_target(e.read_text(encoding="utf-8"), f"{place}/{e.name}") for e in jsons)
+    targets: list[Target] = []
+    for entry in jsons:
+        text, where = entry.read_text(encoding="utf-8"), f"{place}/{entry.name}"
+        if '"devices": [' in text:
+            devices = family(text, where)
+            targets += (target_of(one, f"{where}: {one['name']}") for one in devices)
+        else:
+            targets.append(parse_target(text, where))
+    return tuple(targets)
+
+
+@cache
+def _shipped_names() -> dict[str, Target]:
+    return {plain(name): t for t in _shipped() for name in (t.name, *t.aliases)}
 
 
 def _unknown(name: str) -> str:
@@ -222,3 +244,8 @@ def _unknown(name: str) -> str:
         f"target {short(name)} is unknown{did_you_mean(name, names)};"
         f" known: {', '.join(target_names())}; or give the path of a .json descriptor"
     )
+
+
+def shipped_cuda() -> tuple[Target, ...]:
+    """Return the shipped targets of CUDA devices."""
+    return tuple(target for target in _shipped() if target.backend == "cuda")

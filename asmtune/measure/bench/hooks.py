@@ -7,6 +7,7 @@ tuner's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +51,10 @@ class TunerHooks:
         if pre is not None:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
+    def reporting(self, values: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Returns a context in which `post` is called with what a launch raises."""
+        return _ReportError(self.post, values)
+
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
         """Wrap a launch, whose `prepare` runs the config's own hook, with the tuner's.
 
@@ -65,7 +70,7 @@ class TunerHooks:
                 pre(values)
 
         def run() -> None:
-            with _ReportError(post, values):
+            with self.reporting(values):
                 launch.run()
 
         def finish() -> None:
@@ -77,7 +82,7 @@ class TunerHooks:
 
 
 @dataclass(frozen=True)
-class _ReportError:
+class _ReportError(AbstractContextManager[None]):
     """Calls a hook with the exception that a launch raised; does not swallow it."""
 
     post: PostHook | None

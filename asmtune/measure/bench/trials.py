@@ -71,7 +71,7 @@ class UserTimer:
                 message = returned.detail.strip().splitlines()[0]
                 raise InputError(f"do_bench failed before it launched anything: {message}")
             return returned
-        times = _times(returned)
+        times = times_of(returned)
         if any(math.isinf(time) for time in times):
             return Failure("launch", "untimed", f"do_bench gave {returned}")
         median_us, p20_us, p80_us = (time * _US for time in (times * 3)[:3])
@@ -79,8 +79,8 @@ class UserTimer:
         return Measurement(subject.config, median_us, p20_us, p80_us, (median_us,))
 
 
-def _times(returned: Any) -> tuple[float, ...]:
-    """Return what the user's function gave as numbers: three, or one.
+def times_of(returned: Any) -> tuple[float, ...]:
+    """Return what a clock in the form of `do_bench` gave as numbers: three, or one.
 
     Raises:
         InputError: it is neither.

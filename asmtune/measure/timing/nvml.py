@@ -100,14 +100,30 @@ NO_GPU: Final = (
 def device_name(index: int | None = None) -> str:
     """Return the name of a CUDA device (by default the current one), as its driver gives it.
 
+    A device of another backend of Triton's is named by its backend and architecture.
+
     Raises:
         MeasureError: there is no GPU.
     """
     import torch
 
-    if not torch.cuda.is_available():
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name(index))
+    other = _other_backend()
+    if other is None:
         raise MeasureError(f"launching and timing kernels needs a CUDA GPU; {NO_GPU}")
-    return str(torch.cuda.get_device_name(index))
+    return other
+
+
+def _other_backend() -> str | None:
+    """Names the device of Triton's active driver; None where no driver is active."""
+    from triton.runtime import driver
+
+    try:
+        target = driver.active.get_current_target()
+    except RuntimeError:  # "0 active drivers"
+        return None
+    return f"{target.backend} {target.arch}"
 
 
 def driver_version() -> str:

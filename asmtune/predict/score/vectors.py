@@ -178,7 +178,7 @@ class _Probe(Features):
 def features_read() -> tuple[str, ...]:
     """Return the names of the features that the columns are made of."""
     probe = _Probe()
-    base_columns([probe], load_target("H200"))
+    base_columns([probe], load_target("H200", own=False))
     return tuple(sorted(probe.names))
 
 

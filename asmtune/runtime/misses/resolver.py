@@ -45,7 +45,7 @@ class TunersByDevice:
         """Return the tuner of a device; in one for `later`, a child times until the program ends.
 
         Raises:
-            InputError: no target describes the device, or a choice has an invalid value.
+            InputError: a choice has an invalid value.
         """
         with self._lock:
             if (device, later) not in self._tuners:
@@ -62,8 +62,7 @@ class TunersByDevice:
         from asmtune.runtime.misses.background import queue_of
 
         shutdown = queue_of(device).shutdown
-        tuner = Tuner.open(device, replace(options, isolate=True))
-        return replace(tuner, listener=shutdown, funnel=replace(tuner.funnel, progress=shutdown))
+        return Tuner.open(device, replace(options, isolate=True)).with_listener(shutdown)
 
 
 HOST_LAUNCH_US: Final = 6.8
@@ -116,7 +115,7 @@ class Resolver:
             MissError: no store knows the key, and `on_miss` is "raise".
             CompileError: no config can run.
             MeasureError: no config that compiled can be launched.
-            InputError: space, problem and kernel do not fit, or no target describes the device.
+            InputError: space, problem and kernel do not fit.
         """
         if self._in_progress and not capturing:
             choice = self._in_progress.get(key_digest(request.key))

@@ -53,7 +53,10 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"environment": encoded(here)}
     target = match_device(here.gpu)
     if target is None:
-        raise InputError(f"no target describes the device {here.gpu!r}; add a JSON file for it")
+        raise InputError(
+            f"no target describes the device {here.gpu!r}, and its driver tells too little: put a "
+            "descriptor into the folder that ASMTUNE_TARGETS names"
+        )
     order = list(plan["rows"].items())
     random.Random(plan["seed"]).shuffle(order)
     for number, row in order:

@@ -1,1 +1,1 @@
-"""Descriptors of the devices asmtune ships: one JSON file a device, a source at each figure."""
+"""Descriptors of the devices that ship, by family; each figure with its source."""

@@ -1,0 +1,248 @@
+"""Tuning without ranking, for a device that nothing is known of: Triton compiles and launches.
+
+Everything is compiled in parallel and timed, as `triton.autotune` would: no descriptor, no reader
+of machine code and no launcher of asmtune's own is needed. Outputs are not checked.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from asmtune.base.errors import CompileError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.base.text import user_stacklevel
+from asmtune.compile.load import launch_values
+from asmtune.compile.lower import PRE_HOOK_LOCK
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.measure.bench.gpu import allocating
+from asmtune.measure.bench.hooks import QUANTILES, DoBench
+from asmtune.measure.bench.trials import times_of
+from asmtune.measure.checks.tensors import preserved
+from asmtune.predict.prune.front import ProgressListener
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult
+
+if TYPE_CHECKING:
+    from asmtune.predict.prune.flow import Funnel
+
+_US: Final = 1e3
+
+
+class UnrankedWarning(UserWarning):
+    """Configs are compiled and timed without being ranked first."""
+
+
+@dataclass(frozen=True)
+class UnrankedFunnel:
+    """The part of a `Funnel` that a tuner has where nothing can be ranked."""
+
+    settings: Settings
+    progress: ProgressListener = field(default_factory=ProgressListener)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Funnel:
+        """Make one, in the place of a funnel."""
+        return cast("Funnel", cls(settings))
+
+
+@dataclass(frozen=True)
+class UnrankedSession:
+    """Tunes one request by Triton's own means.
+
+    Attributes:
+        options: the user's hooks, clock, and arguments to zero or restore; the others have no
+            effect here.
+        jobs: compiles at once.
+        reason: why nothing is ranked, for the notice.
+        listener: told of what is compiled and timed.
+    """
+
+    options: TuneOptions
+    jobs: int
+    reason: str
+    listener: ProgressListener = field(default_factory=ProgressListener)
+
+    def run(self, request: TuningRequest) -> TuningResult:
+        """Compile all configs, time those that compile, and choose the fastest.
+
+        The problem's tensors hold what they held before.
+
+        Raises:
+            InputError: the configs do not fit the kernel.
+            CompileError: no config compiles.
+            MeasureError: no config that compiles can be launched.
+        """
+        start = time.perf_counter()
+        default = request.space.first(**request.problem.shape)
+        configs = list(dict.fromkeys([default, *request.configs()]))
+        _notify(request.key.device, self.reason, len(configs))
+        arguments = request.problem.arguments.values()
+        with _device_of(arguments), _preserved(request), allocating():
+            failures = self._compiled(request.problem, configs)
+            timed = self._timed(request.problem, [c for c in configs if c not in failures])
+        measured = [outcome for outcome in timed.values() if isinstance(outcome, Measurement)]
+        failures |= {c: outcome for c, outcome in timed.items() if isinstance(outcome, Failure)}
+        if not measured:
+            kind = MeasureError if timed else CompileError
+            raise kind(
+                f"no config of {request.problem.name} can run on {request.key.device}: of "
+                f"{len(failures)} the first fails with {next(iter(failures.values()))}"
+            )
+        best = min(measured, key=lambda one: one.median_us)
+        record = TuneRecord(
+            request.key, best.config, tuple(measured), request.expected, tuple(failures.items())
+        )
+        usual = timed.get(default)
+        return TuningResult(
+            request,
+            "tuned",
+            record,
+            default_us=usual.median_us if isinstance(usual, Measurement) else None,
+            compiled=len(configs),
+            timed=len(timed),
+            seconds=time.perf_counter() - start,
+            remark="chosen without ranking and without a check of outputs",
+        )
+
+    def _compiled(self, problem: Problem, configs: Sequence[Config]) -> dict[Config, Failure]:
+        """Compile configs in parallel; return why those that fail do."""
+        self.listener.start("compile", len(configs))
+        with ThreadPoolExecutor(self.jobs, "asmtune-unranked", device_of_thread()) as threads:
+            outcomes = list(threads.map(partial(self._compile, problem), configs))
+        pairs = zip(configs, outcomes, strict=True)
+        return {config: outcome for config, outcome in pairs if isinstance(outcome, Failure)}
+
+    def _compile(self, problem: Problem, config: Config) -> Failure | None:
+        def work() -> None:
+            if config.pre_hook is None:
+                _launch(problem, config, problem.bind(config), warmup=True)
+                return
+            with PRE_HOOK_LOCK:  # descriptors get their block shape there, for all configs
+                config.pre_hook(launch_values(problem, config))
+                _launch(problem, config, problem.bind(config), warmup=True)
+
+        outcome = guarded("compile", work)
+        self.listener.advance()
+        return outcome if isinstance(outcome, Failure) else None
+
+    def _timed(
+        self, problem: Problem, configs: Sequence[Config]
+    ) -> dict[Config, Measurement | Failure]:
+        do_bench = self.options.do_bench or triton_clock()
+        self.listener.start("time", len(configs))
+        outcomes: dict[Config, Measurement | Failure] = {}
+        for config in configs:
+            call = self._call(problem, config)
+            returned = guarded("launch", partial(do_bench, call, quantiles=QUANTILES))
+            outcomes[config] = _outcome(config, returned)
+            self.listener.advance()
+        return outcomes
+
+    def _call(self, problem: Problem, config: Config) -> Callable[[], None]:
+        """Return a function that launches once, with all that Triton does around a launch."""
+        values, bound = launch_values(problem, config), problem.bind(config)
+        hooks, checks = self.options.hooks, self.options.checks
+        copies = {name: values[name].clone() for name in checks.restore_value if name in values}
+
+        def call() -> None:
+            if config.pre_hook is not None:
+                config.pre_hook(values)
+            if hooks.pre is not None:
+                hooks.pre(values)
+            for name in checks.reset_to_zero:
+                values[name].zero_()
+            for name, copy in copies.items():
+                values[name].copy_(copy)
+            with hooks.reporting(values):
+                _launch(problem, config, bound, warmup=False)
+            if hooks.post is not None:
+                hooks.post(values, exception=None)
+
+        return call
+
+
+def _device_of(arguments: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Make the CUDA device of the first tensor current: another thread has another one."""
+    import torch
+
+    tensors = (value for value in arguments if isinstance(value, torch.Tensor) and value.is_cuda)
+    first = next(tensors, None)
+    return nullcontext() if first is None else torch.cuda.device(first.device)
+
+
+def _preserved(request: TuningRequest) -> AbstractContextManager[Any]:
+    """Restore the arguments at the end; where there is no memory for copies, warn and go on."""
+    import torch
+
+    stack = ExitStack()
+    try:
+        stack.enter_context(preserved(request.problem.arguments.values()))
+    except torch.OutOfMemoryError as error:
+        warnings.warn(
+            f"kernel {request.key.kernel}: arguments that it updates in place are not restored "
+            f"after tuning, since there is no memory for copies: {str(error).splitlines()[0]}",
+            UnrankedWarning,
+            stacklevel=user_stacklevel(),
+        )
+    return stack
+
+
+def _launch(problem: Problem, config: Config, bound: Mapping[str, Any], *, warmup: bool) -> None:
+    grid = problem.programs(config)
+    jit_function(problem.kernel).run(grid=grid, warmup=warmup, **bound)
+
+
+def _outcome(config: Config, returned: Any) -> Measurement | Failure:
+    if isinstance(returned, Failure):
+        return returned
+    times = times_of(returned)
+    if any(math.isinf(one) for one in times):
+        return Failure("launch", "untimed", f"the clock gave {returned}")
+    median_us, p20_us, p80_us = (one * _US for one in (times * 3)[:3])
+    return Measurement(config, median_us, p20_us, p80_us, (median_us,))
+
+
+def triton_clock() -> DoBench:
+    """Return the function that Triton's active driver times with."""
+    from triton.runtime import driver
+
+    clock: DoBench = driver.active.get_benchmarker()
+    return clock
+
+
+def device_of_thread() -> Callable[[], None]:
+    """Return a function that makes the current device that of the thread which calls it."""
+    from triton.runtime import driver
+
+    active: Any = driver.active
+    device = active.get_current_device()
+    return lambda: active.set_current_device(device)
+
+
+_notified: set[tuple[str, str]] = set()
+
+
+def _notify(device: str, reason: str, configs: int) -> None:
+    """Warn that nothing is ranked, once a process for a device and a reason."""
+    if (device, reason) in _notified:
+        return
+    _notified.add((device, reason))
+    warnings.warn(
+        f"{device}: {reason}; configs are not ranked: all {configs} are compiled and timed by "
+        "Triton's own means (fewer configs, or a descriptor of the device in the folder that "
+        "ASMTUNE_TARGETS names, make tuning quicker)",
+        UnrankedWarning,
+        stacklevel=user_stacklevel(),
+    )

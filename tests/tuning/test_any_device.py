@@ -1,0 +1,381 @@
+"""Tuning on every device that Triton runs on: described, derived, or nothing known of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from asmtune.base.errors import CompileError, MeasureError, UnreadableError
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.hardware import driver, shipped
+from asmtune.core.hardware.shipped import TargetWarning, load_target, match_device
+from asmtune.core.records.artifacts import Failure
+from asmtune.runtime.decorator import asm_autotune
+from asmtune.tuning import tuner, unranked
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult
+from asmtune.tuning.session import Session
+from asmtune.tuning.tuner import Tuner
+from asmtune.tuning.unranked import UnrankedWarning
+from tests.driver_tables import DEVICES, OTHERS, attributes, pretend
+from tests.tuning_support import BEST, DEFAULT, HostMachine, add, problem, resolved, space, usual_us
+from tests.tuning_support import workshop as ranked_workshop
+
+UNKNOWN = "Voodoo 2"
+
+
+@pytest.fixture(autouse=True)
+def _no_device_is_remembered() -> Iterator[None]:
+    """Ask the driver of each test, and warn in each."""
+    unranked._notified.clear()
+    shipped._warned.clear()
+    yield
+    driver.read_attributes.cache_clear()
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_shipped_descriptor_is_of_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that its driver names is found in the files, and its driver agrees with them."""
+    pretend(name, monkeypatch)
+    target = match_device(name)
+    assert target is not None
+    assert target is shipped.shipped_target(name)
+    assert "driver" not in {figure.kind for figure in target.figures.values()}
+
+
+@pytest.mark.parametrize("name", [*DEVICES, *OTHERS])
+def test_no_launch_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decorated launch is tuned on every device, though no file describes it."""
+    pretend(name, monkeypatch)
+    monkeypatch.setattr(shipped, "shipped_target", lambda _: None)
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: name)
+    launched: list[Any] = []
+    monkeypatch.setattr(add, "run", lambda *_, **keywords: launched.append(keywords))
+    tuned: list[str] = []
+
+    def run(self: Session, request: TuningRequest) -> TuningResult:
+        tuned.append(self.funnel.target.arch)
+        return TuningResult(request, "tuned", _record(request))
+
+    monkeypatch.setattr(Session, "run", run)
+    kernel = asm_autotune(space=space(), key=["n"], small=None)(add)
+    x = torch.ones(64)
+    kernel[(1,)](x, x, x, 64)
+    capability = {**DEVICES, **OTHERS}[name][1]
+    assert tuned == [f"sm_{capability.replace('.', '')}"]
+    assert [keywords["BLOCK"] for keywords in launched] == [BEST.kwargs["BLOCK"]]
+
+
+def _record(request: TuningRequest) -> Any:
+    from asmtune.core.records.tuned import Measurement, TuneRecord
+
+    timing = Measurement(BEST, 2.0, 1.9, 2.1, (2.0,))
+    return TuneRecord(request.key, BEST, (timing,), request.expected)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_derived_target_is_near_the_shipped_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver and the architecture's rates give what the vendor's documents give."""
+    described = match_device(name)
+    assert described is not None
+    pretend(name, monkeypatch)
+    monkeypatch.setattr(shipped, "shipped_target", lambda _: None)
+    derived = match_device(name)
+    assert derived is not None
+    for field in ("arch", "sms", "clock_hz", "max_warps_per_sm", "max_blocks_per_sm"):
+        assert getattr(derived, field) == getattr(described, field), field
+    for field in ("shared_bytes_per_sm", "shared_bytes_per_block", "registers_per_sm"):
+        assert getattr(derived, field) == getattr(described, field), field
+    assert derived.dram_bytes_per_s == pytest.approx(described.dram_bytes_per_s, rel=0.13)
+    assert derived.l2_bytes_per_s == pytest.approx(described.l2_bytes_per_s, rel=0.25)
+    cut = name in ("NVIDIA H20", "NVIDIA L40", "NVIDIA A10G")  # less than its architecture's rate
+    for dtype, rate in described.tensor_flops_per_s.items():
+        least = 0.0 if cut or dtype == "fp64" or name.endswith(("H100 NVL", "H200 NVL")) else 0.8
+        assert derived.tensor_flops_per_s[dtype] >= least * rate, dtype
+    kinds = {figure.kind for figure in derived.figures.values()}
+    assert kinds <= {"driver", "architecture", "derived"}
+    assert derived.figure("sms").kind == derived.figure("clock_hz").kind == "driver"
+    assert derived.figure("max_registers_per_thread").kind == "architecture"
+
+
+def test_a_slice_is_what_its_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A MIG slice of an H100 has its own SMs and L2, and rates in proportion."""
+    name = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    pretend(name, monkeypatch)
+    target, whole = match_device(name), load_target("H100")
+    assert target is not None
+    assert (target.sms, target.l2_bytes) == (16, 6.25 * 2**20)
+    share = target.tensor_flops_per_s["bf16"] / whole.tensor_flops_per_s["bf16"]
+    assert share == pytest.approx(16 / 132, rel=0.1)
+
+
+def test_a_part_of_a_shipped_name_with_other_sms_is_derived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The 12 GB variant of a board that has the 10 GB one's name gets its own target."""
+    name = "NVIDIA GeForce RTX 3080"
+    pretend(name, monkeypatch, attributes(name) | {"sms": 70, "bus_bits": 384})
+    target = match_device(name)
+    assert target is not None
+    assert (target.name, target.sms) == (name, 70)
+    assert target.dram_bytes_per_s == pytest.approx(912e9, rel=0.01)
+
+
+def test_a_newer_architecture_says_whose_rates_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rates of the nearest older architecture serve, and their sources say so."""
+    pretend("NVIDIA Later", monkeypatch)
+    with pytest.warns(TargetWarning, match="10.7 is newer .*; the rates of 10.3 stand in"):
+        target = match_device("NVIDIA Later")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert match_device("NVIDIA Later") == target
+    assert target is not None
+    assert target.arch == "sm_107"
+    figure = target.figure("tensor_flops_per_s.bf16")
+    assert "compute capability 10.3, the nearest known to 10.7" in figure.source
+    assert figure.kind == "derived"
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"memory_clock_khz", "bus_bits"},
+        {"l2_bytes"},
+        {"shared_bytes_per_block", "registers_per_sm", "max_blocks_per_sm"},
+        set(attributes("NVIDIA A30")) - {"sms", "major", "minor", "clock_khz"},
+    ],
+)
+def test_a_driver_that_tells_little_suffices(
+    missing: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The architecture and its nearest device stand in for what a driver does not tell."""
+    told = {name: v for name, v in attributes("NVIDIA A30").items() if name not in missing}
+    pretend("NVIDIA A30", monkeypatch, told)
+    target = match_device("NVIDIA A30")
+    assert target is not None
+    assert (target.sms, target.arch) == (56, "sm_80")
+
+
+def test_a_driver_that_contradicts_itself_is_believed_in_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Limits that cannot hold are those of the architecture."""
+    told = attributes("NVIDIA A30") | {"shared_bytes_per_block": 1 << 30}
+    pretend("NVIDIA A30", monkeypatch, told)
+    target = match_device("NVIDIA A30")
+    assert target is not None
+    assert (target.sms, target.shared_bytes_per_block) == (56, 163 << 10)
+
+
+def test_a_driver_that_fails_is_one_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of PyTorch or of the driver leaves a device unknown, and a shipped one as it is."""
+
+    def fail(_: int) -> Any:
+        raise RuntimeError("CUDA error: unknown error")
+
+    for name, known in (("NVIDIA A30", False), ("NVIDIA H200", True)):
+        pretend(name, monkeypatch)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+        assert (match_device(name) is not None) == known
+        pretend(name, monkeypatch, {"sms": 5})
+        assert (match_device(name) is not None) == known
+
+
+def test_the_driver_is_not_asked_before_cuda_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has not initialised CUDA, and may fork, is left as it is."""
+    pretend("NVIDIA A30", monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert match_device("NVIDIA A30") is None
+
+
+class TritonStandIn:
+    """Launches and times as Triton's own driver would; a function of the config tells the time.
+
+    Attributes:
+        compiled, timed: configs' blocks and warps, in order.
+        fails: configs that do not compile, by their block.
+    """
+
+    def __init__(self, fails: tuple[int, ...] = ()) -> None:
+        self.compiled: list[tuple[int, int]] = []
+        self.timed: list[tuple[int, int]] = []
+        self.fails = fails
+        self._last: Mapping[str, Any] = {}
+
+    def run(self, *_: Any, grid: Any, warmup: bool, **values: Any) -> None:
+        """Stand in for `JITFunction.run`."""
+        assert grid == (triton.cdiv(values["n"], values["BLOCK"]), 1, 1)
+        self._last = values
+        if warmup:
+            self.compiled.append((values["BLOCK"], values["num_warps"]))
+            if values["BLOCK"] in self.fails:
+                raise RuntimeError("out of registers")
+            return
+        values["out_ptr"][:] = values["x_ptr"] + values["y_ptr"]
+
+    def clock(self, call: Callable[[], None], quantiles: Any) -> list[float]:
+        """Stand in for the active driver's benchmarker."""
+        call()
+        values = self._last
+        self.timed.append((values["BLOCK"], values["num_warps"]))
+        config = Config({"BLOCK": values["BLOCK"], "FLAW": 0}, num_warps=values["num_warps"])
+        return [usual_us(config) * share / 1e3 for share in (1, 0.9, 1.1)][: len(quantiles)]
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> TritonStandIn:
+    """Triton's own launches and clock, without a GPU."""
+    made = TritonStandIn()
+    monkeypatch.setattr(add, "run", made.run)
+    monkeypatch.setattr(unranked, "triton_clock", lambda: made.clock)
+    monkeypatch.setattr(unranked, "device_of_thread", lambda: lambda: None)
+    return made
+
+
+def unknown_tuner(folder: Path) -> Tuner:
+    """A tuner of a device that nothing is known of."""
+    settings = Settings(cache_dir=folder, jobs=2)
+    return Tuner.open(UNKNOWN, TuneOptions.of({"effort": "quick"}), settings)
+
+
+def test_everything_is_timed_where_nothing_is_known(
+    stand_in: TritonStandIn, tmp_path: Path
+) -> None:
+    """Each config is compiled once and timed once, the fastest wins, and one notice says so."""
+    made = problem()
+    with pytest.warns(UnrankedWarning, match="NVIDIA H200: no descriptor .*all 20 are compiled"):
+        result = resolved(unknown_tuner(tmp_path), made=made)
+    assert result.record is not None
+    assert result.record.winner == BEST
+    assert len(result.record.measurements) == 20
+    assert sorted(stand_in.compiled) == sorted(set(stand_in.compiled)) == sorted(stand_in.timed)
+    assert made.arguments["out_ptr"].eq(7.0).all()
+    assert result.default_us == pytest.approx(usual_us(DEFAULT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert resolved(unknown_tuner(tmp_path)).outcome == "known"
+        resolved(unknown_tuner(tmp_path), made=problem(512))
+
+
+def test_configs_that_fail_are_left_out(stand_in: TritonStandIn, tmp_path: Path) -> None:
+    """What does not compile is a failure of the record, and stops nothing."""
+    stand_in.fails = (1024,)
+    with pytest.warns(UnrankedWarning):
+        result = resolved(unknown_tuner(tmp_path))
+    assert result.record is not None
+    assert result.record.winner.kwargs["BLOCK"] != 1024
+    assert [failure.kind for _, failure in result.record.failures] == ["compiler"] * 4
+
+
+def test_no_memory_for_copies_stops_nothing(
+    stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments that cannot be copied are not restored, as Triton restores none; it is told."""
+
+    def refuse(_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried\nand more")
+
+    monkeypatch.setattr(unranked, "preserved", refuse)
+    with pytest.warns(
+        UnrankedWarning, match=r"add: .* not restored .*: CUDA out of memory\. Tried$"
+    ):
+        result = resolved(unknown_tuner(tmp_path))
+    assert result.record is not None
+    assert stand_in.timed
+
+
+def test_nothing_that_compiles_is_an_error(stand_in: TritonStandIn, tmp_path: Path) -> None:
+    """Where Triton compiles no config either, its own message is told."""
+    stand_in.fails = (128, 256, 512, 1024, 2048)
+    with (
+        pytest.warns(UnrankedWarning),
+        pytest.raises(CompileError, match=r"of 20 the first fails with .*out of registers"),
+    ):
+        resolved(unknown_tuner(tmp_path))
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("stage", ["read", "start"])
+def test_what_the_reader_cannot_read_is_tuned_without_it(
+    stage: str, stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler whose output no reader knows, or that no child process runs, stops no launch."""
+    from asmtune.predict.prune.front import Front, failed
+
+    def verdicts(self: Front, configs: Any, moment: str, known: Any) -> Any:
+        return [failed(config, Failure(stage, "parse", "line 1: unknown")) for config in configs]
+
+    monkeypatch.setattr(Front, "verdicts", verdicts)
+    tuning = ranked_workshop(tmp_path, HostMachine())
+    with pytest.warns(UnrankedWarning, match="NVIDIA H200: no config's machine code can be read"):
+        result = resolved(tuning)
+    assert result.record is not None
+    assert result.record.winner == BEST
+    stand_in.fails = (128, 256, 512, 1024, 2048)
+    with pytest.raises(CompileError, match="no config of add can run on H200") as caught:
+        resolved(tuning, made=problem(640))
+    assert not isinstance(caught.value, UnreadableError | MeasureError)
+
+
+def test_a_backend_without_a_reader_is_not_ranked(
+    stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A described device whose machine code cannot be launched here is tuned by Triton alone."""
+    from dataclasses import replace
+
+    target = replace(load_target("H200"), name="M", backend="hip", arch="gfx942")
+    monkeypatch.setattr(tuner, "match_device", lambda _: target)
+    with pytest.warns(UnrankedWarning, match="machine code of backend hip is not read"):
+        result = resolved(unknown_tuner(tmp_path))
+    assert result.record is not None
+    assert len(stand_in.timed) == 20
+
+
+def test_an_amd_gpu_is_tuned_by_triton(
+    stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On ROCm no CUDA driver is asked, and Triton's own launches are timed."""
+    name = "AMD Instinct MI300X"
+    pretend("NVIDIA A30", monkeypatch)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _=None: name)
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(driver, "_asked", lambda _: pytest.fail("a CUDA driver was asked"))
+    opened = Tuner.open(name, TuneOptions.of({}), Settings(cache_dir=tmp_path, jobs=1))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # the tensors are the host's
+    with pytest.warns(UnrankedWarning):
+        result = resolved(opened)
+    assert result.record is not None
+    assert result.record.winner == BEST
+    assert len(stand_in.timed) == 20
+
+
+def test_hooks_run_around_each_launch(stand_in: TritonStandIn, tmp_path: Path) -> None:
+    """The user's hooks and clock are called as Triton calls them."""
+    called: list[str] = []
+
+    def after(values: Any, exception: Any = None) -> None:
+        called.append("after" if exception is None else "failed")
+        assert values["n"] == 4096
+
+    options = TuneOptions.of(
+        {
+            "effort": "quick",
+            "pre_hook": lambda _, reset_only=False: called.append("reset" * reset_only),
+            "post_hook": after,
+            "do_bench": lambda call, quantiles: stand_in.clock(call, quantiles)[0],
+        }
+    )
+    opened = Tuner.open(UNKNOWN, options, Settings(cache_dir=tmp_path, jobs=1))
+    with pytest.warns(UnrankedWarning):
+        resolved(opened)
+    assert called == ["", "after"] * 20 + ["reset"]
