@@ -55,7 +55,7 @@ class Binary:
     digest: str
     cubin: bytes
     metadata: Mapping[str, Any]
-    machine: tuple[str, int, int]
+    machine: tuple[str, int | str, int]
     signature: Mapping[str, Any]
     grid: tuple[int, int, int]
 

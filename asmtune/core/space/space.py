@@ -11,7 +11,15 @@ from typing import Any
 
 from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
 from asmtune.base.text import did_you_mean
-from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config, check_option, check_types
+from asmtune.core.config import (
+    AMD_OPTIONS,
+    OPTION_AXES,
+    OPTION_DEFAULTS,
+    Config,
+    check_amd_option,
+    check_option,
+    check_types,
+)
 
 Predicate = Callable[..., bool]
 
@@ -139,6 +147,8 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     for value in unique:
         if name in OPTION_AXES:
             check_option(name, value, f"axis {name!r} has")
+        elif name in AMD_OPTIONS:
+            check_amd_option(name, value, f"axis {name!r} has")
         elif isinstance(value, float) and not math.isfinite(value):
             raise SpaceError(f"axis {name!r} has {value!r}: expected finite numbers")
     return unique
@@ -159,7 +169,8 @@ class Space:
 
     Args:
         axes: values by name: the kernel's constexpr parameters, and
-            `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap).
+            `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap); for AMD devices
+            `waves_per_eu`, `matrix_instr_nonkdim`, `kpack`.
         constraints: conditions that every config satisfies.
         default: the config to fall back to; the first feasible one otherwise.
 

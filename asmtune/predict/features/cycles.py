@@ -108,7 +108,7 @@ def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:
     """
     fits = max(1.0, profile.static["programs_per_sm"])
     resident = min(fits, math.ceil(work.programs / target.sms))
-    capacity = target.shared_bytes_per_sm - resident * profile.static["shared_bytes"]
+    capacity = target.l1_room(resident * profile.static["shared_bytes"])
     reads: dict[int, list[MemoryAccess]] = {}
     for item in work.accesses:
         if item.kind == "read" and len(item.arguments) == 1 and not item.foreign:
@@ -147,6 +147,28 @@ CROSSED_COPY: Final = 16.0
 
 _NOT_ISSUED: Final = frozenset({OpClass.MOVE, OpClass.CONSTANT})
 """Classes without issue slots: ptxas renames registers and reads parameters as operands."""
+
+_OTHER_PORTS: Final = frozenset(OpClass) - {
+    OpClass.TENSOR,
+    OpClass.SPECIAL,
+    OpClass.FLOAT,
+    OpClass.INTEGER,
+    OpClass.LOGIC,
+    OpClass.CONVERT,
+    OpClass.SHUFFLE,
+    OpClass.MOVE,
+    OpClass.UNKNOWN,
+}
+"""The same on AMD: a SIMD's vector slots; other units take theirs from other wavefronts beside."""
+
+AMD_DEPENDENT_ISSUE: Final = 4.0
+"""Cycles between two vector instructions of one wavefront: 64 lanes on 16 (ISA guides of CDNA)."""
+
+SECTOR_BYTES: Final = {"cuda": 32, "hip": 64}
+"""Bytes in which memory is read: a sector of NVIDIA's, half a line of AMD's L1."""
+
+L1_SECTORS: Final = {"cuda": 4, "hip": 1}
+"""Sectors that L1 gives a cycle: 128 bytes of NVIDIA's, 64 of AMD's (CDNA 3 white paper)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +220,14 @@ class _Sums:
         self.tensor = self.wavefronts = self.latency = self.longest = 0.0
         self.flops = self.instructions = self.special = self.barriers = 0.0
         self.shared = self.l2_bytes = lines.unseen_bytes
+        is_amd = target.backend == "hip"
+        self.unissued = _OTHER_PORTS if is_amd else _NOT_ISSUED
+        self.step = AMD_DEPENDENT_ISSUE if is_amd else DEPENDENT_ISSUE
 
     def add(self, segment: Segment, run: SegmentRun) -> None:
         """Add one segment, as often as it runs."""
         times = run.times
-        issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)
+        issued = sum(n for kind, n in segment.classes.items() if kind not in self.unissued)
         self.instructions += issued * times
         self.special += segment.classes.get(OpClass.SPECIAL, 0) * times
         self.barriers += segment.classes.get(OpClass.BARRIER, 0) * times
@@ -212,11 +237,11 @@ class _Sums:
         self.shared += segment.operand_bytes * times / SHARED_SHARE
         self.l2_bytes += segment.tma_bytes * times
         self.shared += segment.tma_bytes * times
-        crossed = conflict_ways(segment)
+        crossed = conflict_ways(segment) if self.target.backend == "cuda" else {}
         for traffic, count in segment.traffic.items():
             self._move(segment, traffic, count * times * crossed.get(traffic, 1.0))
         # With few other warps beside it, issue slots that ptxas cannot fill stay empty.
-        stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
+        stalls = issued * self.step + self.spilled * SPILL_LATENCY
         self.latency += (segment.chain + stalls) * times
         self.longest += (segment.chain + stalls) * run.longest
 
@@ -231,17 +256,18 @@ class _Sums:
         stride = self.lines.strides.get(traffic.line, 1)
         share = self.lines.shares.get(traffic.line, 1.0)
         # Memory would allow wide pieces, so narrow ones go along another axis.
-        # A warp's bytes come in 32-byte sectors, and leave L1 128 bytes at a time.
-        sectors = max(1.0, traffic.bytes * lanes / 32)
+        # A warp's bytes come in sectors, and leave L1 some at a time.
+        sector, at_once = SECTOR_BYTES[self.target.backend], L1_SECTORS[self.target.backend]
+        sectors = max(1.0, traffic.bytes * lanes / sector)
         narrow = traffic.line in self.lines.wide and traffic.bytes < 16
         if stride > 1 or (narrow and traffic.bytes <= 2 and not self.lines.wide[traffic.line]):
-            sectors = float(lanes) * max(1.0, traffic.bytes / 32)
+            sectors = float(lanes) * max(1.0, traffic.bytes / sector)
         # Threads without an element of their own load nevertheless, but do not store.
         kept = share if traffic.direction == "store" else 1.0
-        self.wavefronts += max(1.0, sectors / 4) * self.profile.num_warps * times * kept
+        self.wavefronts += max(1.0, sectors / at_once) * self.profile.num_warps * times * kept
         cached = traffic.direction == "load" and not traffic.copies
         missed = 1.0 - self.lines.hits.get(traffic.line, 0.0) if cached else 1.0
-        moved = max(size, sectors * 32 * self.profile.num_warps)
+        moved = max(size, sectors * sector * self.profile.num_warps)
         self.l2_bytes += moved * times * share * missed
         if traffic.copies:
             crossed = CROSSED_COPY if narrow and segment.operand_bytes else 1.0

@@ -25,6 +25,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
@@ -38,11 +39,18 @@ from asmtune.predict.prune.arithmetic import (
     sketches_for,
 )
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
+from asmtune.predict.prune.front import (
+    Front,
+    Outcomes,
+    ProgressListener,
+    can_sketch,
+    failed,
+)
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Scorer
+from asmtune.predict.score.scorers import for_target
 
 DEFAULT_FAILS: Final = "the default config"
 """Beginning of the note that the default config cannot run."""
@@ -142,7 +150,8 @@ class Funnel:
                 `compile` is given and the scorer cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
-        own_scorer = self.scorer.for_dtypes(problem.dtypes.values()).for_kernel(problem.full_name)
+        own_scorer = for_target(self.scorer, self.target).for_dtypes(problem.dtypes.values())
+        own_scorer = own_scorer.for_kernel(problem.full_name)
         if own_scorer is not self.scorer:
             return replace(self, scorer=own_scorer).prune(problem, space)
         self._check()
@@ -258,6 +267,8 @@ class Funnel:
         """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
         note = ""
+        if not can_sketch(self.target):
+            return self._by_arithmetic(front, configs, clock)
         if len(configs) > WORTH_IT * most:
             with clock.stage("estimate"):
                 estimates = estimated(front, configs)
@@ -269,6 +280,18 @@ class Funnel:
         with clock.stage("sketch"):
             verdicts = front.verdicts(configs, "sketch", self.sketches)
         return Sketched(verdicts, [], [note] if note else [])
+
+
+    def _by_arithmetic(self, front: Front, configs: Sequence[Config], clock: _Clock) -> Sketched:
+        """Estimate all configs by tile arithmetic, for a target whose TTGIR no sketch reads."""
+        with clock.stage("estimate"):
+            estimates = estimated(front, configs)
+        if isinstance(estimates, Unread):
+            note = f"all were compiled, since tile arithmetic cannot rank them: {estimates.reason}"
+            unread = Failure("read", "parse", estimates.reason)  # compiled whatever the budget is
+            return Sketched([failed(config, unread) for config in configs], [], [note])
+        note = f"chosen by tile arithmetic: no sketch reads the TTGIR of {self.target.arch}"
+        return Sketched(estimates, [], [note])
 
 
 class _Clock:

@@ -130,7 +130,7 @@ class _Estimate:
             np.maximum(1.0, limits["programs_per_sm"]),
             np.ceil(self._d.options.programs / self._d.target.sms),
         )
-        room = np.maximum(0.0, self._d.target.shared_bytes_per_sm - resident * shared)
+        room = np.maximum(0.0, self._d.target.l1_room(resident * shared))
         by_argument: dict[int, list[int]] = {}
         for place, one in enumerate(self._d.form.accesses):
             if one.kind == "read" and one.argument >= 0:

@@ -13,6 +13,19 @@ from asmtune.predict.features.sketch.reader import K_STEPS
 from asmtune.predict.features.tile.demands import Demands
 from asmtune.predict.features.tile.forms import ISSUED, DotForm, Row
 
+MFMA_BITS: Final = {
+    "f16": 256,
+    "bf16": 256,
+    "f8E4M3FN": 256,
+    "f8E4M3FNUZ": 256,
+    "f8E5M2": 256,
+    "f8E5M2FNUZ": 256,
+    "i8": 256,
+    "f32": 128,
+    "f64": 256,
+}
+"""Bits of K that a matrix instruction of 16 x 16 takes a row, on AMD devices, by operand."""
+
 _WGMMA: Final = frozenset({"f16", "bf16", "f8E4M3FN", "f8E5M2", "i8", "f32"})
 
 
@@ -20,6 +33,8 @@ def instruction(d: Demands, dot: DotForm, m: Row, n: Row, batch: Row) -> Row:
     """Return 3 for wgmma, 5 for tcgen05, 2 for mma.sync, and 0 for none, config by config."""
     if dot.precise or (dot.operand_bits > 16 and dot.operand not in ("f32", "i8", "f64")):
         return d.zero + 0.0
+    if d.target.backend == "hip":
+        return d.zero + (2.0 if dot.operand in MFMA_BITS else 0.0)
     generation = d.target.capability // 10
     if generation not in (9, 10) or dot.operand not in _WGMMA:
         return d.zero + 2.0
@@ -70,23 +85,26 @@ def _mma_sync(
     used = (kind == 2).astype(float)
     if not used.any():
         return
-    step = max(1, 8 * ROW_BYTES // max(1, dot.operand_bits))
+    is_amd = d.target.backend == "hip"
+    name, wide = ("mfma", 16) if is_amd else ("mma.sync", 8)
+    bits = MFMA_BITS.get(dot.operand, 8 * ROW_BYTES) if is_amd else 8 * ROW_BYTES
+    step = max(1, bits // max(1, dot.operand_bits))
     along_m, along_n = _warp_grid(d, dot, m, n)
     rows = np.maximum(1.0, np.ceil(m / (16 * along_m)))
-    across = np.maximum(1.0, np.ceil(n / (8 * along_n)))
+    across = np.maximum(1.0, np.ceil(n / (wide * along_n)))
     count = rows * across * np.maximum(1.0, k // step) * batch * used
-    flops = count * 2 * 16 * 8 * step * d.warps
+    flops = count * 2 * 16 * wide * step * d.warps
     idle = np.maximum(1.0, 4.0 / d.warps)
-    cycles = d.add_tensor(dot, "mma.sync", flops, runs)
+    cycles = d.add_tensor(dot, name, flops, runs)
     d.idle[dot.segment] += cycles * (idle - 1.0)
     size_of = dot.operand_bits / 8
     left = 0.0 if dot.registers else rows * 16 * along_m * k * along_n
-    right = across * 8 * along_n * k * along_m
+    right = across * wide * along_n * k * along_m
     read = (left + right) * size_of * batch * used
     d.move_shared(dot.segment, read, 16.0, runs)
     d.issued[dot.segment] += count * runs
     d.mma_text += count * runs
-    pieces = K_STEPS * 16 * (rows * 16 * along_m * along_n + across * 8 * along_n * along_m)
+    pieces = K_STEPS * 16 * (rows * 16 * along_m * along_n + across * wide * along_n * along_m)
     d.fragments = np.maximum(d.fragments, used * pieces * dot.operand_bits / 32 / d.threads)
 
 
