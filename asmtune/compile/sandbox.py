@@ -67,7 +67,9 @@ class Sandbox:
             return _of_file(answer, request)
         return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
 
-    def start(self, machine: tuple[str, int | str, int], environment: Mapping[str, str | None]) -> None:
+    def start(
+        self, machine: tuple[str, int | str, int], environment: Mapping[str, str | None]
+    ) -> None:
         """Starts the child if there is none, and waits until it could compile."""
         self._ask({"start": machine}, environment, _START_S, None)
 

@@ -125,6 +125,14 @@ def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None
     return f"there is no axis {unknown[0]!r}" if unknown else None
 
 
+def _completed(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> Config:
+    """Returns the config with AMD's own default of each of its options that is an axis."""
+    missing = {n: v for n, v in AMD_OPTIONS.items() if n in axes and n not in config.kwargs}
+    if not missing:
+        return config
+    return Config(**{**vars(config), "kwargs": {**config.kwargs, **missing}})
+
+
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """Checks the values of an axis.
 
@@ -191,7 +199,7 @@ class Space:
             {name: axis_values(name, values) for name, values in axes.items()}
         )
         self.constraints = tuple(constraints)
-        self.default = default
+        self.default = default = None if default is None else _completed(default, self.axes)
         self._points: tuple[Config, ...] | None = None
         misfit = None if default is None else misfit_of(default, self.axes)
         if misfit is not None:
@@ -248,7 +256,7 @@ class Space:
         if self._points is not None:
             raise SpaceError("a space given as a list of configs has no axes to replace")
         for name in axes:
-            if name not in self.axes and name not in OPTION_AXES:
+            if name not in self.axes and name not in (*OPTION_AXES, *AMD_OPTIONS):
                 known = [*self.axes, *(o for o in OPTION_AXES if o not in self.axes)]
                 hint = did_you_mean(name, known)
                 raise SpaceError(f"unknown axis {name!r}: the axes are {', '.join(known)}{hint}")
@@ -362,8 +370,10 @@ class Space:
             self.constraints if constraints is None else constraints,
         )
         space._points = self._points
-        if self.default is not None and (axes is None or not misfit_of(self.default, space.axes)):
-            space.default = self.default
+        if self.default is not None:
+            default = _completed(self.default, space.axes)
+            if axes is None or not misfit_of(default, space.axes):
+                space.default = default
         return space
 
     def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:

@@ -33,7 +33,7 @@ _BEGINNINGS: Final = {
     OpClass.ATOMIC: "buffer_atomic_ global_atomic_ flat_atomic_ ds_add ds_sub ds_rsub ds_inc ds_dec"
     " ds_min ds_max ds_and ds_or ds_xor ds_mskor ds_wrxchg ds_cmpst ds_cmpstore ds_wrap ds_pk_add"
     " ds_storexchg ds_cond ds_condxchg s_atomic_",
-    OpClass.FENCE: "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_gl global_wb global_inv global_wbinv"
+    OpClass.FENCE: "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_gl global_wb global_inv"
     " s_dcache_ s_icache_ s_gl1_",
     OpClass.SHUFFLE: "ds_bpermute ds_permute ds_swizzle v_readlane v_writelane v_readfirstlane"
     " v_permlane v_mov_b32_dpp v_permlanex16",
@@ -197,6 +197,8 @@ _NAMES: Final = {
     "fp8": "e4m3",
     "bf8": "e5m2",
 }
+
+
 def amdgpu_tensor_op(instruction: Instruction) -> TensorOp | None:
     """Describe a matrix instruction of one wavefront; None for any other.
 

@@ -175,9 +175,7 @@ def _meaning(opcode: str) -> tuple[Action, float] | None:
     return _ACTIONS.get(kind, Action.COMPUTE), latency
 
 
-def _steps(
-    items: Iterable[Instruction], busy: Mapping[int, float]
-) -> tuple[InstructionStep, ...]:
+def _steps(items: Iterable[Instruction], busy: Mapping[int, float]) -> tuple[InstructionStep, ...]:
     """Return the steps of AMDGCN instructions.
 
     A result's readers wait for it, so that `s_waitcnt` delays nothing by itself; only copies to

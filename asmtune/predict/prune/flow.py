@@ -25,7 +25,6 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
@@ -34,18 +33,14 @@ from asmtune.predict.prune.arithmetic import (
     WORTH_IT,
     Sketched,
     Unread,
+    as_estimated,
+    by_arithmetic,
     estimated,
     sketch_best,
     sketches_for,
 )
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import (
-    Front,
-    Outcomes,
-    ProgressListener,
-    can_sketch,
-    failed,
-)
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener, can_sketch
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.keep import Keep
@@ -171,6 +166,8 @@ class Funnel:
             notes = sketched.notes
             ranker = Ranker(self.scorer, self.target, "sketch")
             chosen = shortlisted(sketched.verdicts, ranker, budget, default)
+            if not can_sketch(self.target):
+                chosen = as_estimated(chosen)
             if left:
                 notes.append(
                     f"{len(left) + len(sketched.verdicts):,} ranked by tile arithmetic, "
@@ -268,7 +265,8 @@ class Funnel:
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
         note = ""
         if not can_sketch(self.target):
-            return self._by_arithmetic(front, configs, clock)
+            with clock.stage("estimate"):
+                return by_arithmetic(front, configs)
         if len(configs) > WORTH_IT * most:
             with clock.stage("estimate"):
                 estimates = estimated(front, configs)
@@ -280,18 +278,6 @@ class Funnel:
         with clock.stage("sketch"):
             verdicts = front.verdicts(configs, "sketch", self.sketches)
         return Sketched(verdicts, [], [note] if note else [])
-
-
-    def _by_arithmetic(self, front: Front, configs: Sequence[Config], clock: _Clock) -> Sketched:
-        """Estimate all configs by tile arithmetic, for a target whose TTGIR no sketch reads."""
-        with clock.stage("estimate"):
-            estimates = estimated(front, configs)
-        if isinstance(estimates, Unread):
-            note = f"all were compiled, since tile arithmetic cannot rank them: {estimates.reason}"
-            unread = Failure("read", "parse", estimates.reason)  # compiled whatever the budget is
-            return Sketched([failed(config, unread) for config in configs], [], [note])
-        note = f"chosen by tile arithmetic: no sketch reads the TTGIR of {self.target.arch}"
-        return Sketched(estimates, [], [note])
 
 
 class _Clock:

@@ -16,12 +16,16 @@ _TYPES: Final = {"f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8"
 
 @dataclass(frozen=True)
 class Options:
-    """Launch options of the configs, an element each; a cap of 0 is none."""
+    """Launch options of the configs, an element each; a cap of 0 is none.
+
+    `edges` are `matrix_instr_nonkdim` of AMD's compiler, 0 where it chooses.
+    """
 
     warps: Row
     stages: Row
     caps: Row
     programs: Row
+    edges: Row
 
 
 class Demands:
