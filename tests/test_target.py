@@ -29,6 +29,7 @@ from asmtune.core.hardware.shipped import (
 )
 
 NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
+AMD = ("MI250X", "MI300A", "MI300X", "MI325X", "MI350X", "MI355X")
 FOLDER = Path(devices.__file__).parent
 PACKAGE = Path(asmtune.__file__).parent
 NUMERIC = [
@@ -64,17 +65,17 @@ def refusal(text: str) -> str:
 
 def test_shipped_names() -> None:
     """The shipped targets are the ones the documentation names."""
-    assert target_names() == NAMES
+    assert target_names() == tuple(sorted((*NAMES, *AMD)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *AMD])
 def test_file_is_named_after_its_target(name: str) -> None:
     """A target can be found in the source tree by its name."""
     raw = json.loads((FOLDER / f"{name.lower()}.json").read_text(encoding="utf-8"))
     assert raw["name"] == name
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *AMD])
 def test_every_shipped_figure_has_a_source(name: str) -> None:
     """No shipped number stands without saying where it comes from."""
     target = load_target(name)
@@ -138,6 +139,37 @@ def test_tensor_rates_are_dense(name: str) -> None:
     assert per_clock == pytest.approx(dense[target.capability], rel=0.09)
 
 
+@pytest.mark.parametrize(
+    ("name", "arch", "units", "lds", "rates"),
+    [
+        # Peaks in TFLOPS of AMD's data sheets; the MI250X's are of its two dies.
+        ("MI250X", "gfx90a", 110, 64, {"fp16": 191.5, "int8": 191.5, "fp64": 47.9}),
+        ("MI300A", "gfx942", 228, 64, {"fp16": 980.6, "fp8": 1961.2, "tf32": 490.3}),
+        ("MI300X", "gfx942", 304, 64, {"fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9}),
+        ("MI325X", "gfx942", 304, 64, {"bf16": 1307.4, "tf32": 653.7, "fp64": 163.4}),
+        ("MI350X", "gfx950", 256, 160, {"fp16": 2306.9, "fp8": 4613.7, "fp64": 72.1}),
+        ("MI355X", "gfx950", 256, 160, {"fp16": 2516.6, "fp4": 10066.3, "fp64": 78.6}),
+    ],
+)
+def test_limits_of_amd_devices(
+    name: str, arch: str, units: int, lds: int, rates: dict[str, float]
+) -> None:
+    """Compute units, LDS and peaks agree with AMD's tables; a SIMD holds 8 wavefronts."""
+    target = load_target(name)
+    assert target.machine == ("hip", arch, 64)
+    assert (target.sms, target.shared_bytes_per_block) == (units, lds * 1024)
+    assert target.max_warps_per_sm == 8 * target.warp_allocation_granularity
+    found = {dtype: target.tensor_flops_per_s[dtype] / 1e12 for dtype in rates}
+    assert found == pytest.approx(rates, abs=0.06)
+    assert "tf32" not in target.tensor_flops_per_s or arch == "gfx942"
+
+
+def test_what_was_never_run_is_told() -> None:
+    """A target of which nothing was timed says so, and an NVIDIA one has no such caution."""
+    assert load_target("MI300X").caution.endswith("never run on hardware")
+    assert load_target("H200").caution == ""
+
+
 def test_h200_carries_what_was_measured_on_one() -> None:
     """The measured ceilings of the H200 are kept beside the vendor's and lie below them."""
     h200 = load_target("H200")
@@ -158,6 +190,7 @@ def test_h200_carries_what_was_measured_on_one() -> None:
         ("NVIDIA H200", "H200"),
         ("NVIDIA B200", "B200"),
         ("NVIDIA GeForce RTX 5090", "RTX5090"),
+        ("AMD Instinct MI300X", "MI300X"),
         ("  nvidia   h200 ", "H200"),
     ],
 )
@@ -181,7 +214,7 @@ def test_no_two_targets_share_a_name() -> None:
     """Every name and alias leads to one target only."""
     plain = [
         name.casefold()
-        for target in map(load_target, NAMES)
+        for target in map(load_target, [*NAMES, *AMD])
         for name in (target.name, *target.aliases)
     ]
     assert len(plain) == len(set(plain))

@@ -214,7 +214,7 @@ def _shared_limit(target: Target, shared_bytes: int) -> int:
     taken = _round_up(
         shared_bytes + target.shared_reserved_bytes_per_block, target.shared_allocation_unit_bytes
     )
-    return target.shared_bytes_per_sm // taken if taken else target.max_blocks_per_sm
+    return target.shared_bytes_per_sm // taken if taken else _block_limit(target, 1)
 
 
 def _round_up(value: int, unit: int) -> int:

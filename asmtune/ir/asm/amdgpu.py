@@ -322,6 +322,7 @@ def wait_count(instruction: Instruction) -> int | None:
     """
     if instruction.opcode.startswith(_SPLIT):
         value = literal_value(instruction.operands[0]) if instruction.operands else None
-        return None if value is None else value & 0x3F
+        shift = 8 if instruction.opcode.endswith("_dscnt") else 0  # two counters in one
+        return None if value is None else value >> shift & 0x3F
     match = _COUNTER(instruction.text)
     return None if match is None else int(match[1])
