@@ -130,7 +130,7 @@ class Target:
 
     @property
     def caution(self) -> str:
-        """What a reader must know of every prediction for the device; empty if nothing."""
+        """Caution that goes with every prediction for the device; empty if there is none."""
         if self.backend == "cuda":
             return ""
         return "predicted from its assembly and data sheet; never run on hardware"

@@ -164,11 +164,16 @@ _OTHER_PORTS: Final = frozenset(OpClass) - {
 AMD_DEPENDENT_ISSUE: Final = 4.0
 """Cycles between two vector instructions of one wavefront: 64 lanes on 16 (ISA guides of CDNA)."""
 
-SECTOR_BYTES: Final = {"cuda": 32, "hip": 64}
-"""Bytes in which memory is read: a sector of NVIDIA's, half a line of AMD's L1."""
 
-L1_SECTORS: Final = {"cuda": 4, "hip": 1}
-"""Sectors that L1 gives a cycle: 128 bytes of NVIDIA's, 64 of AMD's (CDNA 3 white paper)."""
+def l1_sectors(target: Target) -> tuple[int, int]:
+    """Return the bytes in which memory is read, and how many such pieces L1 gives a cycle.
+
+    NVIDIA's L1 gives 128 bytes in sectors of 32; AMD's half a line of 64, one a cycle in gfx90a
+    and two since (ROCm Compute Profiler's peak of its vL1D).
+    """
+    if target.backend == "cuda":
+        return 32, 4
+    return 64, 1 if target.arch == "gfx90a" else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +227,7 @@ class _Sums:
         self.shared = self.l2_bytes = lines.unseen_bytes
         is_amd = target.backend == "hip"
         self.unissued = _OTHER_PORTS if is_amd else _NOT_ISSUED
+        self.sectors = l1_sectors(target)
         self.step = AMD_DEPENDENT_ISSUE if is_amd else DEPENDENT_ISSUE
 
     def add(self, segment: Segment, run: SegmentRun) -> None:
@@ -257,7 +263,7 @@ class _Sums:
         share = self.lines.shares.get(traffic.line, 1.0)
         # Memory would allow wide pieces, so narrow ones go along another axis.
         # A warp's bytes come in sectors, and leave L1 some at a time.
-        sector, at_once = SECTOR_BYTES[self.target.backend], L1_SECTORS[self.target.backend]
+        sector, at_once = self.sectors
         sectors = max(1.0, traffic.bytes * lanes / sector)
         narrow = traffic.line in self.lines.wide and traffic.bytes < 16
         if stride > 1 or (narrow and traffic.bytes <= 2 and not self.lines.wide[traffic.line]):

@@ -207,7 +207,7 @@ class _Carrier:
         no_sass = f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
         if self.reader.language == "AMDGCN":
             no_sass = "An AMD device has AMDGCN, which stands in the place of PTX, and no SASS."
-        code: dict[str, Any] = {"missing": {"sass": no_sass}}
+        code: dict[str, Any] = {"language": self.reader.language, "missing": {"sass": no_sass}}
         views = {"ptx": _read(self.reader.assembly, verdict.config, artifact), "sass": sass}
         for name, view in views.items():
             if isinstance(view, CodeView):

@@ -20,9 +20,8 @@ from asmtune.predict.features.cycles import (
     AMD_DEPENDENT_ISSUE,
     DEPENDENT_ISSUE,
     DRAIN_LATENCY,
-    L1_SECTORS,
-    SECTOR_BYTES,
     SPILL_LATENCY,
+    l1_sectors,
 )
 from asmtune.predict.features.sketch.reader import allocated
 from asmtune.predict.features.tile.demands import Demands, Options
@@ -163,8 +162,8 @@ class _Estimate:
     def _accesses(self, limits: Mapping[str, Row], shared: Row) -> None:
         part = self._d.part("accesses")
         hits = self._hits(limits, shared)
-        lanes, backend = float(self._d.target.warp_size), self._d.target.backend
-        sector, at_once = SECTOR_BYTES[backend], L1_SECTORS[backend]
+        lanes = float(self._d.target.warp_size)
+        sector, at_once = l1_sectors(self._d.target)
         for place, one in enumerate(self._d.form.accesses):
             elements, run, runs = (part[:, place, i] for i in range(3))
             here = runs / np.maximum(self._d.times[one.segment], 1e-9)
