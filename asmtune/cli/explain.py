@@ -57,6 +57,26 @@ def _language(code: Code | None, target: Target) -> Language:
     return _LANGUAGES[code or own[0]]
 
 
+_VENDORS: Final = {"cubin": "cuda", "ptx": "cuda", "hsaco": "hip", "amdgcn": "hip"}
+
+
+def _refuse_code(subject: str, target: Target) -> None:
+    """Refuses a file of code, whose kernel's source is needed.
+
+    Raises:
+        InputError: the file is one; also says where it is of another vendor than the target.
+    """
+    vendor = _VENDORS.get(subject.rpartition(".")[2])
+    if vendor is None:
+        return
+    whose = "NVIDIA" if vendor == "cuda" else "AMD"
+    other = f", and {target.name} ({target.arch}) is none" if vendor != target.backend else ""
+    raise InputError(
+        f"{subject}: code of an {whose} device{other}; "
+        "give the kernel's source, a module or file.py:function, and explain compiles it"
+    )
+
+
 Subject = Annotated[
     str,
     typer.Argument(
@@ -105,6 +125,7 @@ def explain(
     timed, why it ended. `asmtune runs` lists them; the options but --json are for kernels.
     """
     machine, settings = load_target(target), Settings.from_environment()
+    _refuse_code(subject, machine)
     if names_run(subject):
         refuse_options(context, ("subject", "json_"), f"{subject!r} is a run")
         run = read_trace(find_run(settings.runs_dir, subject))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from asmtune.base.errors import ParseError
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
 from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
@@ -85,7 +86,9 @@ class AmdProfileReader(ProfileReader):
 
     def reading(self, artifact: Artifact) -> ConfigReading:
         """Parse the assembly that features are taken from."""
-        text = artifact.outputs["amdgcn"]
+        text = artifact.outputs.get("amdgcn")
+        if text is None:
+            raise ParseError(f"code for {artifact.arch}, and {self.target.name} has none of it")
         program = parse_amdgcn(text).entry
         resources = read_resources(text, program.name)
         counts = count(program, isa=AMDGPU)
