@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.deadline import deadline
-from asmtune.base.errors import InputError, ProblemError
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
@@ -107,7 +107,7 @@ class Lowering:
         from asmtune.compile.toolchain import plain_options
 
         if (foreign := self._foreign_option(config)) is not None:
-            raise ProblemError(f"kernel {self.problem.name} on {self.target.name}: {foreign}")
+            return Failure("options", "options", foreign)
         override = None
         if config.ir_override is not None:
             try:

@@ -95,12 +95,11 @@ def test_learned_falls_back(commands: Commands) -> None:
     [
         (
             (*PRUNE, "--target", "H200", *ONE, "--axis", "waves_per_eu=2"),
-            "tiled_matmul on H200: waves_per_eu is an option of AMD's compiler; leave the axis out",
+            "waves_per_eu is an option of AMD's compiler; leave the axis out",
         ),
         (
             (*PRUNE, "--target", "MI300X", *ONE, "--axis", "maxnreg=128"),
-            "tiled_matmul on MI300X: maxnreg is an option of NVIDIA's compiler; "
-            "AMD's takes waves_per_eu",
+            "maxnreg is an option of NVIDIA's compiler; AMD's takes waves_per_eu",
         ),
         (
             (*PRUNE, "--target", "MI300X", "--axis", "kpack=4"),

@@ -106,6 +106,8 @@ class _Estimate:
                 once[dot.segment] += np.where(self._d.kinds[place] == 2, size, 0.0)
         least = 128.0 if self._d.form.collectives else 0.0
         most = np.max([a + b for a, b in zip(kept[1:], once[1:], strict=True)] or [once[0]], axis=0)
+        if self._d.target.backend == "hip":
+            leaves = self._d.zero  # AMD's epilogue stores from the product's own layout
         taken: Row = np.maximum(np.maximum(kept[0] + most, leaves * (kinds > 0)), least)
         return taken
 
