@@ -131,6 +131,16 @@ def test_unrolled_products(machine: str, unroll: int | None, launch: Launch) -> 
     assert executed_flops(reading) == 2 * 256 * 256 * 1024
 
 
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
+@pytest.mark.parametrize("flatten", [False, True])
+def test_persistent_products(machine: str, flatten: bool, launch: Launch) -> None:
+    """Trips peeled off a loop that two loops became run once, and not once a tile."""
+    tile = Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=4)
+    reading = launch(persistent(512, 1024, 3, flatten), tile, machine)
+    assert executed_flops(reading) == pytest.approx(2 * 512 * 512 * 1024)
+
+
 def unrolled_config() -> Config:
     """A config whose tile each wavefront has a part of."""
     return Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=2)

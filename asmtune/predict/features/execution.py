@@ -113,7 +113,8 @@ def _by_flops(
         return None
     parent = segments[position].parent or 0
     around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
-    entries = max(loop.entries, 1.0)
+    # What is outside all loops runs once, though the IR's loop is inside another: both became one.
+    entries = max(loop.entries, 1.0) if parent else 1.0
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
     copies = per_run * loop.iterations * whole / wanted
     if abs(copies - round(copies)) > _INEXACT:
