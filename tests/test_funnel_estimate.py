@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.core.space.space import Space
@@ -213,6 +215,33 @@ def test_sketches_for_a_budget() -> None:
     assert sketches_for(Keep(count=50), "roofline", 10_000) == 150
     assert sketches_for(Keep(percent=5), "roofline", 10_000) == 1500
     assert 100 <= sketches_for(Keep(), "roofline", 10_000) <= 300
+
+
+@pytest.mark.slow(seconds=4)
+def test_a_search_on_an_amd_device(funnel: Funnel, product: Problem) -> None:
+    """A search begins with estimates of all configs, and no sketch, since none can be read."""
+    machine = replace(funnel, target=load_target("MI300X"))
+    configs = list(TILES.configs())
+    effort = EFFORTS["balanced"]
+    verdicts = initial_state.initial_verdicts(machine, machine.front(product), configs, effort)
+    assert [verdict.config for verdict in verdicts] == configs
+    assert machine.sketches == {}
+    assert all(verdict.predicted_us for verdict in verdicts if verdict.kept)
+
+
+@pytest.mark.slow(seconds=3)
+def test_what_arithmetic_cannot_read(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For an AMD target all configs are compiled then, whatever the budget, and a note says so."""
+    monkeypatch.setattr(arithmetic, "estimated", lambda *_: Unread("of its ways"))
+    machine = replace(funnel, target=load_target("MI300X"), compile=Keep(count=1, option="compile"))
+    tiles = {"BLOCK_M": (32, 64), "BLOCK_N": (64,), "BLOCK_K": (32,), "num_warps": (2, 4)}
+    report = machine.prune(product, Space(tiles))
+    assert len(report.verdicts) == 4
+    assert all(verdict.artifact for verdict in report.verdicts)
+    said = "all were compiled, since tile arithmetic cannot rank them: of its ways"
+    assert said in report.notes
 
 
 @pytest.mark.slow(seconds=6)
