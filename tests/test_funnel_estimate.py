@@ -23,6 +23,7 @@ from asmtune.predict.prune import arithmetic
 from asmtune.predict.prune.arithmetic import Unread, estimated, sketch_best, sketches_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.picking import small_pick
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
@@ -31,7 +32,7 @@ from asmtune.report.documents import read_reports, report_json
 from asmtune.report.tables import prune_table
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
-from tests.sample_kernels import asks_for_warps, one_pointer, product_problem
+from tests.sample_kernels import asks_for_warps, one_pointer, product_problem, scale_problem
 
 TILES = Space(
     {
@@ -227,6 +228,17 @@ def test_a_search_on_an_amd_device(funnel: Funnel, product: Problem) -> None:
     assert [verdict.config for verdict in verdicts] == configs
     assert machine.sketches == {}
     assert all(verdict.predicted_us for verdict in verdicts if verdict.kept)
+
+
+@pytest.mark.slow(seconds=4)
+def test_a_small_problem_of_an_amd_device(funnel: Funnel) -> None:
+    """Whether a problem is small is told by its default's assembly, and a pick is compiled."""
+    machine = replace(funnel, target=load_target("MI355X"), compile=None)
+    space = Space({"BLOCK": (256, 1024), "num_warps": (2, 4)})
+    pick = small_pick(machine, scale_problem(), space, 50.0)
+    assert pick is not None
+    assert pick.artifact is not None
+    assert machine.sketches == {}
 
 
 @pytest.mark.slow(seconds=3)
