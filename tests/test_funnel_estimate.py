@@ -18,6 +18,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.core.space.space import Space
+from asmtune.kernels import tiled_matmul
 from asmtune.predict.features.tile.interpolate import Places
 from asmtune.predict.prune import arithmetic
 from asmtune.predict.prune.arithmetic import Unread, estimated, sketch_best, sketches_for
@@ -216,6 +217,33 @@ def test_sketches_for_a_budget() -> None:
     assert sketches_for(Keep(count=50), "roofline", 10_000) == 150
     assert sketches_for(Keep(percent=5), "roofline", 10_000) == 1500
     assert 100 <= sketches_for(Keep(), "roofline", 10_000) <= 300
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize(
+    ("machine", "dtype"),
+    [("MI250X", "fp16"), ("MI300X", "fp16"), ("MI300X", "fp32"), ("MI355X", "fp8e4nv")],
+)
+def test_against_amd_assembly(machine: str, dtype: str, funnel: Funnel) -> None:
+    """LDS, matrix arithmetic and L2 bytes of an AMD product are those of its assembly.
+
+    Small tiles whose wavefronts compute the same rows are among the configs.
+    """
+    problem = tiled_matmul.problem({"M": 1024, "N": 1024, "K": 1024}, dtype, "meta")
+    front = replace(funnel, target=load_target(machine)).front(problem)
+    tiles = [(128, 32, 32, 8, 3), (64, 64, 32, 4, 2), (128, 128, 32, 4, 3), (32, 32, 64, 8, 1)]
+    names = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+    configs = [
+        Config({**dict(zip(names, tile, strict=True)), "GROUP_M": 8}, warps, stages)
+        for *tile, warps, stages in tiles
+    ]
+    compiled = front.verdicts(configs, "assembly", {})
+    for estimate, verdict in zip(estimates_of(front, configs), compiled, strict=True):
+        guess, own = features_of(estimate), features_of(verdict)
+        assert guess["tensor_cycles"] == own["tensor_cycles"]
+        assert guess["program_l2_bytes"] == pytest.approx(own["program_l2_bytes"], rel=0.02)
+        if estimate.config.num_stages > 1:
+            assert guess["shared_bytes"] == own["shared_bytes"]
 
 
 @pytest.mark.slow(seconds=4)
