@@ -73,6 +73,12 @@ def test_a_page(commands: Commands) -> None:
     held = re.search(r'id="report">([^<]*)<', page)
     assert held is not None
     assert NEVER_RUN in json.dumps(unpacked(held[1]))
+    codes = re.search(r'id="codes">([^<]*)<', page)
+    assert codes is not None
+    (code,) = map(unpacked, json.loads(codes[1]))
+    assert code["language"] == "AMDGCN"
+    assert "v_mfma_f32_" in code["ptx"]["text"]
+    assert code["missing"]["sass"].startswith("An AMD device has AMDGCN")
 
 
 @pytest.mark.slow(seconds=6)

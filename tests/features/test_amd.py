@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import io
 import math
 import pkgutil
+import struct
 from pathlib import Path
 
 import pytest
 import torch
+from elftools.elf.elffile import ELFFile
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
@@ -254,6 +257,33 @@ def test_llvm_agrees_on_occupancy(machine: str, warps: int, settings: Settings) 
         own = int(text.partition("; Occupancy: ")[2].split()[0])
         found = occupancy(target, warps, resources.regs_per_thread, 0, resources.sgprs)
         assert min(found.limit_registers * warps // 4, 8) == own
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("edge", [64, 256])
+def test_resources_are_the_code_objects(machine: str, edge: int, settings: Settings) -> None:
+    """Registers, scratch and code size in the text are those of the hsaco's own descriptor."""
+    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
+    values = {"BLOCK_M": edge, "BLOCK_N": edge, "BLOCK_K": 32, "GROUP_M": 8}
+    request = Lowering(problem, load_target(machine), 60).request(Config(values, num_warps=4))
+    assert isinstance(request, LowerRequest)
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact)
+    found = read_resources(artifact.outputs["amdgcn"], artifact.entry)
+    elf = ELFFile(io.BytesIO(artifact.cubin))
+    symbols = {s.name: s for s in elf.get_section_by_name(".symtab").iter_symbols()}
+    assert symbols[artifact.entry]["st_size"] == found.code_bytes
+    rodata, descriptor = elf.get_section_by_name(".rodata"), symbols[f"{artifact.entry}.kd"]
+    place = descriptor["st_value"] - rodata["sh_addr"]
+    # LLVM's user guide, "Kernel Descriptor": 64 bytes.
+    shared, scratch = struct.unpack_from("<II", rodata.data(), place)
+    rsrc3, rsrc1 = struct.unpack_from("<II", rodata.data(), place + 44)
+    assert (shared, scratch) == (found.static_shared_bytes, found.scratch_bytes)
+    # Registers in eights less one; AGPRs begin at a multiple of four.
+    assert rsrc1 & 63 == math.ceil(found.regs_per_thread / 8) - 1
+    assert ((rsrc3 & 63) + 1) * 4 >= found.vgprs
+    assert (edge == 256) == (found.spill_words > 0)
 
 
 @pytest.mark.slow(seconds=3)
