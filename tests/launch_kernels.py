@@ -17,7 +17,7 @@ from asmtune.core.hardware.shipped import load_target, shipped_cuda
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
-from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.registry import LaunchReading
 from tests.sample_kernels import tensor
 
@@ -47,7 +47,7 @@ def launches(settings: Settings) -> Launch:
         assert isinstance(artifact, Artifact)
         key = f"{artifact.digest} {target.name}"
         if key not in profiles:
-            profiles[key] = ProfileReader(target)(artifact)
+            profiles[key] = reader_for(target)(artifact)
         sizes = {
             name: value.numel() * value.element_size()
             for name, value in problem.arguments.items()

@@ -210,9 +210,12 @@ def test_what_is_resident_fits(target: Target, num_warps: int, registers: int, s
     found = occupancy(target, num_warps, registers, shared)
     programs = found.programs_per_sm
     assert programs * num_warps <= target.max_warps_per_sm
-    assert programs <= target.max_blocks_per_sm
-    assert programs * num_warps * registers * 32 <= target.registers_per_sm
-    assert programs * (shared + 1024) <= target.shared_bytes_per_sm
+    # A workgroup of one wavefront takes none of an AMD device's 16 barriers.
+    alone = target.backend == "hip" and num_warps == 1
+    assert programs <= (32 if alone else target.max_blocks_per_sm)
+    assert programs * num_warps * registers * target.warp_size <= target.registers_per_sm
+    reserved = target.shared_reserved_bytes_per_block
+    assert programs * (shared + reserved) <= target.shared_bytes_per_sm
     assert 0 <= found.fraction <= 1
     assert bool(found.reason) == (programs == 0)
 
@@ -225,7 +228,7 @@ def test_register_cap_is_tight(target: Target, num_warps: int, programs: int) ->
         assert occupancy(target, num_warps, 8, 0).programs_per_sm < programs
         return
     assert cap % 8 == 0
-    assert 8 <= cap <= 255
+    assert 8 <= cap <= target.max_registers_per_thread
     assert occupancy(target, num_warps, cap, 0).programs_per_sm >= programs
     assert occupancy(target, num_warps, cap + 8, 0).programs_per_sm < programs
 
@@ -247,6 +250,47 @@ def test_register_cap_is_tight(target: Target, num_warps: int, programs: int) ->
 def test_register_cap_by_hand(num_warps: int, programs: int, cap: int | None) -> None:
     """Caps of an H200: 65536 registers in 4 partitions, in units of 8 a thread."""
     assert register_cap_for(load_target("H200"), num_warps, programs) == cap
+
+
+@pytest.mark.parametrize(
+    ("name", "num_warps", "registers", "shared", "scalars", "expected"),
+    [
+        # LLVM's getNumWavesPerEUWithNumVGPRs of gfx90a: 512 registers a SIMD, in eights.
+        ("MI300X", 4, 64, 0, 0, (8, "none")),
+        ("MI300X", 4, 72, 0, 0, (7, "registers")),
+        ("MI300X", 4, 128, 0, 0, (4, "registers")),
+        ("MI300X", 4, 129, 0, 0, (3, "registers")),
+        ("MI300X", 4, 257, 0, 0, (1, "registers")),
+        ("MI300X", 8, 257, 0, 0, (0, "registers")),
+        # 512 registers, the half of them AGPRs: one wavefront a SIMD.
+        ("MI250X", 4, 512, 0, 0, (1, "registers")),
+        ("MI250X", 4, 513, 0, 0, (0, "registers")),
+        # 64 KiB of LDS in pieces of 512 bytes, 160 KiB in pieces of 1,280.
+        ("MI300X", 4, 32, 32768, 0, (2, "shared")),
+        ("MI300X", 4, 32, 32769, 0, (1, "shared")),
+        ("MI300X", 4, 32, 65537, 0, (0, "shared")),
+        ("MI355X", 4, 32, 65537, 0, (2, "shared")),
+        ("MI355X", 4, 32, 163840, 0, (1, "shared")),
+        ("MI355X", 4, 32, 40961, 0, (3, "shared")),
+        # 16 barriers, and none for a workgroup of one wavefront.
+        ("MI300X", 1, 16, 0, 0, (32, "none")),
+        ("MI300X", 2, 16, 0, 0, (16, "none")),
+        # 800 SGPRs a SIMD, in sixteens: 7 wavefronts of 112.
+        ("MI300X", 4, 32, 0, 96, (8, "none")),
+        ("MI300X", 4, 32, 0, 97, (7, "registers")),
+    ],
+)
+def test_wavefronts_of_a_simd(
+    name: str,
+    num_warps: int,
+    registers: int,
+    shared: int,
+    scalars: int,
+    expected: tuple[int, str],
+) -> None:
+    """A SIMD of CDNA has 8 slots, one file of 512 VGPRs and AGPRs, and 800 SGPRs."""
+    found = occupancy(load_target(name), num_warps, registers, shared, scalars)
+    assert (found.programs_per_sm, found.limiter) == expected
 
 
 @pytest.mark.parametrize("value", [None, True, 4.0, "4", -1])

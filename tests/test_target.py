@@ -43,6 +43,7 @@ SHIPPED = [
     "RTX6000Blackwell", "RTX6000Blackwell-MaxQ", "RTX6000Blackwell-Server", "T4", "Thor", "V100",
     "V100-16GB", "V100-PCIe", "V100-PCIe-16GB",
 ]  # fmt: skip
+AMD = ("MI250X", "MI300A", "MI300X", "MI325X", "MI350X", "MI355X")
 FOLDER = Path(devices.__file__).parent
 DATA = Path(__file__).parent / "hardware_data"
 PACKAGE = Path(asmtune.__file__).parent
@@ -79,10 +80,12 @@ def refusal(text: str) -> str:
 
 def test_shipped_names() -> None:
     """The shipped targets are the ones the documentation names."""
-    assert [name for name in target_names() if load_target(name).backend == "cuda"] == SHIPPED
+    cuda = [name for name in target_names() if load_target(name).backend == "cuda"]
+    assert cuda == SHIPPED
+    assert set(target_names()) == {*SHIPPED, *AMD}
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [*SHIPPED, *AMD])
 def test_a_target_can_be_found_in_the_source_tree(name: str) -> None:
     """One file of a family states the device, by its name."""
     files = [path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")]
@@ -103,7 +106,7 @@ def test_families_say_what_the_first_files_said(name: str) -> None:
     assert figures == written["figures"]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [*SHIPPED, *AMD])
 def test_every_shipped_figure_has_a_source(name: str) -> None:
     """No shipped number stands without saying where it comes from."""
     target = load_target(name)
@@ -167,6 +170,37 @@ def test_tensor_rates_are_dense(name: str) -> None:
     assert per_clock == pytest.approx(dense[target.capability], rel=0.09)
 
 
+@pytest.mark.parametrize(
+    ("name", "arch", "units", "lds", "rates"),
+    [
+        # Peaks in TFLOPS of AMD's data sheets; the MI250X's are of its two dies.
+        ("MI250X", "gfx90a", 110, 64, {"fp16": 191.5, "int8": 191.5, "fp64": 47.9}),
+        ("MI300A", "gfx942", 228, 64, {"fp16": 980.6, "fp8": 1961.2, "tf32": 490.3}),
+        ("MI300X", "gfx942", 304, 64, {"fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9}),
+        ("MI325X", "gfx942", 304, 64, {"bf16": 1307.4, "tf32": 653.7, "fp64": 163.4}),
+        ("MI350X", "gfx950", 256, 160, {"fp16": 2306.9, "fp8": 4613.7, "fp64": 72.1}),
+        ("MI355X", "gfx950", 256, 160, {"fp16": 2516.6, "fp4": 10066.3, "fp64": 78.6}),
+    ],
+)
+def test_limits_of_amd_devices(
+    name: str, arch: str, units: int, lds: int, rates: dict[str, float]
+) -> None:
+    """Compute units, LDS and peaks agree with AMD's tables; a SIMD holds 8 wavefronts."""
+    target = load_target(name)
+    assert target.machine == ("hip", arch, 64)
+    assert (target.sms, target.shared_bytes_per_block) == (units, lds * 1024)
+    assert target.max_warps_per_sm == 8 * target.warp_allocation_granularity
+    found = {dtype: target.tensor_flops_per_s[dtype] / 1e12 for dtype in rates}
+    assert found == pytest.approx(rates, abs=0.06)
+    assert "tf32" not in target.tensor_flops_per_s or arch == "gfx942"
+
+
+def test_what_was_never_run_is_told() -> None:
+    """A target of which nothing was timed says so, and an NVIDIA one has no such caution."""
+    assert load_target("MI300X").caution.endswith("never run on hardware")
+    assert load_target("H200").caution == ""
+
+
 def test_h200_carries_what_was_measured_on_one() -> None:
     """The measured ceilings of the H200 are kept beside the vendor's and lie below them."""
     h200 = load_target("H200")
@@ -187,6 +221,7 @@ def test_h200_carries_what_was_measured_on_one() -> None:
         ("NVIDIA H200", "H200"),
         ("NVIDIA B200", "B200"),
         ("NVIDIA GeForce RTX 5090", "RTX5090"),
+        ("AMD Instinct MI300X", "MI300X"),
         ("  nvidia   h200 ", "H200"),
     ],
 )

@@ -10,10 +10,12 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments, refuse_options
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
+from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
@@ -32,9 +34,47 @@ class Code(StrEnum):
 
     PTX = "ptx"
     SASS = "sass"
+    AMDGCN = "amdgcn"
 
 
-_LANGUAGES: Final[dict[Code, Language]] = {Code.PTX: "PTX", Code.SASS: "SASS"}
+_LANGUAGES: Final[dict[Code, Language]] = {
+    Code.PTX: "PTX",
+    Code.SASS: "SASS",
+    Code.AMDGCN: "AMDGCN",
+}
+
+
+def _language(code: Code | None, target: Target) -> Language:
+    """Returns the language to show: by default the target's assembly.
+
+    Raises:
+        InputError: the target has no such code.
+    """
+    own = (Code.AMDGCN,) if target.backend == "hip" else (Code.PTX, Code.SASS)
+    if code is not None and code not in own:
+        known = " or ".join(own)
+        raise InputError(f"--code {code}: the code of {target.name} ({target.arch}) is {known}")
+    return _LANGUAGES[code or own[0]]
+
+
+_VENDORS: Final = {"cubin": "cuda", "ptx": "cuda", "hsaco": "hip", "amdgcn": "hip"}
+
+
+def _refuse_code(subject: str, target: Target) -> None:
+    """Refuses a file of code, whose kernel's source is needed.
+
+    Raises:
+        InputError: the file is one; also says where it is of another vendor than the target.
+    """
+    vendor = _VENDORS.get(subject.rpartition(".")[2])
+    if vendor is None:
+        return
+    whose = "NVIDIA" if vendor == "cuda" else "AMD"
+    other = f", and {target.name} ({target.arch}) is none" if vendor != target.backend else ""
+    raise InputError(
+        f"{subject}: code of an {whose} device{other}; "
+        "give the kernel's source, a module or file.py:function, and explain compiles it"
+    )
 
 
 Subject = Annotated[
@@ -69,7 +109,8 @@ def explain(
         ),
     ] = None,
     code: Annotated[
-        Code | None, typer.Option(help="Code to show: ptx (which text has anyway) or sass.")
+        Code | None,
+        typer.Option(help="Code to show: ptx (which text has anyway), sass; or amdgcn."),
     ] = None,
     counters: Annotated[
         bool, typer.Option("--counters", help="Set the model beside counters of ncu, on a GPU.")
@@ -84,18 +125,20 @@ def explain(
     timed, why it ended. `asmtune runs` lists them; the options but --json are for kernels.
     """
     machine, settings = load_target(target), Settings.from_environment()
+    _refuse_code(subject, machine)
     if names_run(subject):
         refuse_options(context, ("subject", "json_"), f"{subject!r} is a run")
         run = read_trace(find_run(settings.runs_dir, subject))
         write_result(run_json(run) if json_ else run_report(run))
         return
+    language = _language(code, machine)
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
     arguments = KernelArguments(subject, shape, dtype, tuple(axis), tuple(arg), grid)
     loaded = arguments.load_all()
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
     request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
-    result = explained(request, default, scorer, _LANGUAGES[code or Code.PTX])
+    result = explained(request, default, scorer, language)
     if counters:
         result = replace(result, counters=_counters(arguments, result))
     notes = (*request.notes(result), *arguments.assumptions())

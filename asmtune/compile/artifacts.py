@@ -334,14 +334,15 @@ def _cubin(value: Any, where: str) -> bytes:
 
 
 _READ: Final = {
-    "outputs": {"ttir", "ttgir", "ptx"},
+    "outputs": {"ttir", "ttgir"},
     "metadata": {"num_warps", "shared"},
 }
 """What is read of an artifact without a question."""
 
 
 def _check_read(field: str, value: Any, where: str) -> None:
-    for name in _READ.get(field, ()):
+    assembly = {"amdgcn" if "amdgcn" in value else "ptx"} if field == "outputs" else set()
+    for name in _READ.get(field, set()) | assembly:
         if not isinstance(value.get(name), str if field == "outputs" else int):
             raise expected(f"an object with {name!r}", where, value)
 

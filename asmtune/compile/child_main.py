@@ -46,6 +46,11 @@ class StageRun:
         self.metadata: dict[str, Any] = dict(self._options.__dict__)
         self.seconds: dict[str, float] = {}
 
+    @property
+    def last_stages(self) -> tuple[str, str]:
+        """Names of the stages of the assembly's text and of the machine code."""
+        return ("amdgcn", "hsaco") if "amdgcn" in self._stages else ("ptx", "cubin")
+
     def stage(self, name: str, module: Any) -> Any:
         """Runs one of the compiler's stages; returns its output or the failure."""
         return self._timed(name, lambda: self._stages[name](module, self.metadata))
@@ -79,7 +84,7 @@ class StageRun:
 
 
 @cache
-def toolchain_of(backend: str, arch: int, warp_size: int) -> Toolchain:
+def toolchain_of(backend: str, arch: int | str, warp_size: int) -> Toolchain:
     """Returns the compiler for a machine, made once."""
     return Toolchain(backend, arch, warp_size)
 
@@ -148,6 +153,7 @@ _OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.M
 _READS_CAP: Final = re.compile(r"warp_specialize|tmem|tensor_memory")
 _LINKED_FROM_PTX: Final = ("maxnreg", "num_stages")
 _MEMO_SIZE: Final = 8
+_NVIDIA_ONLY: Final = "hand-edited IR is for CUDA targets; take ir_override out"
 
 
 class BackEnd:
@@ -169,7 +175,8 @@ class BackEnd:
         outputs = self._outputs(request, run)
         if isinstance(outputs, Failure):
             return outputs
-        cubin = run.stage("cubin", outputs["ptx"])
+        assembly, code = run.last_stages
+        cubin = run.stage(code, outputs[assembly])
         if isinstance(cubin, Failure):
             return cubin
         return {
@@ -181,16 +188,18 @@ class BackEnd:
         }
 
     def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
-        """Compiles a request to TTGIR and PTX, with its hand-edited file, or a failure."""
+        """Compiles a request to TTGIR and assembly, with its hand-edited file, or a failure."""
+        assembly, override = run.last_stages[0], request.get("override")
+        if override is not None and assembly != "ptx":
+            return Failure(override["stage"], "override", _NVIDIA_ONLY)
         module = run.ttgir()
         if isinstance(module, Failure):
             return module
         ttgir, metadata = str(module), dict(run.metadata)
-        override = request.get("override")
-        ptx = self._ptx(ttgir, module, request["options"], run)
+        ptx = self._assembly(ttgir, module, request["options"], run)
         if isinstance(ptx, Failure):
             return ptx
-        outputs = {"ttgir": ttgir, "ptx": ptx}
+        outputs = {"ttgir": ttgir, assembly: ptx}
         if override is None:
             return outputs
         return apply_override(Override(**override), outputs, metadata, run)
@@ -205,7 +214,7 @@ class BackEnd:
         seen = [request["ttir"], options, request["machine"], request.get("override")]
         key = json.dumps(seen, sort_keys=True)
         if self._sketched is not None and self._sketched[0] == key:
-            return _capped(self._sketched[1], request["options"]["maxnreg"])
+            return _capped(self._sketched[1], request["options"].get("maxnreg"))
         sketch = self._sketch(request)
         if not isinstance(sketch, Failure) and _is_capped_alike(sketch["ttgir"]):
             self._sketched = key, sketch
@@ -225,21 +234,25 @@ class BackEnd:
             return allocated
         return {"ttgir": ttgir, "metadata": {**run.metadata, **allocated}}
 
-    def _ptx(
+    def _assembly(
         self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
     ) -> str | Failure:
-        # Warp specialisation divides registers among warps by the cap.
-        shareable = "ttg.warp_specialize" not in ttgir
+        # Warp specialisation divides registers among warps by the cap; AMD's scheduling hints
+        # read the stages.
+        shareable = (
+            "ttg.warp_specialize" not in ttgir and options.get("schedule_hint", "none") == "none"
+        )
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
         key = _MAXNREG_ATTRIBUTE.sub("", ttgir) + json.dumps(rest, sort_keys=True)
         if shareable and key in self._memo:
             known_ptx, metadata_of_llvm = self._memo[key]
             self._memo.move_to_end(key)
             run.metadata.update(metadata_of_llvm)
-            return _with_cap(known_ptx, options["maxnreg"])
+            return _with_cap(known_ptx, options.get("maxnreg"))
         before = set(run.metadata)
         llir = run.stage("llir", module)
-        ptx: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
+        name = run.last_stages[0]
+        ptx: str | Failure = llir if isinstance(llir, Failure) else run.stage(name, llir)
         if shareable and not isinstance(ptx, Failure):
             metadata_of_llvm = {k: v for k, v in run.metadata.items() if k not in before}
             self._memo[key] = (_with_cap(ptx, None), metadata_of_llvm)

@@ -55,7 +55,7 @@ class Binary:
     digest: str
     cubin: bytes
     metadata: Mapping[str, Any]
-    machine: tuple[str, int, int]
+    machine: tuple[str, int | str, int]
     signature: Mapping[str, Any]
     grid: tuple[int, int, int]
 
@@ -140,7 +140,8 @@ def handle(binary: Binary) -> Any:
         "target": {"backend": backend, "arch": arch, "warp_size": warp_size},
     }
     with temporary_files(), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
-        described, code = Path(folder) / "kernel.json", Path(folder) / "kernel.cubin"
+        suffix = "hsaco" if backend == "hip" else "cubin"
+        described, code = Path(folder) / "kernel.json", Path(folder) / f"kernel.{suffix}"
         described.write_text(json.dumps(metadata))
         code.write_bytes(binary.cubin)
         group = {path.name: str(path) for path in (described, code)}

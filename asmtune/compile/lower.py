@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import Override
@@ -47,7 +47,7 @@ class LowerRequest:
 
     ttir: str
     options: Mapping[str, Any]
-    machine: tuple[str, int, int]
+    machine: tuple[str, int | str, int]
     environment: Mapping[str, str | None]
     compiler: str
     override: Override | None = None
@@ -88,7 +88,8 @@ class Lowering:
         from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
 
         self.problem = problem
-        self.machine = (target.backend, target.capability, target.warp_size)
+        self.target = target
+        self.machine = target.machine
         self._toolchain = Toolchain(*self.machine)
         self._function = jit_function(problem.kernel)
         self._timeout_s = timeout_s
@@ -105,6 +106,8 @@ class Lowering:
         """
         from asmtune.compile.toolchain import plain_options
 
+        if (foreign := self._foreign_option(config)) is not None:
+            return Failure("options", "options", foreign)
         override = None
         if config.ir_override is not None:
             try:
@@ -120,6 +123,9 @@ class Lowering:
         if isinstance(ttir, Failure):
             return ttir
         return LowerRequest(ttir, options, self.machine, self.environment, self._compiler, override)
+
+    def _foreign_option(self, config: Config) -> str | None:
+        return foreign_option(config, self.target.backend, self._function.arg_names)
 
     @property
     def options_read(self) -> frozenset[str]:
@@ -146,7 +152,7 @@ class Lowering:
         key = (source, canonical({name: options.get(name) for name in axes}))
         if source not in self._depends or key not in self._ttir:
             ttir = self._front_end(specialised)
-            axes |= specialised.options_read & set(OPTION_AXES)
+            axes |= specialised.options_read & {*OPTION_AXES, *AMD_OPTIONS}
             self._depends[source] = axes
             key = (source, canonical({name: options.get(name) for name in axes}))
             self._ttir[key] = ttir

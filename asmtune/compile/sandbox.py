@@ -67,7 +67,9 @@ class Sandbox:
             return _of_file(answer, request)
         return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
 
-    def start(self, machine: tuple[str, int, int], environment: Mapping[str, str | None]) -> None:
+    def start(
+        self, machine: tuple[str, int | str, int], environment: Mapping[str, str | None]
+    ) -> None:
         """Starts the child if there is none, and waits until it could compile."""
         self._ask({"start": machine}, environment, _START_S, None)
 
@@ -193,7 +195,8 @@ def _of_file(failure: Failure, request: LowerRequest) -> Failure:
 
 
 def _arch(request: LowerRequest) -> str:
-    return f"sm_{request.machine[1]}"
+    backend, arch, _ = request.machine
+    return f"sm_{arch}" if backend == "cuda" else str(arch)
 
 
 _lock = threading.Lock()

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import triton
-from triton._C.libtriton import get_cache_invalidating_env_vars, ir, nvidia, passes
+from triton._C.libtriton import amd, get_cache_invalidating_env_vars, ir, nvidia, passes
+from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
@@ -62,12 +63,12 @@ class Toolchain:
     """Wraps Triton's compiler for one target; needs no GPU.
 
     Args:
-        backend: Triton's name of the vendor's backend ("cuda").
-        arch: compute capability as a number (90).
+        backend: Triton's name of the vendor's backend ("cuda", "hip").
+        arch: compute capability as a number (90), or AMD's name ("gfx942").
         warp_size: threads a warp.
     """
 
-    def __init__(self, backend: str, arch: int, warp_size: int) -> None:
+    def __init__(self, backend: str, arch: int | str, warp_size: int) -> None:
         self.target = GPUTarget(backend, arch, warp_size)
         self.backend = make_backend(self.target)
         self._bound: tuple[Any, Callable[..., Any]] | None = None
@@ -124,7 +125,7 @@ class Toolchain:
         return self.backend.parse_options(plain)
 
     def stages(self, options: Any) -> dict[str, StageFunction]:
-        """Returns the compiler's stages in order: "ttir", "ttgir", "llir", "ptx", "cubin"."""
+        """Returns the compiler's stages in order: "ttir", "ttgir", "llir", assembly, code."""
         stages: dict[str, StageFunction] = {}
         self.backend.add_stages(stages, options, Language.TRITON)
         return stages
@@ -135,8 +136,17 @@ class Toolchain:
         Runs what the stage "llir" does before it makes LLVM's IR: in place, so
         that the module's text has to be taken first.
         """
-        capability = self.target.arch
         manager = ir.pass_manager(module.context)
+        if self.target.backend == "hip":
+            _add_amd_allocation(manager, self.target.arch)
+        else:
+            self._add_nvidia_allocation(manager, options)
+        manager.run(module, "allocate")
+        found = {name: module.get_int_attr(key) for name, key in _ALLOCATED.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _add_nvidia_allocation(self, manager: Any, options: Any) -> None:
+        capability = self.target.arch
         passes.ttgpuir.add_combine_tensor_select_and_if(manager)
         _add_warp_groups(manager)
         passes.convert.add_scf_to_cf(manager)
@@ -144,9 +154,6 @@ class Toolchain:
         version = get_ptx_version_from_options(options, capability)
         nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, capability, version)
         nvidia.passes.ttnvgpuir.add_allocate_tensor_memory(manager)
-        manager.run(module, "allocate")
-        found = {name: module.get_int_attr(key) for name, key in _ALLOCATED.items()}
-        return {name: value for name, value in found.items() if value is not None}
 
     def _context(self) -> Any:
         context = ir.context()
@@ -179,6 +186,15 @@ def _add_warp_groups(manager: Any) -> None:
         passes.ttgpuir.add_allocate_warp_groups(manager, False)
 
 
+def _add_amd_allocation(manager: Any, arch: str) -> None:
+    amd.passes.ttgpuir.add_update_async_wait_count(manager, arch)
+    amd.passes.ttgpuir.add_optimize_lds_usage(manager, arch, 0)  # 0: all of the LDS
+    passes.convert.add_scf_to_cf(manager)
+    passes.gluon.add_inliner(manager)
+    passes.convert.add_index_to_llvmir(manager)
+    amd.passes.ttgpuir.add_allocate_shared_memory(manager)
+
+
 def plain_options(options: Any) -> dict[str, Any]:
     """Returns the backend's options as JSON values, without libraries at their default."""
     values = {f.name: getattr(options, f.name) for f in fields(options)}
@@ -199,7 +215,7 @@ def disassembler() -> str:
 
 def option_names() -> frozenset[str]:
     """Returns the names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
-    return frozenset(f.name for f in fields(CUDAOptions))
+    return frozenset(f.name for own in (CUDAOptions, HIPOptions) for f in fields(own))
 
 
 _VARIABLES: Final = {

@@ -192,7 +192,7 @@ class StartCompiler:
         read: the reader; unpickling it has imported its modules.
     """
 
-    machine: tuple[str, int, int]
+    machine: tuple[str, int | str, int]
     environment: Mapping[str, str | None]
     memory_bytes: int
     read: Callable[[Any], Any]

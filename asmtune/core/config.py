@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.base.errors import SpaceError
@@ -16,6 +16,13 @@ OPTION_DEFAULTS: Final[Mapping[str, int | None]] = {
 """Triton's compile options that are axes, with Triton's own defaults."""
 
 OPTION_AXES: Final = tuple(OPTION_DEFAULTS)
+
+AMD_OPTIONS: Final[Mapping[str, int]] = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
+"""Compile options of Triton's AMD backend that are axes, with its defaults.
+
+A config has them among its `kwargs`, as a `triton.Config` does; a kernel's own parameter of such a
+name is given the value as well.
+"""
 
 _POWERS: Final = "a power of two from 1"
 _ALLOWED: Final[Mapping[str, tuple[str, int]]] = {
@@ -37,6 +44,37 @@ def check_option(name: str, value: Any, where: str) -> None:
     is_none = value is None and name == "maxnreg"
     if not (is_count or is_none) or (form is _POWERS and value & (value - 1)):
         raise SpaceError(f"{where} {value!r}: expected {form} to {most}")
+
+
+_AMD_ALLOWED: Final[Mapping[str, tuple[int, ...]]] = {
+    "waves_per_eu": tuple(range(9)),  # 0 leaves it to the compiler; a SIMD has 8 slots
+    "matrix_instr_nonkdim": (0, 4, 16, 32),  # 0 leaves it to the compiler
+    "kpack": (1, 2),
+}
+
+
+def check_amd_option(name: str, value: Any, where: str) -> None:
+    """Checks the value that an axis gives an option of Triton's AMD backend.
+
+    Raises:
+        SpaceError: Triton takes no such value; begins with `where`, says what it takes.
+    """
+    allowed = _AMD_ALLOWED[name]
+    if type(value) is not int or value not in allowed:
+        raise SpaceError(f"{where} {value!r}: expected one of {', '.join(map(str, allowed))}")
+
+
+def foreign_option(config: Config, backend: str, parameters: Iterable[str] = ()) -> str | None:
+    """Returns which option of a config another vendor's compiler takes; None if all fit.
+
+    A name among the kernel's `parameters` is the kernel's own.
+    """
+    if backend == "hip":
+        if config.maxnreg is None:
+            return None
+        return "maxnreg is an option of NVIDIA's compiler; AMD's takes waves_per_eu"
+    own = next((n for n in AMD_OPTIONS if n in config.kwargs and n not in set(parameters)), None)
+    return None if own is None else f"{own} is an option of AMD's compiler; leave the axis out"
 
 
 def check_types(config: Config) -> None:

@@ -4,6 +4,10 @@ The arithmetic is NVIDIA's own, from `cuda_occupancy.h` in the CUDA Toolkit, whi
 `cudaOccupancyMaxActiveBlocksPerMultiprocessor` agrees with. A Triton program is one
 CUDA thread block. Not modelled: clusters, named barriers, and a shared memory carveout
 smaller than the device's largest.
+
+On an AMD device a program is a workgroup. Each SIMD holds wavefronts as its VGPRs (AGPRs are of
+the same file), its SGPRs and its slots allow, as LLVM's AMDGPU backend computes "Occupancy"; LDS
+and barriers are the compute unit's.
 """
 
 from __future__ import annotations
@@ -63,7 +67,11 @@ class Waves:
 
 
 def occupancy(
-    target: Target, num_warps: int, registers_per_thread: int, shared_bytes: int
+    target: Target,
+    num_warps: int,
+    registers_per_thread: int,
+    shared_bytes: int,
+    scalar_registers: int = 0,
 ) -> Occupancy:
     """Compute how many programs of a kernel one SM holds at once.
 
@@ -73,6 +81,7 @@ def occupancy(
         registers_per_thread: As the compiler reports it, at least 1.
         shared_bytes: Shared memory a program asks for, static and dynamic, without the
             driver's own reserve.
+        scalar_registers: SGPRs of a wavefront, for an AMD device.
 
     Raises:
         InputError: An argument is not a whole number or too small.
@@ -82,10 +91,14 @@ def occupancy(
     _check_whole("shared_bytes", shared_bytes, 0)
     limits = {
         "warps": _warp_limit(target, num_warps),
-        "blocks": target.max_blocks_per_sm,
+        "blocks": _block_limit(target, num_warps),
         "shared": _shared_limit(target, shared_bytes),
         "registers": _register_limit(target, num_warps, registers_per_thread),
     }
+    if scalar_registers:
+        limits["registers"] = min(
+            limits["registers"], _scalar_limit(target, num_warps, scalar_registers)
+        )
     limiter = min(limits, key=lambda resource: limits[resource])
     programs = limits[limiter]
     reasons = _reasons(target, num_warps, registers_per_thread, shared_bytes)
@@ -130,7 +143,7 @@ def register_cap_for(target: Target, num_warps: int, programs: int) -> int | Non
     """
     _check_whole("num_warps", num_warps, 1)
     _check_whole("programs", programs, 1)
-    if programs > min(_warp_limit(target, num_warps), target.max_blocks_per_sm):
+    if programs > min(_warp_limit(target, num_warps), _block_limit(target, num_warps)):
         return None
     step = target.register_allocation_unit // target.warp_size
     largest = target.max_registers_per_thread // step * step
@@ -163,6 +176,22 @@ def _warp_limit(target: Target, num_warps: int) -> int:
     return target.max_warps_per_sm // num_warps
 
 
+def _block_limit(target: Target, num_warps: int) -> int:
+    """Counts block slots; AMD's are barriers, and a workgroup of one wavefront needs none."""
+    if target.backend == "hip" and num_warps == 1:
+        return target.max_warps_per_sm
+    return target.max_blocks_per_sm
+
+
+def _scalar_limit(target: Target, num_warps: int, scalar_registers: int) -> int:
+    """Counts programs by the SGPRs of their wavefronts, each from one SIMD's own file."""
+    file, unit = target.scalar_registers_per_partition, target.scalar_allocation_unit
+    if file is None or unit is None:
+        return target.max_warps_per_sm
+    per_partition = file // _round_up(scalar_registers, unit)
+    return per_partition * target.warp_allocation_granularity // num_warps
+
+
 def _register_limit(target: Target, num_warps: int, registers_per_thread: int) -> int:
     """Count programs by registers, as `cudaOccMaxBlocksPerSMRegsLimit`.
 
@@ -185,7 +214,7 @@ def _shared_limit(target: Target, shared_bytes: int) -> int:
     taken = _round_up(
         shared_bytes + target.shared_reserved_bytes_per_block, target.shared_allocation_unit_bytes
     )
-    return target.shared_bytes_per_sm // taken if taken else target.max_blocks_per_sm
+    return target.shared_bytes_per_sm // taken if taken else _block_limit(target, 1)
 
 
 def _round_up(value: int, unit: int) -> int:

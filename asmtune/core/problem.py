@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.text import did_you_mean, shortened
-from asmtune.core.config import Config
+from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.index_values import IndexValues, is_index, values_of
 
@@ -183,6 +183,7 @@ class Problem:
     def _check_names(self, values: Mapping[str, Any], config: Config) -> None:
         function = jit_function(self.kernel)
         options = config.all_kwargs().keys() - config.kwargs.keys()
+        options |= config.kwargs.keys() & AMD_OPTIONS.keys()
         unknown = values.keys() - set(function.arg_names) - options - self.options
         if unknown:
             raise unknown_parameter(self.name, min(unknown), function.arg_names)

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from asmtune.core.config import Config, varying
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
 from asmtune.report.cells import (
     ReportTable,
@@ -48,12 +49,20 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
     ]
     hot = (
         "pred us and limit: the roofline's time and what takes most of it. "
-        "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
+        "tensor, cp.async, bar and instr count the hot loop once, "
+        f"as the {_assembly(reports)} has it."
     )
     lines = [Text(line) for report in reports for line in worth(report)]
     return Group(
         title, _funnel_table(reports), *lines, _kept_table(reports), Text(hot, "dim"), *notes
     )
+
+
+def _assembly(reports: Sequence[PruneReport]) -> str:
+    """Names the assembly that counts are of."""
+    machines = [match_device(report.target) for report in reports]
+    names = ["AMDGCN" if m is not None and m.backend == "hip" else "PTX" for m in machines]
+    return " or ".join(dict.fromkeys(names))
 
 
 def worth(report: PruneReport) -> Iterator[str]:

@@ -14,7 +14,7 @@ from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.arithmetic import WORTH_IT, Unread, estimated, sketch_best
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import Front, can_sketch
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
@@ -114,11 +114,16 @@ def initial_verdicts(
         and len(configs) > effort.pace.first
         and funnel.scorer.ranks_before_compiling
     )
-    if sketches:
+    estimates: list[Verdict] | Unread
+    if sketches and not can_sketch(front.target):
+        estimates = estimated(front, configs)
+        if not isinstance(estimates, Unread):
+            return estimates
+    elif sketches:
         with ThreadPoolExecutor(1) as background:
             # Seconds, the first time that `learned` is used: it is fitted while workers sketch.
             ready = background.submit(getattr, funnel.scorer, "effective_name")
-            estimates: list[Verdict] | Unread = Unread("few configs")
+            estimates = Unread("few configs")
             if len(configs) > WORTH_IT * MOST_SKETCHES:
                 estimates = estimated(front, configs)
             if isinstance(estimates, Unread):

@@ -25,6 +25,7 @@ from asmtune.predict.prune.arithmetic import sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
+from asmtune.predict.score.scorers import for_target
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
@@ -67,7 +68,8 @@ class Session:
             MeasureError: no config that compiled can be launched.
         """
         stragglers = StragglerTimer(self.funnel.progress)
-        scorer = self.funnel.scorer.for_dtypes(request.problem.dtypes.values())
+        scorer = for_target(self.funnel.scorer, self.funnel.target)
+        scorer = scorer.for_dtypes(request.problem.dtypes.values())
         scorer = scorer.for_kernel(request.key.kernel)
         funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
         front = funnel.front(request.problem)

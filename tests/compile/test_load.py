@@ -20,6 +20,7 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from tests.gpu import argument_kernels
@@ -46,6 +47,24 @@ def test_handle_has_the_artifacts_code(target: Target, settings: Settings) -> No
     assert kernel.name == artifact.entry == "scale"
     assert (kernel.metadata.num_warps, kernel.metadata.shared) == (8, artifact.shared_bytes)
     assert kernel.metadata.target.arch == 90
+
+
+@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
+def test_handle_of_an_amd_device(machine: str, settings: Settings) -> None:
+    """A handle for AMD's driver carries the hsaco; artifact and key are another than CUDA's."""
+    amd = load_target(machine)
+    lowering, config = Lowering(scale_problem(), amd, 30), Config({"BLOCK": 256}, num_warps=8)
+    artifact = compiled(lowering, config, settings)
+    assert set(artifact.outputs) == {"ttir", "ttgir", "amdgcn"}
+    assert (artifact.arch, artifact.cubin[:4]) == (amd.arch, b"\x7fELF")
+    binary = Binary.of(lowering, config, artifact)
+    assert not isinstance(binary, Failure)
+    kernel = load.handle(binary)
+    assert kernel.asm["hsaco"] == kernel.kernel == artifact.cubin
+    assert kernel.metadata.target.arch == amd.arch
+    other = Lowering(scale_problem(), load_target("H200"), 30).request(config)
+    assert isinstance(other, LowerRequest)
+    assert other.digest != artifact.digest
 
 
 def test_launch_passes_all_arguments(

@@ -16,7 +16,13 @@ from triton.compiler import compile as triton_compile
 from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.planning import TritonLaunch, entry_widths, plan_of, quiet_lists
+from asmtune.runtime.launch.planning import (
+    TritonLaunch,
+    backend,
+    entry_widths,
+    plan_of,
+    quiet_lists,
+)
 
 TENSORS = (torch.Tensor,)
 WIDTH = tl.constexpr(4)
@@ -73,6 +79,45 @@ GIVEN = {
     "double": 0.1,
     "small": -3,
 }
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_amd_kernels_go_to_triton(arch: str) -> None:
+    """A kernel for an AMD GPU has a plan, whose launches Triton's own launcher makes."""
+    kernel = amd_kernel(arch)
+    launched = TritonLaunch(copied, kernel, {"x": GIVEN["x"]}, {"B": 64}, Config({"B": 64}))
+    plan = plan_of(plain, launched, TENSORS)  # type: ignore[arg-type]
+    assert plan is not None
+    assert (plan.function, plan.slots) == (0, ())
+    assert plan.relay is kernel.run
+
+
+def test_an_amd_gpu_needs_no_cuda_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On ROCm the launcher is Python's, whatever is wanted, and nothing of CUDA is loaded."""
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for wanted in ("auto", "native", "python"):
+        monkeypatch.setenv("ASMTUNE_LAUNCH", wanted)
+        assert backend.__wrapped__() is plain
+
+
+@triton.jit
+def copied(x, B: tl.constexpr):
+    """Read and write a block."""
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x + at, tl.load(x + at) + 1)
+
+
+def amd_kernel(arch: str) -> Any:
+    """Compile a kernel for an AMD GPU as Triton does, as if it had been loaded."""
+    made = Toolchain("hip", arch, 64).specialise(copied, {"x": GIVEN["x"], "B": 64})
+    source = made.source
+    kernel = triton_compile(
+        ASTSource(copied, source.signature, source.constants, source.attrs),
+        target=GPUTarget("hip", arch, 64),
+    )
+    kernel._run, kernel.module, kernel.function = lambda *_: None, object(), 4711
+    return kernel
 
 
 @pytest.mark.slow

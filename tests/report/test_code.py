@@ -69,7 +69,7 @@ def both(
     reader = CodeReader(problem, target)
     sass = reader.sass(config, artifact)
     assert isinstance(sass, CodeView), sass
-    return reader.ptx(config, artifact), sass
+    return reader.assembly(config, artifact), sass
 
 
 def executed(view: CodeView, group: Group) -> float:

@@ -63,7 +63,7 @@ def gathered(
     reading, code = None, None
     if isinstance(found, Artifact):
         reading = ProfileReader(target).reading(found)
-        code: Code | None = CodeReader(problem, target).ptx(config, found)
+        code: Code | None = CodeReader(problem, target).assembly(config, found)
     tried = suggestions(verdict, report.verdicts)
     return Explained(report, verdict, target, tried, reading=reading, code=code)
 

@@ -82,7 +82,7 @@ def test_counts_are_the_library_s(gemm: Made, gemm_page: Path, opened: Opener) -
     """Instructions of each class, in the text and by execution, are those of the code view."""
     here = code_of(opened, gemm_page, "#view=code&id=0.0")
     verdict, reader = gemm.reports[0].verdicts[0], CodeReader(gemm.problem, gemm.maker.targets[0])
-    view = reader.ptx(verdict.config, artifact(gemm, verdict.artifact))
+    view = reader.assembly(verdict.config, artifact(gemm, verdict.artifact))
     for group in {count.group for count in view.classes}:
         counted = [count for count in view.classes if count.group is group]
         chip = here.page.locator(f".pane-ptx .chip.group-{group}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from asmtune.base.errors import TargetError
 from asmtune.base.text import shortened
@@ -67,6 +67,11 @@ class Target:
     `warp_allocation_granularity` is the number of partitions an SM's registers are split
     into. Where the vendor states tensor rates at another clock than `clock_hz`, the
     source of `clock_hz` says so.
+
+    Of an AMD device an SM is a compute unit, a warp a wavefront, shared memory the LDS, and a
+    register a VGPR or AGPR. Fields of AMD devices alone: `scalar_registers_per_partition` and
+    `scalar_allocation_unit` are SGPRs of a SIMD and those that a wavefront gets at a time, and
+    `l1_bytes` is an L1 beside the LDS, where NVIDIA's is a part of the same memory.
     """
 
     name: str
@@ -97,6 +102,9 @@ class Target:
     fp32_flops_per_s: float
     tensor_flops_per_s: Mapping[str, float] = field(hash=False)
     tensor_memory_bytes_per_sm: int | None = None
+    scalar_registers_per_partition: int | None = None
+    scalar_allocation_unit: int | None = None
+    l1_bytes: int | None = None
     measured_dram_bytes_per_s: float | None = None
     measured_tensor_flops_per_s: Mapping[str, float] = field(default_factory=dict, hash=False)
     measured_launch_us: float | None = None
@@ -115,6 +123,23 @@ class Target:
                 f"{self.name}: arch {self.arch!r} has no CUDA compute capability; use a CUDA target"
             )
         return int(match[1])
+
+    @property
+    def machine(self) -> tuple[str, int | str, int]:
+        """Backend, architecture and warp size as Triton writes them: ("hip", "gfx942", 64)."""
+        arch = self.capability if self.backend == "cuda" else self.arch
+        return self.backend, arch, self.warp_size
+
+    @property
+    def caution(self) -> str:
+        """Caution that goes with every prediction for the device; empty if there is none."""
+        if self.backend == "cuda":
+            return ""
+        return "predicted from its assembly and data sheet; never run on hardware"
+
+    def l1_room(self, shared_bytes: Any) -> Any:
+        """Return the bytes of an SM's L1 beside the shared memory that programs take, or rows."""
+        return self.l1_bytes or self.shared_bytes_per_sm - shared_bytes
 
     @property
     def shared_bytes_per_s(self) -> float:
@@ -178,6 +203,10 @@ _DTYPES: Final = {
     "e4m3": "fp8",
     "e5m2": "fp8",
     "f64": "fp64",
+    "f32": "fp32",
+    "xf32": "tf32",
+    "e2m3": "fp6",
+    "e3m2": "fp6",
     "e2m1": "fp4",
 }
 
@@ -192,6 +221,6 @@ def tensor_rate(target: Target, kind: str, operand: str) -> float:
     """
     rates = target.tensor_flops_per_s
     rate = rates.get(_DTYPES.get(operand, "fp16"), rates["fp16"])
-    if kind in ("mma.sync", "wmma"):
+    if target.backend == "cuda" and kind in ("mma.sync", "wmma"):
         rate *= MMA_SYNC_SHARE.get(target.capability // 10, 1.0)
     return rate / target.sms / target.clock_hz

@@ -11,7 +11,15 @@ from typing import Any
 
 from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
 from asmtune.base.text import did_you_mean
-from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config, check_option, check_types
+from asmtune.core.config import (
+    AMD_OPTIONS,
+    OPTION_AXES,
+    OPTION_DEFAULTS,
+    Config,
+    check_amd_option,
+    check_option,
+    check_types,
+)
 
 Predicate = Callable[..., bool]
 
@@ -117,6 +125,14 @@ def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None
     return f"there is no axis {unknown[0]!r}" if unknown else None
 
 
+def _completed(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> Config:
+    """Returns the config with AMD's own default of each of its options that is an axis."""
+    missing = {n: v for n, v in AMD_OPTIONS.items() if n in axes and n not in config.kwargs}
+    if not missing:
+        return config
+    return Config(**{**vars(config), "kwargs": {**config.kwargs, **missing}})
+
+
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """Check the values of an axis.
 
@@ -139,6 +155,8 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     for value in unique:
         if name in OPTION_AXES:
             check_option(name, value, f"axis {name!r} has")
+        elif name in AMD_OPTIONS:
+            check_amd_option(name, value, f"axis {name!r} has")
         elif isinstance(value, float) and not math.isfinite(value):
             raise SpaceError(f"axis {name!r} has {value!r}: expected finite numbers")
     return unique
@@ -159,7 +177,8 @@ class Space:
 
     Args:
         axes: values by name: the kernel's constexpr parameters, and
-            `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap).
+            `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap); for AMD devices
+            `waves_per_eu`, `matrix_instr_nonkdim`, `kpack`.
         constraints: conditions that every config satisfies.
         default: the config to fall back to; the first feasible one otherwise.
 
@@ -180,7 +199,7 @@ class Space:
             {name: axis_values(name, values) for name, values in axes.items()}
         )
         self.constraints = tuple(constraints)
-        self.default = default
+        self.default = default = None if default is None else _completed(default, self.axes)
         self._points: tuple[Config, ...] | None = None
         misfit = None if default is None else misfit_of(default, self.axes)
         if misfit is not None:
@@ -237,7 +256,7 @@ class Space:
         if self._points is not None:
             raise SpaceError("a space given as a list of configs has no axes to replace")
         for name in axes:
-            if name not in self.axes and name not in OPTION_AXES:
+            if name not in self.axes and name not in (*OPTION_AXES, *AMD_OPTIONS):
                 known = [*self.axes, *(o for o in OPTION_AXES if o not in self.axes)]
                 hint = did_you_mean(name, known)
                 raise SpaceError(f"unknown axis {name!r}: the axes are {', '.join(known)}{hint}")
@@ -351,8 +370,10 @@ class Space:
             self.constraints if constraints is None else constraints,
         )
         space._points = self._points
-        if self.default is not None and (axes is None or not misfit_of(self.default, space.axes)):
-            space.default = self.default
+        if self.default is not None:
+            default = _completed(self.default, space.axes)
+            if axes is None or not misfit_of(default, space.axes):
+                space.default = default
         return space
 
     def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:

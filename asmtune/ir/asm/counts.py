@@ -11,9 +11,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from asmtune.ir.asm.flow import Dominators
-from asmtune.ir.asm.memory import Direction, Space, access, expected_bytes
+from asmtune.ir.asm.memory import AsmAccess, Direction, Space, access, expected_bytes
 from asmtune.ir.asm.nvptx import OpClass, classify, is_switch_barrier
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.tensor import TensorKind, TensorOp, tensor_ops
@@ -163,8 +164,7 @@ class _Tally:
         else:
             self.cta_flops[op.kind][depth] += cta_flops
 
-    def add_traffic(self, instruction: Instruction, depth: int) -> None:
-        moved = access(instruction)
+    def add_traffic(self, instruction: Instruction, moved: AsmAccess | None, depth: int) -> None:
         if moved is not None and moved.bytes is not None:
             self.bytes[moved.space, moved.direction][depth] += moved.bytes
         expected = expected_bytes(instruction)
@@ -172,11 +172,33 @@ class _Tally:
             self.tma[depth] += expected
 
 
-def count(program: AsmFunction, blocks: Iterable[int] | None = None) -> Counts:
-    """Count what a PTX program does in these blocks, such as a loop's; None for all."""
+@dataclass(frozen=True)
+class InstructionSet:
+    """Readers of an instruction set's instructions.
+
+    Attributes:
+        class_of: the class of an opcode.
+        access: an instruction's memory access.
+        tensor_ops: a program's matrix instructions, by index.
+        threads: for each block how many threads of a CTA run it.
+    """
+
+    class_of: Callable[[str], OpClass]
+    access: Callable[[Instruction], AsmAccess | None]
+    tensor_ops: Callable[[AsmFunction], Mapping[int, TensorOp]]
+    threads: Callable[[AsmFunction], Sequence[int | None]]
+
+
+PTX: Final = InstructionSet(classify, access, tensor_ops, block_threads)
+
+
+def count(
+    program: AsmFunction, blocks: Iterable[int] | None = None, isa: InstructionSet = PTX
+) -> Counts:
+    """Count what a program does in these blocks, such as a loop's; None for all."""
     chosen = range(len(program.blocks)) if blocks is None else sorted(set(blocks))
-    ops = tensor_ops(program)
-    threads = block_threads(program) if ops else ()
+    ops = isa.tensor_ops(program)
+    threads = isa.threads(program) if ops else ()
     opcodes: Counter[tuple[str, int]] = Counter()
     sums = _Tally()
     for block in chosen:
@@ -185,20 +207,22 @@ def count(program: AsmFunction, blocks: Iterable[int] | None = None) -> Counts:
             opcodes[item.opcode, depth] += 1
             if item.index in ops:
                 sums.add_tensor(ops[item.index], depth, threads[block])
-            elif classify(item.opcode) in _MOVES_DATA:
-                sums.add_traffic(item, depth)
-    return _finish(opcodes, sums)
+            elif isa.class_of(item.opcode) in _MOVES_DATA:
+                sums.add_traffic(item, isa.access(item), depth)
+    return _finish(opcodes, sums, isa.class_of)
 
 
-def _finish(opcodes: Mapping[tuple[str, int], int], sums: _Tally) -> Counts:
+def _finish(
+    opcodes: Mapping[tuple[str, int], int], sums: _Tally, class_of: Callable[[str], OpClass]
+) -> Counts:
     totals: Counter[int] = Counter()
     by_class: dict[OpClass, Counter[int]] = defaultdict(Counter)
     by_opcode: dict[str, Counter[int]] = defaultdict(Counter)
     for (opcode, depth), number in opcodes.items():
         totals[depth] += number
-        by_class[classify(opcode)][depth] += number
+        by_class[class_of(opcode)][depth] += number
         by_opcode[opcode][depth] += number
-    unclassified = (opcode for opcode in by_opcode if classify(opcode) is OpClass.UNKNOWN)
+    unclassified = (opcode for opcode in by_opcode if class_of(opcode) is OpClass.UNKNOWN)
     return Counts(
         instructions=dict(totals),
         by_class={kind: dict(depths) for kind, depths in by_class.items()},

@@ -15,13 +15,14 @@ from typing import Literal
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.program import AsmFunction, Instruction
 
-TensorKind = Literal["mma.sync", "wmma", "wgmma", "tcgen05"]
+TensorKind = Literal["mma.sync", "wmma", "wgmma", "tcgen05", "mfma"]
 
 _ISSUING_THREADS: Mapping[str, int | None] = {
     "mma.sync": 32,
     "wmma": 32,
     "wgmma": 128,
     "tcgen05": None,
+    "mfma": 64,
 }
 
 
@@ -60,7 +61,7 @@ class TensorOp:
 
     @property
     def unit_threads(self) -> int | None:
-        """Threads that execute it together: 32 a warp, 128 a warpgroup.
+        """Threads that execute it together: 32 a warp, 128 a warpgroup, 64 a wavefront.
 
         None for tcgen05, which one elected thread of the CTA issues.
         """

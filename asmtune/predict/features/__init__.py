@@ -5,6 +5,7 @@
 
 - `catalog` and `registry`: the features, and how each is read.
 - `reader` and `profile`: assembly to segments (code that runs equally often).
+- `amd`: the same of AMD's assembly, which `reader_for` chooses.
 - `execution`: runs of each segment, from the trips of the IR's loops.
 - `cycles` and `chain`: cycles of each unit of an SM, and of the chain of latencies.
 - `sketch`: the same profile before compiling, estimated from TTGIR.

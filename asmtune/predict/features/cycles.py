@@ -72,7 +72,7 @@ class Locality:
         )
         return cls(_tiles(work), shares, _hits(profile, work, target), unseen)
 
-    def touched(self, profile: Profile, traffic: Traffic) -> Touched:
+    def touched(self, profile: Profile, traffic: Traffic, target: Target) -> Touched:
         """Return what a request touches: the mean over the accesses of the instruction's line."""
         found, elements, met = [], [], Counter[int]()
         for request in profile.requests.get((traffic.line, traffic.direction), ()):
@@ -82,10 +82,12 @@ class Locality:
             tile = alike[min(met[size], len(alike) - 1)] if alike else None
             met[size] += 1
             if tile is not None and len(tile.strides) == len(request.shape):
-                one = touched(request, tile.strides, traffic.bytes)
+                one = touched(request, tile.strides, traffic.bytes, l1_sectors(target)[0])
                 found.append(one.within(tile.argument_bytes, tile.share))
                 elements.append(size)
-        return weighted(found, elements) if found else beside_each_other(traffic.bytes)
+        if found:
+            return weighted(found, elements)
+        return beside_each_other(traffic.bytes, target.warp_size, l1_sectors(target)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:
     """
     fits = max(1.0, profile.static["programs_per_sm"])
     resident = min(fits, math.ceil(work.programs / target.sms))
-    capacity = target.shared_bytes_per_sm - resident * profile.static["shared_bytes"]
+    capacity = target.l1_room(resident * profile.static["shared_bytes"])
     reads: dict[int, list[MemoryAccess]] = {}
     for item in work.accesses:
         if item.kind == "read" and len(item.arguments) == 1 and not item.foreign:
@@ -172,6 +174,33 @@ WIDEST_COPY: Final = 16
 
 _NOT_ISSUED: Final = frozenset({OpClass.MOVE, OpClass.CONSTANT})
 """Classes without issue slots: ptxas renames registers and reads parameters as operands."""
+
+_OTHER_PORTS: Final = frozenset(OpClass) - {
+    OpClass.TENSOR,
+    OpClass.SPECIAL,
+    OpClass.FLOAT,
+    OpClass.INTEGER,
+    OpClass.LOGIC,
+    OpClass.CONVERT,
+    OpClass.SHUFFLE,
+    OpClass.MOVE,
+    OpClass.UNKNOWN,
+}
+"""The same on AMD: a SIMD's vector slots; other units take theirs from other wavefronts beside."""
+
+AMD_DEPENDENT_ISSUE: Final = 4.0
+"""Cycles between two vector instructions of one wavefront: 64 lanes on 16 (ISA guides of CDNA)."""
+
+
+def l1_sectors(target: Target) -> tuple[int, int]:
+    """Return the bytes in which memory is read, and how many such pieces L1 gives a cycle.
+
+    NVIDIA's L1 gives 128 bytes in sectors of 32; AMD's half a line of 64, one a cycle in gfx90a
+    and two since (ROCm Compute Profiler's peak of its vL1D).
+    """
+    if target.backend == "cuda":
+        return 32, 4
+    return 64, 1 if target.arch == "gfx90a" else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +252,15 @@ class _Sums:
         self.tensor = self.wavefronts = self.latency = self.longest = 0.0
         self.flops = self.instructions = self.special = self.barriers = 0.0
         self.shared = self.l2_bytes = lines.unseen_bytes
+        is_amd = target.backend == "hip"
+        self.unissued = _OTHER_PORTS if is_amd else _NOT_ISSUED
+        self.sectors = l1_sectors(target)
+        self.step = AMD_DEPENDENT_ISSUE if is_amd else DEPENDENT_ISSUE
 
     def add(self, segment: Segment, run: SegmentRun) -> None:
         """Add one segment, as often as it runs."""
         times = run.times
-        issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)
+        issued = sum(n for kind, n in segment.classes.items() if kind not in self.unissued)
         self.instructions += issued * times
         self.special += segment.classes.get(OpClass.SPECIAL, 0) * times
         self.barriers += segment.classes.get(OpClass.BARRIER, 0) * times
@@ -240,7 +273,7 @@ class _Sums:
         for traffic, count in segment.traffic.items():
             self._move(traffic, count * times)
         # With few other warps beside it, issue slots that ptxas cannot fill stay empty.
-        stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
+        stalls = issued * self.step + self.spilled * SPILL_LATENCY
         self.latency += (segment.chain + stalls) * times
         self.longest += (segment.chain + stalls) * run.longest
 
@@ -253,18 +286,20 @@ class _Sums:
             return
         if traffic.space != "global":
             return
-        request = self.lines.touched(self.profile, traffic)
+        request = self.lines.touched(self.profile, traffic, self.target)
         share = min(request.share, self.lines.shares.get(traffic.line, 1.0) / request.lanes)
         # Threads without an element of their own load nevertheless, but do not store.
         kept = share if traffic.direction == "store" else request.share
         warps = self.profile.num_warps * times
-        bypass = traffic.copies and traffic.bytes == WIDEST_COPY
-        self.wavefronts += request.cycles(copies=bypass) * warps * kept
+        sector, at_once = self.sectors
+        is_amd = self.target.backend == "hip"
+        bypass = is_amd or (traffic.copies and traffic.bytes == WIDEST_COPY)
+        self.wavefronts += request.cycles(at_once, copies=bypass) * warps * kept
         # What a load left in L1 serves the warp's next ones; stores all go on to L2.
         cached = traffic.direction == "load"
         fresh = request.fresh if cached else 1.0
         hits = 0.0 if traffic.copies or not cached else self.lines.hits.get(traffic.line, 0.0)
-        self.l2_bytes += request.sectors * 32 * warps * share * (1.0 - hits) * fresh
+        self.l2_bytes += request.sectors * sector * warps * share * (1.0 - hits) * fresh
         if traffic.copies:
             self.shared += size * times * share * ways.get((traffic.line, "copy"), 1.0)
 

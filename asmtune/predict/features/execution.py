@@ -29,10 +29,10 @@ class SegmentRun:
     stages: int
 
 
-def executions(profile: Profile, work: Work) -> tuple[SegmentRun, ...]:
-    """Return how often one program runs each segment of a profile."""
+def executions(profile: Profile, work: Work, lanes: int = 32) -> tuple[SegmentRun, ...]:
+    """Return how often one program, of warps of `lanes` threads, runs each segment of a profile."""
     matched = match_loops(profile.segments, work)
-    times = _times(profile, work, matched)
+    times = _times(profile, work, matched, lanes)
     stages = [
         profile.num_stages if loop is None or loop.num_stages is None else loop.num_stages
         for loop in matched
@@ -54,7 +54,9 @@ def _stretch(loop: LoopWork | None, work: Work) -> float:
     return ratio
 
 
-def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> list[float]:
+def _times(
+    profile: Profile, work: Work, matched: Sequence[LoopWork | None], lanes: int
+) -> list[float]:
     segments = profile.segments
     runs = [1.0] * len(segments)
     for position, segment in enumerate(segments):
@@ -69,7 +71,7 @@ def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> 
         main = _main_part(segments, matched, position)
         unroll = loop.unroll_factor or 1
         if position == main:
-            by_flops = _by_flops(profile, position, work, loop)
+            by_flops = _by_flops(profile, position, work, loop, lanes)
             plain = loop.iterations if unroll == 1 else loop.entries * (loop.trips // unroll)
             runs[position] = plain if by_flops is None else by_flops
         elif unroll == 1 and segments[main].flops and not segment.flops:
@@ -95,7 +97,9 @@ def _main_part(
     )
 
 
-def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> float | None:
+def _by_flops(
+    profile: Profile, position: int, work: Work, loop: LoopWork, lanes: int
+) -> float | None:
     """Return the executions at which the loop and the trips peeled off it do the IR's FLOPs.
 
     If warps outnumber the rows of a tile, several compute the same product: a trip then has more
@@ -109,23 +113,26 @@ def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> fl
         return None
     parent = segments[position].parent or 0
     around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
-    entries = max(loop.entries, 1.0)
+    # What is outside all loops runs once, though the IR's loop is inside another: both became one.
+    entries = max(loop.entries, 1.0) if parent else 1.0
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
     copies = per_run * loop.iterations * whole / wanted
     if abs(copies - round(copies)) > _INEXACT:
         wanted *= copies / unroll
     else:
-        wanted *= copies / min(copies, _copies_loaded(profile, position, work, loop))
+        wanted *= copies / min(copies, _copies_loaded(profile, position, work, loop, lanes))
     left = wanted - min(peeled, wanted)
     return left / per_run
 
 
-def _copies_loaded(profile: Profile, position: int, work: Work, loop: LoopWork) -> float:
+def _copies_loaded(
+    profile: Profile, position: int, work: Work, loop: LoopWork, lanes: int
+) -> float:
     """Return the most trips that may stand side by side in a body: no more than any line loads.
 
     Bytes that several threads load in common count for each, so that this is only a bound.
     """
-    threads = profile.num_warps * _WARP
+    threads = profile.num_warps * lanes
     moved: dict[int, float] = {}
     for traffic, count in profile.segments[position].traffic.items():
         if traffic.space == "global" and traffic.direction == "load":
@@ -138,7 +145,6 @@ def _copies_loaded(profile: Profile, position: int, work: Work, loop: LoopWork) 
     return max(1.0, float(round(min(bounds)))) if bounds else math.inf
 
 
-_WARP: Final = 32
 _INEXACT: Final = 0.1
 """Distance from a whole number at which copies of a loop's body are not unrolling."""
 

@@ -16,6 +16,7 @@ from asmtune.base.fingerprint import digest
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import Occupancy
 from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.cubin import Resources
 from asmtune.ir.asm.program import AsmFunction
@@ -37,7 +38,7 @@ class LaunchReading:
     @classmethod
     def of(cls, profile: Profile, work: Work, target: Target) -> LaunchReading:
         """Weigh a profile by a launch."""
-        runs = executions(profile, work)
+        runs = executions(profile, work, target.warp_size)
         return cls(profile, work, target, program_cycles(profile, runs, work, target))
 
     @property
@@ -68,7 +69,7 @@ class ConfigReading:
     Attributes:
         artifact: the compiler's outputs.
         target: the machine.
-        resources: of the cubin.
+        resources: of the cubin, or of AMD's AMDGCN.
         occupancy: programs that fit on an SM.
         program: the kernel's instructions, blocks and loops.
         counts: over the whole kernel.
@@ -78,7 +79,7 @@ class ConfigReading:
 
     artifact: Artifact
     target: Target
-    resources: Resources
+    resources: Resources | AmdgpuResources
     occupancy: Occupancy
     program: AsmFunction
     counts: Counts

@@ -52,12 +52,12 @@ class Touched:
     lanes: float
     share: float = 1.0
 
-    def cycles(self, *, copies: bool) -> float:
-        """Return L1's cycles for the request: the lines it looks up, and 128 bytes a cycle.
+    def cycles(self, at_once: int = 4, *, copies: bool) -> float:
+        """Return L1's cycles for the request: the lines it looks up, and `at_once` sectors a cycle.
 
         Copies of 16 bytes a thread into shared memory pass by the lines.
         """
-        return max(1.0, 0.0 if copies else self.lines * LINE_CYCLES, self.sectors / 4)
+        return max(1.0, 0.0 if copies else self.lines * LINE_CYCLES, self.sectors / at_once)
 
     def within(self, size: float, share: float) -> Touched:
         """Return the same of an argument of `size` bytes: a small table has few lines."""
@@ -88,10 +88,10 @@ Strides = tuple[int | None, ...]
 """Elements between neighbours along each axis of a tile; None where nothing tells."""
 
 
-def beside_each_other(width: int) -> Touched:
+def beside_each_other(width: int, lanes: int = WARP, sector: int = SECTOR) -> Touched:
     """Return what a request touches whose lanes move `width` bytes each, without gaps."""
-    size = width * WARP
-    return Touched(max(1.0, size / SECTOR), max(1.0, size / LINE / 2), 1.0, 1.0)
+    size = width * lanes
+    return Touched(max(1.0, size / sector), max(1.0, size / LINE / 2), 1.0, 1.0)
 
 
 def weighted(parts: Sequence[Touched], weights: Sequence[float]) -> Touched:
@@ -101,13 +101,14 @@ def weighted(parts: Sequence[Touched], weights: Sequence[float]) -> Touched:
 
 
 @lru_cache(maxsize=1 << 16)
-def touched(request: Request, strides: Strides, width: int) -> Touched:
+def touched(request: Request, strides: Strides, width: int, sector: int = SECTOR) -> Touched:
     """Return what a request touches where neighbours lie `strides` elements apart.
 
     Args:
         request: of a tile.
         strides: along each axis; None where nothing tells the distance.
         width: bytes that an instruction moves for each thread.
+        sector: bytes of a sector.
     """
     steps = [
         _APART * 101**axis if step is None else step * request.element_bytes
@@ -125,11 +126,12 @@ def touched(request: Request, strides: Strides, width: int) -> Touched:
     count = min(_LOOKED_AT, 1 << len(outer))
     for number_ in range(count):
         first = combined(outer, number_, origin)
-        own, whole = set(), set()
+        own: set[int] = set()
+        whole: set[int] = set()
         for lane in range(1 << len(request.lanes)):
             place = combined(request.lanes, lane, first)
             start = sum(at * step for at, step in zip(place, steps, strict=True))
-            own.update(range(start // SECTOR, (start + width - 1) // SECTOR + 1))
+            own.update(range(start // sector, (start + width - 1) // sector + 1))
             whole.update(range(start // LINE, (start + width - 1) // LINE + 1))
         odd = sum(line % 2 for line in whole)
         sectors, fresh = sectors + len(own), fresh + len(own - seen)

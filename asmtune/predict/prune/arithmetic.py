@@ -15,15 +15,15 @@ from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import Features, Reason, Verdict
+from asmtune.core.records.verdicts import Features, Reason, Selection, Verdict
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.tile.demands import Options
 from asmtune.predict.features.tile.estimate import estimate
 from asmtune.predict.features.tile.facts import tile_facts
 from asmtune.predict.features.tile.forms import TileFacts
 from asmtune.predict.features.tile.interpolate import Places, Tile, carried_over
-from asmtune.predict.prune.front import Front, Outcomes
-from asmtune.predict.prune.ranking import Ranker, tile_of
+from asmtune.predict.prune.front import Front, Outcomes, failed
+from asmtune.predict.prune.ranking import Ranker, Shortlist, tile_of
 from asmtune.predict.score.keep import AIM, Keep, table_of
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.scorer import Candidate
@@ -249,6 +249,45 @@ def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:
     return front.works([*front.analysed(configs), *chosen])
 
 
+def by_arithmetic(front: Front, configs: Sequence[Config]) -> Sketched:
+    """Estimate all configs, the first the default, for a target whose TTGIR no sketch reads.
+
+    Those that seem to take too much shared memory are dropped, but for the default, if others fit.
+    """
+    estimates = estimated(front, configs)
+    if isinstance(estimates, Unread):
+        note = f"all were compiled, since tile arithmetic cannot rank them: {estimates.reason}"
+        unread = Failure("read", "parse", estimates.reason)  # compiled whatever the budget is
+        return Sketched([failed(config, unread) for config in configs], [], [note])
+    limit = front.target.shared_bytes_per_block
+    fits = [v.features is None or v.features["shared_bytes"] <= limit for v in estimates]
+    verdicts = [
+        verdict if not any(fits[1:]) or fits[place] or not place else _too_large(verdict, limit)
+        for place, verdict in enumerate(estimates)
+    ]
+    note = f"chosen by tile arithmetic: no sketch reads the TTGIR of {front.target.arch}"
+    return Sketched(verdicts, [], [note])
+
+
+def _too_large(verdict: Verdict, limit: int) -> Verdict:
+    used = verdict.features["shared_bytes"] if verdict.features else 0.0
+    text = f"about {used:,.0f} bytes of shared memory by tile arithmetic, over {limit:,} a program"
+    reason = Reason("estimated_only", text)
+    return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,), features=None)
+
+
+def as_estimated(chosen: Shortlist) -> Shortlist:
+    """Say of a shortlist that tile arithmetic chose it, whose error was never measured."""
+    dropped = tuple(
+        replace(v, dropped_at="estimate", reasons=(Reason("estimated_only", v.reasons[0].text),))
+        if v.dropped_at == "sketch"
+        else v
+        for v in chosen.dropped
+    )
+    selection = chosen.selection and Selection(chosen.selection.keep, chosen.selection.ranks)
+    return replace(chosen, dropped=dropped, selection=selection)
+
+
 def _facts(front: Front, config: Config) -> TileFacts | str:
     work = front.work(config)
     if isinstance(work, Failure):
@@ -279,6 +318,7 @@ def _options(front: Front, configs: Sequence[Config], chosen: Sequence[int]) -> 
         np.array([float(config.num_stages) for config in own]),
         np.array([float(config.maxnreg or 0) for config in own]),
         np.array(programs),
+        np.array([float(config.kwargs.get("matrix_instr_nonkdim", 0)) for config in own]),
     )
 
 

@@ -33,16 +33,19 @@ from asmtune.predict.prune.arithmetic import (
     WORTH_IT,
     Sketched,
     Unread,
+    as_estimated,
+    by_arithmetic,
     estimated,
     sketch_best,
     sketches_for,
 )
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener, can_sketch
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
+from asmtune.predict.score.scorers import for_target
 
 DEFAULT_FAILS: Final = "the default config"
 """Beginning of the note that the default config cannot run."""
@@ -142,7 +145,8 @@ class Funnel:
                 `compile` is given and the scorer cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
-        own_scorer = self.scorer.for_dtypes(problem.dtypes.values()).for_kernel(problem.full_name)
+        own_scorer = for_target(self.scorer, self.target).for_dtypes(problem.dtypes.values())
+        own_scorer = own_scorer.for_kernel(problem.full_name)
         if own_scorer is not self.scorer:
             return replace(self, scorer=own_scorer).prune(problem, space)
         self._check()
@@ -190,6 +194,8 @@ class Funnel:
         sketched = self._sketched(front, configs, budget, clock)
         ranker = Ranker(self.scorer, self.target, "sketch")
         chosen = shortlisted(sketched.verdicts, ranker, budget, default)
+        if not can_sketch(self.target):
+            chosen = as_estimated(chosen)
         left = [replace(verdict, features=None) for verdict in sketched.left]
         if not left:
             return chosen, sketched.notes
@@ -266,6 +272,9 @@ class Funnel:
         """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
         note = ""
+        if not can_sketch(self.target):
+            with clock.stage("estimate"):
+                return by_arithmetic(front, configs)
         if len(configs) > WORTH_IT * most:
             with clock.stage("estimate"):
                 estimates = estimated(front, configs)

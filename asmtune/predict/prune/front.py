@@ -24,8 +24,9 @@ from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.costs import Dot, find_dots
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.profile import Profile
-from asmtune.predict.features.reader import ProfileReader, launch_features
+from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
 from asmtune.predict.score.roofline import predict, rounded_terms
 from asmtune.predict.score.rules import RULES, broken_rules
@@ -40,6 +41,11 @@ def failed(config: Config, failure: Failure) -> Verdict:
     stage = "rules" if failure.stage == "rules" else "compile"
     reason = Reason(failure.kind, failure.detail.strip().split("\n")[0])
     return Verdict(config, False, stage, reasons=(reason,), failure=failure)
+
+
+def can_sketch(target: Target) -> bool:
+    """Return whether a sketch can be read for a target: AMD's layouts and operations are not."""
+    return target.backend == "cuda"
 
 
 class Judge:
@@ -283,7 +289,7 @@ class Front:
         return refusal
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
-        return SketchReader(self.target) if moment == "sketch" else ProfileReader(self.target)
+        return SketchReader(self.target) if moment == "sketch" else reader_for(self.target)
 
     @cached_property
     def lowering(self) -> Lowering:

@@ -17,6 +17,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import can_sketch
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import LAUNCH_US, dram_rate
 from asmtune.predict.score.scorers import make_scorer
@@ -79,8 +80,12 @@ def small_pick(
         if bytes_us(problem, funnel.target) >= limit_us:
             return None
         default = unedited(space).first(**problem.shape)
-        sketched = quick.front(problem).verdicts([default], "sketch", quick.sketches)
-        predicted_us = sketched[0].predicted_us
+        front = quick.front(problem)
+        if can_sketch(funnel.target):
+            (own,) = front.verdicts([default], "sketch", quick.sketches)
+        else:
+            (own,) = front.verdicts([default], "assembly", quick.known)
+        predicted_us = own.predicted_us
         most_us = LAUNCH_US + SURELY * (limit_us - LAUNCH_US)
         if predicted_us is None or predicted_us >= most_us:
             return None

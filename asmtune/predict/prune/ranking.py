@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.core.config import Config
+from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.predict.score.error import gaps_of
@@ -132,7 +132,7 @@ def _ties(
 
 def tile_of(config: Config) -> tuple[tuple[str, Any], ...]:
     """Return a key that is equal for configs that differ only in launch options."""
-    return tuple(sorted(config.kwargs.items()))
+    return tuple(sorted(item for item in config.kwargs.items() if item[0] not in AMD_OPTIONS))
 
 
 def _noted(verdict: Verdict, reason: Reason) -> Verdict:

@@ -74,6 +74,13 @@ class Roofline(Scorer):
     name = "roofline"
     ranks_before_compiling = True
 
+    def __init__(self, reason: str = "") -> None:
+        self._reason = reason  # why it ranks in another's place
+
+    def notes(self, target: Target) -> tuple[str, ...]:
+        """Return what a reader must know about a ranking for a target."""
+        return tuple(filter(None, (self._reason, target.caution)))
+
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Return minus the log of predicted microseconds; configs without features come last."""
         return [

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from asmtune.core.config import foreign_option
 from asmtune.core.records.verdicts import Reason
 from asmtune.ir.ttir.costs import Dot
 from asmtune.predict.score.scorer import Candidate
@@ -57,6 +58,12 @@ def _threads(candidate: Candidate) -> str | None:
     return f"{candidate.config.num_warps} warps are {threads} threads, over {limit} a program"
 
 
+def _vendor_option(candidate: Candidate) -> str | None:
+    # A name that AMD's compiler takes may be the kernel's own parameter: the front end knows.
+    names = candidate.config.kwargs
+    return foreign_option(candidate.config, candidate.target.backend, names)
+
+
 def _register_cap(candidate: Candidate) -> str | None:
     cap, limit = candidate.config.maxnreg, candidate.target.max_registers_per_thread
     if cap is None or cap <= limit:
@@ -72,6 +79,8 @@ _DEPTH_BITS: Final = 256
 
 
 def _tensor_depth(candidate: Candidate) -> str | None:
+    if candidate.target.backend != "cuda":
+        return None
     for dot in candidate.dots or ():
         # Bytes of a float product hold two 4-bit floats each, as in a scaled product: hardware
         # without an instruction for them unpacks them first.
@@ -93,7 +102,8 @@ _WGMMA_OVERHEAD: Final = 26
 
 def _accumulators(candidate: Candidate) -> str | None:
     cap = candidate.config.maxnreg
-    if cap is None or candidate.target.capability != 90:
+    target = candidate.target
+    if cap is None or target.backend != "cuda" or target.capability != 90:
         return None
     for dot in candidate.dots or ():
         columns = _wgmma_columns(dot, candidate.config.num_warps)
@@ -153,6 +163,13 @@ def _feature(candidate: Candidate, name: str) -> float | None:
 RULES: Final = (
     Rule(
         "threads", "config", True, "More threads than a program of the target may have.", _threads
+    ),
+    Rule(
+        "vendor_option",
+        "config",
+        True,
+        "An option that another vendor's compiler takes.",
+        _vendor_option,
     ),
     Rule(
         "tensor_depth",

@@ -92,6 +92,15 @@ def make_scorer(name: str) -> Scorer:
     return _SCORERS[name]()
 
 
+def for_target(scorer: Scorer, target: Target) -> Scorer:
+    """Return the scorer for a target: `learned` knows NVIDIA's devices alone."""
+    if target.backend == "cuda" or scorer.name != "learned":
+        return scorer
+    from asmtune.predict.score.roofline import Roofline
+
+    return Roofline("ranked by roofline: learned was trained on NVIDIA devices alone")
+
+
 def user_scorer(name: str, settings: Settings, target: Target) -> Scorer:
     """Return the scorer of a name for a user: `learned` is refined by the user's own timings.
 

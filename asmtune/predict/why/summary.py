@@ -105,6 +105,8 @@ def reasons(launch: CompiledLaunch, verdict: Verdict, others: Sequence[Verdict])
     if verdict.features is None or not launch.work.accesses:
         return None
     problem, config, target = launch.problem, verdict.config, launch.target
+    if target.backend != "cuda":
+        return Why(failure=f"the layouts of {target.arch}'s TTGIR are not read")
     call = LaunchArguments(
         arguments=problem.bind(config),
         grid=launch.work.grid,

@@ -1,4 +1,4 @@
-"""A kernel's PTX or SASS line by line, with what is known of each line: the view of a reader.
+"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader.
 
 Neutral: a terminal and a page show the same values. How often a line runs are the weights that
 the features use; the SASS has those of the PTX that it comes from.
@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from asmtune.ir.asm.nvptx import Group, OpClass
 
-Language = Literal["PTX", "SASS"]
+Language = Literal["PTX", "SASS", "AMDGCN"]
 
 NO_SOURCES: Final = (
     "compiled without debug information (TRITON_DISABLE_LINE_INFO): no line says what it comes from"
@@ -34,7 +34,7 @@ class CodeLine:
             as what fills it up; None in a function that is called, of which nothing says how often.
         hot: whether it is in the hottest loop.
         label: the name that branches use, where the line is one.
-        address: of the machine code, in bytes; None in PTX.
+        address: of the machine code, in bytes; None in PTX and AMDGCN.
     """
 
     number: int

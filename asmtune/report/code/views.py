@@ -1,4 +1,4 @@
-"""Views of code: from parsed PTX or SASS, and how often it runs, to lines for readers."""
+"""Views of code: from parsed PTX, SASS or AMDGCN, and how often it runs, to lines for readers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import Verdict
+from asmtune.ir.asm.amdgcn import parse_amdgcn
+from asmtune.ir.asm.amdgpu import classify_amdgpu
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.nvptx import OpClass, classify, group_of
@@ -22,8 +24,8 @@ from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.asm.sass import classify_sass, parse_sass, relocated
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.execution import SegmentRun, executions
-from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.front import Judge
 from asmtune.predict.why.summary import CompiledLaunch, Why, reasons
 from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
@@ -36,6 +38,14 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeVie
     times = tuple(run.times for run in runs[1:])
     hot = hottest_loop(entry, classify, times)
     return _view("PTX", text, listing, _Weights(entry, classify, times, hot))
+
+
+def amdgcn_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
+    """Makes a view of AMDGCN, Triton's `asm["amdgcn"]`, from its text and the same parsed."""
+    entry = listing.entry
+    times = tuple(run.times for run in runs[1:])
+    hot = hottest_loop(entry, classify_amdgpu, times)
+    return _view("AMDGCN", text, listing, _Weights(entry, classify_amdgpu, times, hot))
 
 
 def sass_view(
@@ -125,7 +135,7 @@ def _view(language: Language, text: str, listing: Listing, weights: _Weights) ->
 def _lines(
     language: Language, text: str, listing: Listing, weights: _Weights
 ) -> Iterator[CodeLine]:
-    shown = _shown_ptx if language == "PTX" else _shown_sass
+    shown = {"PTX": _shown_ptx, "SASS": _shown_sass, "AMDGCN": _shown_amdgcn}[language]
     texts = text.split("\n")
     for program in listing.programs:
         owner: dict[int, Instruction] = {}
@@ -170,7 +180,7 @@ def _line(
 
 def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
     first, last = numbers[0], numbers[-1]
-    heads = _PTX_HEAD if language == "PTX" else _SASS_HEAD
+    heads = _PTX_HEAD if language == "PTX" else _LABEL_HEAD
     while first > 1 and not heads(texts[first - 1]):
         first -= 1
     while language == "PTX" and last < len(texts) and texts[last - 1].strip() != "}":
@@ -179,7 +189,7 @@ def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> r
 
 
 _PTX_HEAD: Final = re.compile(r".*\.(?:entry|func)\b").match
-_SASS_HEAD: Final = re.compile(r"[^\s.][\w$.@]*:").match
+_LABEL_HEAD: Final = re.compile(r"[^\s.][\w$.@]*:").match
 _LABEL: Final = re.compile(r"([\w$.@%]+):$").match
 _SILENT: Final = re.compile(r"(?:\.loc|\.file|\$L__(?:tmp|func_)\w+:|//)").match
 _COMMENT: Final = re.compile(r"\s*//.*")
@@ -199,6 +209,18 @@ def _shown_ptx(line: str) -> str:
     return indent + _TABS.sub(" ", bare) if bare else ""
 
 
+def _shown_amdgcn(line: str) -> str:
+    """Strips a line of AMDGCN of its comment; empty for directives and debug labels."""
+    bare = line.partition(";")[0].strip()
+    if not bare or _UNSHOWN(bare):
+        return ""
+    indent = "    " if line[:1].isspace() else ""
+    return indent + _TABS.sub(" ", bare)
+
+
+_UNSHOWN: Final = re.compile(r"\.(?:loc|file|p2align|cfi_\w+|L(?:tmp|func_)\w+:)").match
+
+
 def _shown_sass(line: str) -> str:
     """Strips a line of SASS of its address; empty for directives and source lines."""
     text = line.strip()
@@ -214,15 +236,23 @@ class CodeReader:
     def __init__(self, problem: Problem, target: Target) -> None:
         self._problem, self._target = problem, target
         self._judge = Judge(problem, target, {})
-        self._read = ProfileReader(target)
+        self._read = reader_for(target)
 
-    def ptx(self, config: Config, artifact: Artifact) -> CodeView:
-        """Makes a view of a config's PTX.
+    @property
+    def language(self) -> Language:
+        """The language of the target's assembly."""
+        return "AMDGCN" if self._target.backend == "hip" else "PTX"
+
+    def assembly(self, config: Config, artifact: Artifact) -> CodeView:
+        """Makes a view of a config's PTX, or AMDGCN.
 
         Raises:
             ParseError: the artifact is damaged.
             ProblemError: the grid of the config is none.
         """
+        if self.language == "AMDGCN":
+            text = artifact.outputs["amdgcn"]
+            return amdgcn_view(text, parse_amdgcn(text), self.runs(config, artifact))
         text = artifact.outputs["ptx"]
         return ptx_view(text, parse_ptx(text), self.runs(config, artifact))
 
@@ -233,6 +263,8 @@ class CodeReader:
             ParseError: the artifact is damaged.
             ProblemError: the grid of the config is none.
         """
+        if self.language == "AMDGCN":
+            return Failure("sass", "options", f"{self._target.name} has AMDGCN, and no SASS")
         text = disassemble(artifact.cubin)
         if isinstance(text, Failure):
             return text
@@ -245,7 +277,8 @@ class CodeReader:
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
         """Counts how often one program runs each segment of the PTX, as the features do."""
-        return executions(self._read(artifact), self._work(config, artifact))
+        work, lanes = self._work(config, artifact), self._target.warp_size
+        return executions(self._read(artifact), work, lanes)
 
     def guesses(self, config: Config, artifact: Artifact) -> tuple[str, ...]:
         """Lists the assumptions behind counts and predicted times, a phrase each.

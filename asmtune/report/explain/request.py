@@ -10,14 +10,14 @@ from asmtune.base.errors import CompileError, InputError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.core.config import Config
+from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
-from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import suggestions
@@ -51,7 +51,7 @@ def named_config(text: str, option: str, base: Config) -> Config:
     """
     values = parse_assignments(text, option)
     known = {**base.to_dict(), "num_ctas": 1, "maxnreg": None}
-    unknown = [name for name in values if name not in known]
+    unknown = [name for name in values if name not in known and name not in AMD_OPTIONS]
     if unknown:
         raise InputError(f"{option}: no axis {unknown[0]!r}; the axes are {', '.join(known)}")
     return Config.from_dict({**base.to_dict(), **values})
@@ -217,7 +217,7 @@ def explained(
         target=request.target,
         suggestions=suggestions(verdict, inside),
         comparison=comparison,
-        reading=None if artifact is None else ProfileReader(request.target).reading(artifact),
+        reading=None if artifact is None else reader_for(request.target).reading(artifact),
         code=reader.code(verdict),
         other_code=reader.code(comparison.other) if comparison else None,
         guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
@@ -273,5 +273,5 @@ class _Reader:
         artifact = self.artifact(verdict)
         if artifact is None:
             return None
-        view = self.views.sass if self._language == "SASS" else self.views.ptx
+        view = self.views.sass if self._language == "SASS" else self.views.assembly
         return view(verdict.config, artifact)

@@ -12,6 +12,7 @@ from rich.text import Text
 from asmtune.base.text import amount
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
+from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
@@ -282,6 +283,10 @@ def _resources(reading: ConfigReading) -> ReportTable:
     for feature in FEATURES.values():
         if feature.group in ("resources", "occupancy"):
             table.add_row(f"{feature.read(reading):g}", feature.meaning)
+    resources = reading.resources
+    if isinstance(resources, AmdgpuResources):
+        table.add_row(f"{resources.agprs}", "AGPRs among a thread's registers; the rest are VGPRs.")
+        table.add_row(f"{resources.sgprs}", "SGPRs of a wavefront.")
     table.add_row(reading.occupancy.limiter, "What allows no further program on an SM.")
     return table
 

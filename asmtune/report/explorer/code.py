@@ -187,7 +187,8 @@ class _Carrier:
         return dict(rows[:MOST_PTX])
 
     def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
-        rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
+        most = 0 if self.reader.language == "AMDGCN" else MOST_SASS
+        rows = [row for row, verdict in chosen.items() if verdict.kept][:most]
         with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
             views = threads.map(lambda row: self._one_sass(chosen[row]), rows)
             return {row: view for row, view in zip(rows, views, strict=True) if view is not None}
@@ -204,8 +205,10 @@ class _Carrier:
             return None
         why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
         no_sass = f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
-        code: dict[str, Any] = {"missing": {"sass": no_sass}}
-        views = {"ptx": _read(self.reader.ptx, verdict.config, artifact), "sass": sass}
+        if self.reader.language == "AMDGCN":
+            no_sass = "An AMD device has AMDGCN, which stands in the place of PTX, and no SASS."
+        code: dict[str, Any] = {"language": self.reader.language, "missing": {"sass": no_sass}}
+        views = {"ptx": _read(self.reader.assembly, verdict.config, artifact), "sass": sass}
         for name, view in views.items():
             if isinstance(view, CodeView):
                 code[name] = _listing(view, shelf)

@@ -68,7 +68,8 @@ def backend() -> Backend:
         InputError: it is to be native, and cannot be built.
     """
     wanted = Settings.from_environment().launch
-    if wanted == "python":
+    # The C part calls the CUDA driver: on an AMD GPU launches go through Triton's own launcher.
+    if wanted == "python" or torch.version.hip is not None:
         return cast(Backend, plain)
     try:
         return native()

@@ -12,6 +12,7 @@ process.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import importlib
 import os
@@ -244,4 +245,10 @@ def _allow_captures() -> None:
     if not torch.cuda.is_available():
         return
     mode = ctypes.c_int(_RELAXED)
-    ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    if torch.version.hip is None:
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+        return
+    # PyTorch has loaded AMD's runtime; without it a capture of another thread may end.
+    with contextlib.suppress(OSError, AttributeError):
+        runtime = ctypes.CDLL("libamdhip64.so")
+        runtime.hipThreadExchangeStreamCaptureMode(ctypes.byref(mode))

@@ -225,6 +225,7 @@ class Survey:
             made={name: getattr(provenance, name) for name in made},
             notes=(
                 *subject.notes,
+                *filter(None, (self.funnel.target.caution,)),
                 *_lookup_notes(
                     subject,
                     timed_now=self.clock is not None,

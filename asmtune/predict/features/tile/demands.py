@@ -11,17 +11,28 @@ from numpy.typing import NDArray
 from asmtune.core.hardware.model import Target, tensor_rate
 from asmtune.predict.features.tile.forms import ISSUED, DotForm, Row, Structure
 
-_TYPES: Final = {"f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8"}
+_TYPES: Final = {
+    "f32": "tf32",
+    "f8E4M3FN": "e4m3",
+    "f8E4M3FNUZ": "e4m3",
+    "f8E5M2": "e5m2",
+    "f8E5M2FNUZ": "e5m2",
+    "i8": "s8",
+}
 
 
 @dataclass(frozen=True)
 class Options:
-    """Launch options of the configs, an element each; a cap of 0 is none."""
+    """Launch options of the configs, an element each; a cap of 0 is none.
+
+    `edges` are `matrix_instr_nonkdim` of AMD's compiler, 0 where it chooses.
+    """
 
     warps: Row
     stages: Row
     caps: Row
     programs: Row
+    edges: Row
 
 
 class Demands:
@@ -100,7 +111,9 @@ class Demands:
         own = one.segment > 0 and self.form.loops[one.segment - 1].own_stages
         if one.kind != "read" or not (one.feeds_product or own):
             return self.zero > 0
-        wide = self.moves(self.part("accesses")[:, place])[1] * one.element_bytes >= 4
+        # Copies of NVIDIA's move 4 bytes at least; AMD's tiles go through registers.
+        least = 4 if self.target.backend == "cuda" else 1
+        wide = self.moves(self.part("accesses")[:, place])[1] * one.element_bytes >= least
         return self.pipelined(one.segment) & (wide | one.bulk)
 
     def moves(self, numbers: Row) -> tuple[Row, Row]:
@@ -118,7 +131,11 @@ class Demands:
 
     def add_tensor(self, dot: DotForm, name: str, flops: Row, runs: Row) -> Row:
         """Add a product's cycles to its segment, and return them."""
-        rate = tensor_rate(self.target, name, _TYPES.get(dot.operand, dot.operand))
+        operand = _TYPES.get(dot.operand, dot.operand)
+        if name == "mfma" and operand == "tf32":
+            rounded = "tf32" in self.target.tensor_flops_per_s and not dot.precise
+            operand = operand if rounded else "f32"
+        rate = tensor_rate(self.target, name, operand)
         cycles: Row = flops / rate * runs
         self.tensor[dot.segment] += cycles
         return cycles

@@ -16,7 +16,13 @@ from asmtune.core.occupancy import occupancy
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.chain import COPY_LATENCY, PRODUCT_LATENCY
-from asmtune.predict.features.cycles import DEPENDENT_ISSUE, DRAIN_LATENCY, SPILL_LATENCY
+from asmtune.predict.features.cycles import (
+    AMD_DEPENDENT_ISSUE,
+    DEPENDENT_ISSUE,
+    DRAIN_LATENCY,
+    SPILL_LATENCY,
+    l1_sectors,
+)
 from asmtune.predict.features.sketch.reader import allocated
 from asmtune.predict.features.tile.demands import Demands, Options
 from asmtune.predict.features.tile.forms import ISSUED, Row, Structure
@@ -100,6 +106,8 @@ class _Estimate:
                 once[dot.segment] += np.where(self._d.kinds[place] == 2, size, 0.0)
         least = 128.0 if self._d.form.collectives else 0.0
         most = np.max([a + b for a, b in zip(kept[1:], once[1:], strict=True)] or [once[0]], axis=0)
+        if self._d.target.backend == "hip":
+            leaves = self._d.zero  # AMD's epilogue stores from the product's own layout
         taken: Row = np.maximum(np.maximum(kept[0] + most, leaves * (kinds > 0)), least)
         return taken
 
@@ -130,7 +138,7 @@ class _Estimate:
             np.maximum(1.0, limits["programs_per_sm"]),
             np.ceil(self._d.options.programs / self._d.target.sms),
         )
-        room = np.maximum(0.0, self._d.target.shared_bytes_per_sm - resident * shared)
+        room = np.maximum(0.0, self._d.target.l1_room(resident * shared))
         by_argument: dict[int, list[int]] = {}
         for place, one in enumerate(self._d.form.accesses):
             if one.kind == "read" and one.argument >= 0:
@@ -157,6 +165,7 @@ class _Estimate:
         part = self._d.part("accesses")
         hits = self._hits(limits, shared)
         lanes = float(self._d.target.warp_size)
+        sector, at_once = l1_sectors(self._d.target)
         for place, one in enumerate(self._d.form.accesses):
             elements, run, runs, within = (part[:, place, i] for i in range(4))
             here = runs / np.maximum(self._d.times[one.segment], 1e-9)
@@ -172,17 +181,17 @@ class _Estimate:
             width = vector * one.element_bytes
             moved = count * width * self._d.threads
             share = np.minimum(1.0, wanted / np.maximum(moved, 1.0))
-            sectors = np.maximum(1.0, width * lanes / 32)
-            sectors = np.where(run == 0, lanes * np.maximum(1.0, width / 32), sectors)
+            sectors = np.maximum(1.0, width * lanes / sector)
+            sectors = np.where(run == 0, lanes * np.maximum(1.0, width / sector), sectors)
             share = np.minimum(share, within)
             kept = share if one.kind == "write" else within
             parent = self._d.form.loops[one.segment - 1].parent if one.segment else 0
             again = np.where(ahead, self._d.depth(one.segment) - 1, 0.0) * self._d.times[parent]
             times = count * (runs + again)
-            self._d.wavefronts += np.maximum(1.0, sectors / 4) * self._d.warps * times * kept
+            self._d.wavefronts += np.maximum(1.0, sectors / at_once) * self._d.warps * times * kept
             cached = (one.kind == "read") & ~ahead
             missed = np.where(cached, 1.0 - hits.get(place, self._d.zero), 1.0)
-            through = np.maximum(width * self._d.threads, sectors * 32 * self._d.warps)
+            through = np.maximum(width * self._d.threads, sectors * sector * self._d.warps)
             self._d.l2_bytes += through * count * runs * share * missed
             self._d.linked[one.segment] += through * count * here * share
             self._d.shared += np.where(ahead, moved * runs * share, 0.0)
@@ -202,9 +211,10 @@ class _Estimate:
         tensor = self._d.zero + 0.0
         chains = self._d.part("chains")
         barriers = self._d.barriers + 0.0
+        step = AMD_DEPENDENT_ISSUE if self._d.target.backend == "hip" else DEPENDENT_ISSUE
         for segment, times in enumerate(self._d.times):
             one = self._trip(segment, chains[:, segment])
-            stalls = self._d.issued[segment] * DEPENDENT_ISSUE + spilled * SPILL_LATENCY
+            stalls = self._d.issued[segment] * step + spilled * SPILL_LATENCY
             latency += (one + stalls) * times
             longest += (one + stalls) * self._d.longest[segment]
             if segment:

@@ -1,7 +1,7 @@
 // The code of one config: source, PTX and SASS side by side, matched by their source places.
 
 import { byId, make, number, percent, show } from "./dom.js";
-import { Listing, SourceListing } from "./listing.js";
+import { LANGUAGES, Listing, SourceListing } from "./listing.js";
 import { Pane } from "./pane.js";
 
 const NAMES = ["source", "ptx", "sass"];
@@ -52,6 +52,7 @@ export class CodeView {
     const pieces = code?.sources ?? [];
     const source = pieces.length ? new SourceListing(pieces, listings.ptx ?? listings.sass) : null;
     const why = code === null ? report.withoutCode(row) : null;
+    this.panes.get("ptx").title.textContent = code?.language ?? LANGUAGES.ptx;
     this.panes.get("ptx").load(listings.ptx, why ?? code?.missing?.ptx ?? "There is no PTX.");
     this.panes.get("sass").load(listings.sass, why ?? code?.missing?.sass ?? "There is no SASS.");
     byId("code-why").textContent = (code?.why ?? []).join("\n");

@@ -1,0 +1,245 @@
+"""Read an AMD device's artifact into a profile: AMDGCN to segments and chains of latencies.
+
+Constants are estimates: nothing here was measured on a device.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from asmtune.base.errors import ParseError
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
+from asmtune.core.occupancy import occupancy
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
+from asmtune.ir.asm.amdgpu import (
+    AMDGPU,
+    amdgpu_access,
+    amdgpu_registers,
+    classify_amdgpu,
+    wait_count,
+)
+from asmtune.ir.asm.counts import MNEMONICS, count, hottest_loop
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.program import AsmFunction, Instruction
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.chain import Action, InstructionStep, chain_cycles
+from asmtune.predict.features.profile import Profile, Segment, Traffic
+from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.sketch.moves import read_moves
+
+LATENCY: Final[Mapping[OpClass, float]] = {
+    OpClass.FLOAT: 4.0,
+    OpClass.INTEGER: 4.0,
+    OpClass.LOGIC: 4.0,
+    OpClass.MOVE: 4.0,
+    OpClass.CONVERT: 4.0,
+    OpClass.OTHER: 4.0,
+    OpClass.SPECIAL: 16.0,
+    OpClass.SHUFFLE: 16.0,
+    OpClass.SHARED: 64.0,
+    OpClass.GLOBAL: 800.0,
+    OpClass.ASYNC_COPY: 800.0,
+    OpClass.LOCAL: 120.0,
+    OpClass.CONSTANT: 120.0,
+    OpClass.ATOMIC: 1000.0,
+    OpClass.TENSOR: 16.0,
+    OpClass.UNKNOWN: 8.0,
+}
+"""Cycles until a result may be used; of a matrix product beyond the time that its unit is busy.
+
+A SIMD of 16 lanes takes 4 cycles for the 64 lanes of a wavefront, and a quarter-rate function 16
+(AMD's instruction set guides); the rest are estimates.
+"""
+
+
+def reader_for(target: Target) -> ProfileReader:
+    """Return the reader of a target's artifacts."""
+    return AmdProfileReader(target) if target.backend == "hip" else ProfileReader(target)
+
+
+@dataclass(frozen=True)
+class AmdProfileReader(ProfileReader):
+    """Reads artifacts for one AMD target; can be sent to a worker process."""
+
+    def __call__(self, artifact: Artifact) -> Profile:
+        """Read an artifact into a profile, which holds for every launch of it.
+
+        Raises:
+            ParseError: the AMDGCN is damaged.
+        """
+        reading = self.reading(artifact)
+        static = {
+            name: float(feature.read(reading))
+            for name, feature in FEATURES.items()
+            if feature.moment == "assembly"
+        }
+        warps = int(artifact.metadata["num_warps"])
+        stages = int(artifact.metadata["num_stages"])
+        chains = _chains(reading.program, self.target, warps, stages)
+        threads = warps * self.target.warp_size
+        requests, _ = read_moves(artifact.outputs["ttgir"], warps)
+        parts = _segments(reading.program, chains, threads)
+        return Profile(parts, warps, stages, static, requests)
+
+    def reading(self, artifact: Artifact) -> ConfigReading:
+        """Parse the assembly that features are taken from."""
+        text = artifact.outputs.get("amdgcn")
+        if text is None:
+            raise ParseError(f"code for {artifact.arch}, and {self.target.name} has none of it")
+        program = parse_amdgcn(text).entry
+        resources = read_resources(text, program.name)
+        counts = count(program, isa=AMDGPU)
+        loop = hottest_loop(program, classify_amdgpu)
+        return ConfigReading(
+            artifact=artifact,
+            target=self.target,
+            resources=resources,
+            occupancy=occupancy(
+                self.target,
+                int(artifact.metadata["num_warps"]),
+                max(1, resources.regs_per_thread),
+                artifact.shared_bytes,
+                resources.sgprs,
+            ),
+            program=program,
+            counts=counts,
+            hot=counts if loop is None else count(program, loop.blocks, AMDGPU),
+            text=dict.fromkeys(MNEMONICS, 0) | {"bar.sync": counts.total(OpClass.BARRIER)},
+        )
+
+
+def _segments(
+    program: AsmFunction, chains: Mapping[int | None, float], threads: int
+) -> tuple[Segment, ...]:
+    """Cut a kernel into segments, as `profile.segments` does with PTX."""
+    blocks: dict[int | None, list[int]] = {None: []}
+    for block, loop in enumerate(program.innermost_loops):
+        blocks.setdefault(loop, []).append(block)
+    ops = {
+        index: (op.kind, op.a_type or "f16", op.flops_per_cta(threads) or 0)
+        for index, op in AMDGPU.tensor_ops(program).items()
+    }
+    parts = [replace(_segment(program, blocks[None], ops), chain=chains.get(None, 0.0))]
+    for position, around in enumerate(program.loops):
+        own = _segment(program, blocks.get(position, []), ops)
+        parent = 0 if around.parent is None else around.parent + 1
+        chain = chains.get(position, 0.0)
+        parts.append(replace(own, parent=parent, depth=around.depth, chain=chain))
+    return tuple(parts)
+
+
+_TRAFFIC: Final = frozenset({OpClass.GLOBAL, OpClass.SHARED, OpClass.ASYNC_COPY, OpClass.ATOMIC})
+
+
+def _segment(
+    program: AsmFunction, blocks: Iterable[int], ops: Mapping[int, tuple[str, str, int]]
+) -> Segment:
+    """Sum up blocks; `ops` has kind, operand type and a program's FLOPs of matrix products."""
+    classes: Counter[OpClass] = Counter()
+    traffic: Counter[Traffic] = Counter()
+    flops: Counter[tuple[str, str]] = Counter()
+    lines = set()
+    for item in (item for block in blocks for item in program.body(block)):
+        kind = classify_amdgpu(item.opcode)
+        classes[kind] += 1
+        line = item.source[1] if item.source else 0
+        lines.add(line)
+        if item.index in ops:
+            family, operand, amount = ops[item.index]
+            flops[family, operand] += amount
+        elif kind in _TRAFFIC and (moved := amdgpu_access(item)) and moved.bytes:
+            space = "global" if moved.space == "generic" else moved.space
+            traffic[Traffic(space, moved.direction, moved.bytes, moved.copies, line)] += 1
+    return Segment(
+        None, True, 0, dict(classes), dict(traffic), dict(flops), 0, 0, frozenset(lines - {0})
+    )
+
+
+_ACTIONS: Final = {
+    OpClass.SHARED: Action.SHARED,
+    OpClass.ATOMIC: Action.ATOMIC,
+    OpClass.BARRIER: Action.BARRIER,
+    OpClass.TENSOR: Action.MMA,
+}
+
+
+@lru_cache(maxsize=1024)
+def _meaning(opcode: str) -> tuple[Action, float] | None:
+    """Return an opcode's action and latency; None if nothing waits for it."""
+    kind = classify_amdgpu(opcode)
+    if kind in (OpClass.BRANCH, OpClass.FENCE):
+        return None
+    latency = LATENCY.get(kind, 0.0)
+    if kind is OpClass.GLOBAL:
+        return (Action.GLOBAL_STORE if "store" in opcode else Action.GLOBAL_LOAD), latency
+    return _ACTIONS.get(kind, Action.COMPUTE), latency
+
+
+def _steps(items: Iterable[Instruction], busy: Mapping[int, float]) -> tuple[InstructionStep, ...]:
+    """Return the steps of AMDGCN instructions.
+
+    A result's readers wait for it, so that `s_waitcnt` delays nothing by itself; only copies to
+    the LDS, which have no result, are waited for by it, each as a group of its own.
+    """
+    steps = []
+    for item in items:
+        meaning = _meaning(item.opcode)
+        if meaning is None:
+            continue
+        action, latency = meaning
+        kind = classify_amdgpu(item.opcode)
+        if kind is OpClass.ASYNC_WAIT:
+            still = wait_count(item)
+            if still is not None:
+                steps.append(InstructionStep(Action.COPY_WAIT, (), (), 0.0, 0.0, still))
+            continue
+        read, written = amdgpu_registers(item)
+        taken = busy.get(item.index, 0.0)
+        if kind is OpClass.ASYNC_COPY:
+            steps.append(InstructionStep(Action.COPY, read, (), latency, taken))
+            steps.append(InstructionStep(Action.COPY_COMMIT, (), (), 0.0))
+            continue
+        steps.append(InstructionStep(action, read, written, latency, taken))
+    return tuple(steps)
+
+
+def _chains(
+    program: AsmFunction, target: Target, warps: int, stages: int
+) -> dict[int | None, float]:
+    """Return the cycles of one pass over each loop's own code, by position; None is outside."""
+    blocks: dict[int | None, list[int]] = {}
+    for block, loop in enumerate(program.innermost_loops):
+        blocks.setdefault(loop, []).append(block)
+    busy = _busy(program, target, warps)
+    return {
+        loop: chain_cycles(
+            _steps((item for block in own for item in program.body(block)), busy),
+            warps,
+            stages,
+            repeats=loop is not None,
+        )
+        for loop, own in blocks.items()
+    }
+
+
+def _busy(program: AsmFunction, target: Target, warps: int) -> dict[int, float]:
+    """Return cycles of the matrix units, or of the path to L2, that a program's wavefronts take."""
+    threads = warps * target.warp_size
+    busy: dict[int, float] = {}
+    for item in program.instructions:
+        if classify_amdgpu(item.opcode) in (OpClass.GLOBAL, OpClass.ASYNC_COPY, OpClass.ATOMIC):
+            moved = amdgpu_access(item)
+            if moved is not None and moved.space != "shared":
+                busy[item.index] = (moved.bytes or 0) * threads / L2_BYTES_PER_CYCLE
+    # Each SIMD has a matrix unit of its own.
+    idle = max(1.0, target.warp_allocation_granularity / warps)
+    for index, op in AMDGPU.tensor_ops(program).items():
+        rate = tensor_rate(target, op.kind, op.a_type or "f16")
+        busy[index] = (op.flops_per_cta(threads) or 0) / rate * idle
+    return busy

@@ -1,0 +1,313 @@
+"""AMDGCN: instructions by class, products, accesses and waits; a text's functions and resources."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.base.errors import ParseError
+from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
+from asmtune.ir.asm.amdgpu import (
+    amdgpu_access,
+    amdgpu_registers,
+    amdgpu_tensor_op,
+    classify_amdgpu,
+    wait_count,
+)
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.program import Instruction
+
+TEXT = """\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
+\t.text
+\t.globl\tscaled
+\t.type\tscaled,@function
+scaled:                                 ; @scaled
+.Lfunc_begin0:
+\t.file\t1 "/src" "scaled.py"
+\t.loc\t1 3 0 prologue_end              ; scaled.py:3:0
+\ts_load_dwordx4 s[0:3], s[4:5], 0x0
+\ts_mov_b32 s6, 0
+.LBB0_1:                                ; =>This Inner Loop Header: Depth=1
+\t.loc\t1 5 9                           ; scaled.py:5:9
+\tbuffer_load_dwordx4 v[2:5], v1, s[0:3], 0 offen
+\tbuffer_load_dword v1, s[0:3], 0 offen lds
+\ts_waitcnt vmcnt(0)
+\tv_mfma_f32_32x32x8_f16 a[0:15], v[2:3], v[4:5], a[0:15]
+\tbuffer_store_dword v9, off, s[0:3], 0 offset:4 ; 4-byte Folded Spill
+\ts_add_i32 s6, s6, 1
+\ts_cmp_lt_i32 s6, 8
+\ts_cbranch_scc1 .LBB0_1
+; %bb.2:
+\t.loc\t1 0 9 is_stmt 0
+\tglobal_store_dwordx2 v0, v[2:3], s[2:3]
+\ts_endpgm
+.Lfunc_end0:
+\t.amdhsa_kernel scaled
+\t.end_amdhsa_kernel
+; codeLenInByte = 144
+\t.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .agpr_count:     16
+    .args:
+      - .offset:         0
+        .size:           8
+        .value_kind:     global_buffer
+    .group_segment_fixed_size: 0
+    .max_flat_workgroup_size: 256
+    .name:           scaled
+    .private_segment_fixed_size: 8
+    .sgpr_count:     14
+    .symbol:         scaled.kd
+    .vgpr_count:     28
+amdhsa.target:   amdgcn-amd-amdhsa--gfx942
+...
+\t.end_amdgpu_metadata
+"""
+
+
+def one(text: str) -> Instruction:
+    """Return an instruction of its opcode and operands."""
+    opcode, _, operands = text.partition(" ")
+    return Instruction(0, 1, opcode, None, operands, None)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kind"),
+    [
+        ("v_mfma_f32_32x32x8_f16", "tensor"),
+        ("v_smfmac_f32_16x16x32_f16", "tensor"),
+        ("v_wmma_f32_16x16x16_f16", "tensor"),
+        ("ds_read_b64_tr_b16", "shared"),
+        ("ds_write2st64_b64", "shared"),
+        ("ds_load_b128", "shared"),
+        ("ds_bpermute_b32", "shuffle"),
+        ("ds_add_rtn_u32", "atomic"),
+        ("buffer_load_dwordx4", "global"),
+        ("buffer_load_dword_lds", "async_copy"),
+        ("global_load_lds_dwordx4", "async_copy"),
+        ("global_atomic_pk_add_bf16", "atomic"),
+        ("buffer_atomic_add_f32", "atomic"),
+        ("flat_store_short", "global"),
+        ("scratch_load_dwordx4", "local"),
+        ("s_load_dwordx8", "constant"),
+        ("s_barrier", "barrier"),
+        ("s_barrier_signal", "barrier"),
+        ("s_waitcnt", "async_wait"),
+        ("s_wait_loadcnt", "async_wait"),
+        ("s_cbranch_vccnz", "branch"),
+        ("s_endpgm", "branch"),
+        ("s_add_i32", "other"),
+        ("s_nop", "other"),
+        ("v_exp_f32_e32", "special"),
+        ("v_rsq_f32_e32", "special"),
+        ("v_fma_f32", "float"),
+        ("v_pk_mul_f16", "float"),
+        ("v_max3_f32", "float"),
+        ("v_add_u32_e32", "integer"),
+        ("v_lshl_add_u64", "integer"),
+        ("v_mul_hi_u32", "integer"),
+        ("v_perm_b32", "integer"),
+        ("v_cmp_lt_f32_e32", "logic"),
+        ("v_cndmask_b32_e64", "logic"),
+        ("v_cvt_f32_bf16_e32", "convert"),
+        ("v_mov_b32_e32", "move"),
+        ("v_mov_b32_dpp", "shuffle"),
+        ("v_accvgpr_read_b32", "move"),
+        ("v_readfirstlane_b32", "shuffle"),
+        ("buffer_inv", "fence"),
+        ("warp_drive", "unknown"),
+        ("v_novelty", "unknown"),
+    ],
+)
+def test_classes(opcode: str, kind: str) -> None:
+    """Each opcode has the class of the unit that does it; a scalar one is of the scalar unit."""
+    assert classify_amdgpu(opcode) is OpClass(kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "flops", "operand"),
+    [
+        # The ISA guides' tables "MFMA": 2 x M x N x K x blocks.
+        ("v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 8, "f16"),
+        ("v_mfma_f32_32x32x8f16 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 8, "f16"),
+        ("v_mfma_f32_16x16x16_bf16 a[0:3], v[0:1], v[2:3], 0", 2 * 16 * 16 * 16, "bf16"),
+        ("v_mfma_f32_32x32x8bf16_1k a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 8, "bf16"),
+        ("v_mfma_f32_32x32x4f16 a[0:31], v[0:1], v[2:3], 0", 2 * 2 * 32 * 32 * 4, "f16"),
+        ("v_mfma_f32_32x32x4_2b_f16 a[0:31], v[0:1], v[2:3], 0", 2 * 2 * 32 * 32 * 4, "f16"),
+        ("v_mfma_f32_16x16x1f32 a[0:15], v0, v1, 0", 4 * 2 * 16 * 16, "f32"),
+        ("v_mfma_f32_4x4x4_16b_f16 a[0:3], v[0:1], v[2:3], 0", 16 * 2 * 4 * 4 * 4, "f16"),
+        ("v_mfma_f32_4x4x4f16 a[0:3], v[0:1], v[2:3], 0", 16 * 2 * 4 * 4 * 4, "f16"),
+        ("v_mfma_f32_32x32x2_f32 a[0:15], v0, v1, 0", 2 * 32 * 32 * 2, "f32"),
+        ("v_mfma_f32_32x32x2f32 a[0:15], v0, v1, 0", 2 * 32 * 32 * 2, "f32"),
+        ("v_mfma_f32_32x32x4_xf32 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 4, "xf32"),
+        ("v_mfma_f64_16x16x4_f64 v[0:7], v[8:9], v[10:11], 0", 2 * 16 * 16 * 4, "f64"),
+        ("v_mfma_f64_4x4x4f64 v[0:1], v[8:9], v[10:11], 0", 4 * 2 * 4 * 4 * 4, "f64"),
+        ("v_mfma_i32_32x32x16_i8 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 16, "s8"),
+        ("v_mfma_i32_16x16x16i8 a[0:3], v0, v1, 0", 2 * 16 * 16 * 16, "s8"),
+        ("v_mfma_f32_32x32x16_fp8_bf8 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 16, "e4m3"),
+        ("v_mfma_f32_32x32x16_bf8_bf8 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 16, "e5m2"),
+        ("v_mfma_f32_16x16x128_f8f6f4 a[0:3], v[0:7], v[8:15], 0", 2 * 16 * 16 * 128, "e4m3"),
+        (
+            "v_mfma_scale_f32_32x32x64_f8f6f4 a[0:15], v[0:7], v[8:15], 0, v16, v17"
+            " op_sel_hi:[0,0,0] cbsz:4 blgp:4",
+            2 * 32 * 32 * 64,
+            "e2m1",
+        ),
+        ("v_mfma_f32_16x16x128_f8f6f4 a[0:3], v[0:5], v[8:13], 0 cbsz:2", 65536, "e2m3"),
+        ("v_smfmac_f32_16x16x32_f16 a[0:3], v[0:1], v[2:5], v6", 2 * 16 * 16 * 32, "f16"),
+        ("v_wmma_f32_16x16x16_bf16 v[0:7], v[8:15], v[16:23], v[0:7]", 2 * 16**3, "bf16"),
+    ],
+)
+def test_flops_of_a_product(text: str, flops: int, operand: str) -> None:
+    """A matrix instruction's FLOPs follow from its shape and its blocks, its type from its name."""
+    op = amdgpu_tensor_op(one(text))
+    assert op is not None
+    assert (op.flops, op.a_type) == (flops, operand)
+    # 256 threads are 4 wavefronts of 64, or 8 of 32.
+    assert op.flops_per_cta(256) == flops * (8 if op.kind == "wmma" else 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ds_read_b128 v[0:3], v4", ("shared", "load", 16, False)),
+        ("ds_read_b64_tr_b16 v[0:1], v4 offset:8", ("shared", "load", 8, False)),
+        ("ds_read2_b32 v[0:1], v4 offset1:1", ("shared", "load", 8, False)),
+        ("ds_read2st64_b64 v[0:3], v4 offset1:16", ("shared", "load", 16, False)),
+        ("ds_load_2addr_b64 v[0:3], v4", ("shared", "load", 16, False)),
+        ("ds_read_u16_d16_hi v0, v4", ("shared", "load", 2, False)),
+        ("ds_read_u8 v0, v4", ("shared", "load", 1, False)),
+        ("ds_write_b16 v4, v0", ("shared", "store", 2, False)),
+        ("ds_write2_b64 v4, v[0:1], v[2:3]", ("shared", "store", 16, False)),
+        ("global_load_dwordx3 v[0:2], v4, s[0:1]", ("global", "load", 12, False)),
+        ("global_load_ubyte_d16 v0, v4, s[0:1]", ("global", "load", 1, False)),
+        ("global_store_short_d16_hi v4, v0, s[0:1]", ("global", "store", 2, False)),
+        ("buffer_load_ushort v0, v4, s[0:3], 0 offen", ("global", "load", 2, False)),
+        ("buffer_store_dwordx4 v[0:3], v4, s[0:3], 0 offen", ("global", "store", 16, False)),
+        ("flat_load_dword v0, v[2:3]", ("generic", "load", 4, False)),
+        ("global_load_lds_dwordx4 v4, s[0:1]", ("global", "load", 16, True)),
+        ("buffer_load_dword_lds v4, s[0:3], 0 offen lds", ("global", "load", 4, True)),
+        ("global_load_b128 v[0:3], v4, s[0:1]", ("global", "load", 16, False)),
+        ("global_atomic_add_f32 v4, v0, s[0:1]", ("global", "atomic", 4, False)),
+        ("global_atomic_pk_add_f16 v4, v0, s[0:1]", ("global", "atomic", 4, False)),
+        ("global_atomic_add_x2 v4, v[0:1], s[0:1]", ("global", "atomic", 8, False)),
+        ("buffer_atomic_cmpswap v[0:1], v4, s[0:3], 0 offen", ("global", "atomic", 4, False)),
+        ("ds_add_f32 v4, v0", ("shared", "atomic", 4, False)),
+        ("scratch_store_dwordx2 off, v[0:1], s0", ("local", "store", 8, False)),
+        ("s_load_dwordx8 s[0:7], s[8:9], 0x0", ("const", "load", 32, False)),
+    ],
+)
+def test_accesses(text: str, expected: tuple[str, str, int, bool]) -> None:
+    """The width of an access is that of the registers it fills, or of the type it names."""
+    found = amdgpu_access(one(text))
+    assert found is not None
+    assert (found.space, found.direction, found.bytes, found.copies) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["v_add_f32_e32 v0, v1, v2", "s_barrier", "ds_bpermute_b32 v0, v1"]
+)
+def test_arithmetic_accesses_nothing(text: str) -> None:
+    """Only loads, stores and atomics move bytes of memory."""
+    assert amdgpu_access(one(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "still"),
+    [
+        ("s_waitcnt vmcnt(3) lgkmcnt(0)", 3),
+        ("s_waitcnt lgkmcnt(0)", None),
+        ("s_wait_loadcnt 0x2", 2),
+        ("s_wait_loadcnt_dscnt 0x102", 1),
+        ("s_wait_dscnt 0x0", None),
+    ],
+)
+def test_waits(text: str, still: int | None) -> None:
+    """A wait names the loads it leaves open, in gfx12's split forms too; or is for the LDS."""
+    assert wait_count(one(text)) == still
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "written"),
+    [
+        ("v_add_f32_e32 v0, v1, v2", ["v1", "v2"], ["v0"]),
+        ("ds_read_b64 v[4:5], v3", ["v3"], ["v4", "v5"]),
+        ("ds_write_b64 v3, v[4:5]", ["v3", "v4", "v5"], []),
+        ("s_cmp_lt_i32 s6, s7", ["s6", "s7"], ["scc"]),
+        ("global_atomic_add_f32 v4, v0, s[0:1]", ["v4", "v0", "s0", "s1"], []),
+        ("global_atomic_add v5, v4, v0, s[0:1] sc0", ["v4", "v0", "s0", "s1"], ["v5"]),
+    ],
+)
+def test_registers(text: str, read: list[str], written: list[str]) -> None:
+    """The destination stands first, and a store has none; each register of a range is named."""
+    assert amdgpu_registers(one(text)) == (read, written)
+
+
+def test_a_text() -> None:
+    """A module's kernel has its instructions with their lines, its blocks and its loop."""
+    listing = parse_amdgcn(TEXT)
+    kernel = listing.entry
+    assert (kernel.name, kernel.is_entry, kernel.threads) == ("scaled", True, 256)
+    assert listing.files == {1: "/src/scaled.py"}
+    assert listing.directives["target"] == "gfx942"
+    opcodes = [item.opcode for item in kernel.instructions]
+    # Copies to the LDS and spills are told from loads and stores by a modifier and a remark.
+    assert opcodes[2:4] == ["buffer_load_dwordx4", "buffer_load_dword_lds"]
+    assert opcodes[6] == "scratch_store_dword"
+    assert [item.source for item in kernel.instructions[1:3]] == [(1, 3), (1, 5)]
+    (loop,) = kernel.loops
+    assert (kernel.blocks[loop.header].label, loop.depth) == (".LBB0_1", 1)
+    assert [kernel.depth_of(i) for i in (0, 2, 9, 10)] == [0, 1, 1, 0]
+
+
+def test_resources_of_a_text() -> None:
+    """Registers, scratch and code size are the metadata's; AGPRs are among the registers."""
+    found = read_resources(TEXT, "scaled")
+    assert (found.arch, found.regs_per_thread, found.agprs, found.vgprs) == ("gfx942", 28, 16, 12)
+    assert (found.sgprs, found.spill_words, found.code_bytes) == (14, 2, 144)
+    assert found.static_shared_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not AMDGCN: no .amdgcn_target in 1 lines"),
+        (".version 8.7\n.target sm_90\n", "not AMDGCN"),
+        (TEXT.replace("scc1 .LBB0_1", "scc1 .LBB9_9"), "line 20: s_cbranch_scc1 to a label"),
+        (TEXT.partition(".Lfunc_end0")[0], "the text ends inside function scaled"),
+        ('\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n', "no function with a body"),
+    ],
+)
+def test_damaged_texts(text: str, message: str) -> None:
+    """What is not AMDGCN, or ends too early, is refused in a line that says where."""
+    with pytest.raises(ParseError, match=message) as caught:
+        parse_amdgcn(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TEXT, "no kernel 'other' in the metadata"),
+        (TEXT.replace(".name:           scaled", ".name: other").replace(".sgpr_c", ".s"), "sgpr"),
+        (TEXT.replace("scaled", "other").replace("codeLen", "len"), "no size of code"),
+        (TEXT.replace("scaled", "other").replace("count:     28", "count: many"), "vgpr_count"),
+    ],
+)
+def test_damaged_metadata(text: str, message: str) -> None:
+    """Metadata without the kernel, or without one of its figures, is refused by name."""
+    with pytest.raises(ParseError, match=message):
+        read_resources(text, "other")
+
+
+@given(st.integers(0, len(TEXT)), st.integers(0, 40), st.text(max_size=8))
+def test_any_damage_is_a_parse_error(place: int, length: int, put: str) -> None:
+    """A text with a piece replaced is read, or refused; nothing else is raised."""
+    text = TEXT[:place] + put + TEXT[place + length :]
+    try:
+        entry = parse_amdgcn(text).entry
+        read_resources(text, entry.name)
+    except ParseError:
+        pass

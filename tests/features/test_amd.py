@@ -1,0 +1,309 @@
+"""AMD's assembly of real compiles: dynamic counts against totals that are known."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+import pkgutil
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from elftools.elf.elffile import ELFFile
+
+from asmtune.base.settings import Settings
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import from_python_module
+from asmtune.core.occupancy import occupancy
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.execution import executions
+from asmtune.predict.features.registry import LaunchReading
+from tests.launch_kernels import (
+    Launch,
+    causal_attention,
+    executed_flops,
+    looped,
+    persistent,
+    pointers,
+    two_loops,
+)
+from tests.sample_kernels import scale_problem
+
+MACHINES = ("MI250X", "MI300X", "MI355X")
+FAMILIES = Path(__file__).parents[2] / "benchmarks" / "families"
+
+
+def moved(reading: LaunchReading, direction: str) -> float:
+    """Bytes of global memory that a launch's threads move."""
+    threads = reading.profile.num_warps * reading.target.warp_size
+    runs = executions(reading.profile, reading.work, reading.target.warp_size)
+    a_thread = sum(
+        traffic.bytes * count * run.times
+        for segment, run in zip(reading.profile.segments, runs, strict=True)
+        for traffic, count in segment.traffic.items()
+        if (traffic.space, traffic.direction) == ("global", direction)
+    )
+    return reading.work.programs * threads * a_thread
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize(
+    ("machine", "dtype"),
+    [
+        ("MI250X", "fp16"),
+        ("MI300X", "fp16"),
+        ("MI300X", "bf16"),
+        ("MI300X", "i8"),
+        ("MI300X", "fp8e4b8"),
+        ("MI300X", "fp32"),
+        ("MI355X", "fp16"),
+        ("MI355X", "bf16"),
+        ("MI355X", "i8"),
+        ("MI355X", "fp8e4nv"),
+    ],
+)
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_a_product(machine: str, dtype: str, stages: int, launch: Launch) -> None:
+    """2 M N K by the matrix units, each operand's tile once a trip, each result once."""
+    problem = matmul.problem({"M": 256, "N": 512, "K": 1024}, dtype, "meta")
+    values = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
+    reading = launch(problem, Config(values, num_warps=4, num_stages=stages), machine)
+    programs = reading.work.programs
+    assert programs == 8
+    assert programs * reading.cycles.flops == 2 * 256 * 512 * 1024
+    size = problem.arguments["a_ptr"].element_size()
+    # The kernel's masks compile to loads without a branch, so that every tile is whole.
+    assert moved(reading, "load") == programs * (128 + 128) * 1024 * size
+    result = problem.arguments["c_ptr"]
+    assert moved(reading, "store") == result.numel() * result.element_size()
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize(
+    ("machine", "dtype", "rate"),
+    [
+        ("MI250X", "fp16", "fp16"),
+        ("MI300X", "bf16", "bf16"),
+        ("MI300X", "i8", "int8"),
+        ("MI355X", "fp8e4nv", "fp8"),
+        ("MI355X", "fp32", "fp32"),
+    ],
+)
+def test_matrix_cycles(machine: str, dtype: str, rate: str, launch: Launch) -> None:
+    """Products take their FLOPs over the rate that the target states for their dtype."""
+    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, dtype, "meta")
+    values = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
+    reading = launch(problem, Config(values, num_warps=8), machine)
+    target = load_target(machine)
+    a_cycle = target.tensor_flops_per_s[rate] / target.sms / target.clock_hz
+    assert reading.cycles.tensor == pytest.approx(2 * 128 * 128 * 512 / a_cycle)
+
+
+@pytest.mark.slow(seconds=2)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("flatten", [False, True])
+def test_segments_are_the_kernel(machine: str, flatten: bool, launch: Launch) -> None:
+    """Every instruction is in just one segment: their sums are the whole kernel's."""
+    tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
+    profile = launch(persistent(256, 512, 3, flatten), tile, machine).profile
+    for kind in OpClass:
+        counted = sum(segment.classes.get(kind, 0) for segment in profile.segments)
+        assert counted == profile.static[f"{kind}_all"]
+    flops = sum(sum(segment.flops.values()) for segment in profile.segments)
+    assert flops == profile.static["tensor_flops"] > 0
+    assert profile.static["unknown_all"] == 0
+    assert set(profile.static) == {n for n, f in FEATURES.items() if f.moment == "assembly"}
+
+
+@pytest.mark.slow(seconds=2)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("unroll", [None, 2, 4])
+def test_unrolled_products(machine: str, unroll: int | None, launch: Launch) -> None:
+    """Trips that stand side by side in a body are told from wavefronts that do the same."""
+    reading = launch(looped(256, 256, 1024, (128, 128), unroll), unrolled_config(), machine)
+    assert executed_flops(reading) == 2 * 256 * 256 * 1024
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
+@pytest.mark.parametrize("flatten", [False, True])
+def test_persistent_products(machine: str, flatten: bool, launch: Launch) -> None:
+    """Trips peeled off a loop that two loops became run once, and not once a tile."""
+    tile = Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=4)
+    reading = launch(persistent(512, 1024, 3, flatten), tile, machine)
+    assert executed_flops(reading) == pytest.approx(2 * 512 * 512 * 1024)
+
+
+def unrolled_config() -> Config:
+    """A config whose tile each wavefront has a part of."""
+    return Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=2)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_elements(machine: str, launch: Launch) -> None:
+    """Without a loop each element is read and written once, by the thread that has it."""
+    reading = launch(scale_problem(), Config({"BLOCK": 1024}), machine)
+    assert moved(reading, "load") == moved(reading, "store") == 4096 * 2
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_two_loops(machine: str, launch: Launch) -> None:
+    """Loops that follow each other have the trips of their own lines."""
+    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "first": 100, "second": 7}
+    reading = launch(Problem(two_loops, arguments, (4,)), Config({"BLOCK": 512}), machine)
+    assert moved(reading, "load") == 4 * 512 * 4 * 100
+    assert moved(reading, "store") == 4 * 512 * 4 * 7
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
+def test_causal_attention(machine: str, launch: Launch) -> None:
+    """A loop that ends at the diagonal counts the mean of all programs' trips."""
+    tensors = pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr")
+    problem = Problem(causal_attention, {**tensors, "N": 1024, "D": 64}, (8,))
+    reading = launch(problem, Config({"BLOCK_M": 128, "BLOCK_N": 64}), machine)
+    keys = sum(128 * (program + 1) for program in range(8))
+    assert executed_flops(reading) == 2 * 2 * 128 * 64 * keys
+    # Q once, K and V a trip: each program reads up to its own diagonal.
+    assert moved(reading, "load") == (8 * 128 + 2 * keys) * 64 * 2
+    assert moved(reading, "store") == 1024 * 64 * 2
+
+
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
+@pytest.mark.parametrize(
+    ("family", "read", "written", "added"),
+    [
+        ("add_rmsnorm", 1.0, 1.0, None),
+        ("layernorm_bwd_dx", 1.0, 1.0, None),
+        ("matmul_persistent", 1.0, 1.0, None),
+        ("matmul_streamk", 1.0, None, 1.0),
+        ("histogram", 1.0, None, 1.0),
+        ("softmax_bwd", 1.0, 1.0, None),
+        ("softmax_online", 1.0, 1.0, None),
+        ("sort_rows", 1.0, 1.0, None),
+        ("transpose", 1.0, 1.0, None),
+        ("batched_matmul", 1.0, 1.0, None),
+    ],
+)
+def test_bytes_of_families(
+    family: str,
+    read: float,
+    written: float | None,
+    added: float | None,
+    machine: str,
+    launch: Launch,
+) -> None:
+    """Bytes that the assembly reads, writes and adds are those that the IR's tiles hold."""
+    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
+    reading = launch(problem, next(iter(module.space().configs(**problem.shape))), machine)
+    kinds = {"load": ("read", read), "store": ("write", written), "atomic": ("atomic", added)}
+    for direction, (kind, share) in kinds.items():
+        wanted = sum(item.bytes for item in reading.work.accesses if item.kind == kind)
+        total = moved(reading, direction)
+        if share is None:
+            assert total == wanted == 0
+        else:
+            # A number a program, such as a row's mean, may be read as a scalar.
+            assert total == pytest.approx(share * reading.work.programs * wanted, rel=1e-3)
+
+
+@pytest.mark.slow(seconds=90)
+@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
+@pytest.mark.parametrize("family", sorted(m.name for m in pkgutil.iter_modules([str(FAMILIES)])))
+def test_families(family: str, machine: str, settings: Settings, launch: Launch) -> None:
+    """The default config of every family gives finite features, and no opcode is unknown."""
+    if family.startswith("_"):
+        return
+    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
+    config = next(iter(module.space().configs(**problem.shape)))
+    if not isinstance(Lowering(problem, load_target(machine), 60).request(config), LowerRequest):
+        pytest.skip("this Triton's front end refuses it")
+    reading = launch(problem, config, machine)
+    features = {n: f.read(reading) for n, f in FEATURES.items() if f.moment == "launch"}
+    assert all(math.isfinite(value) for value in features.values())
+    assert features["issue_cycles"] > 0
+    assert reading.profile.static["unknown_all"] == 0
+
+
+@pytest.mark.slow(seconds=2)
+@pytest.mark.parametrize(("machine", "warps"), [("MI300X", 4), ("MI355X", 4), ("MI250X", 8)])
+def test_llvm_agrees_on_occupancy(machine: str, warps: int, settings: Settings) -> None:
+    """Wavefronts a SIMD by registers are LLVM's own, which it leaves in the assembly's text."""
+    target = load_target(machine)
+    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
+    for edge in (32, 64, 128):
+        values = {"BLOCK_M": edge, "BLOCK_N": edge, "BLOCK_K": 32, "GROUP_M": 8}
+        request = Lowering(problem, target, 60).request(Config(values, num_warps=warps))
+        assert isinstance(request, LowerRequest)
+        artifact = compile_one(request, settings)
+        assert isinstance(artifact, Artifact)
+        text = artifact.outputs["amdgcn"]
+        assert artifact.arch == target.arch
+        resources = read_resources(text, parse_amdgcn(text).entry.name)
+        # LLVM knows no dynamic LDS: registers alone limit.
+        own = int(text.partition("; Occupancy: ")[2].split()[0])
+        found = occupancy(target, warps, resources.regs_per_thread, 0, resources.sgprs)
+        assert min(found.limit_registers * warps // 4, 8) == own
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("edge", [64, 256])
+def test_resources_are_the_code_objects(machine: str, edge: int, settings: Settings) -> None:
+    """Registers, scratch and code size in the text are those of the hsaco's own descriptor."""
+    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
+    values = {"BLOCK_M": edge, "BLOCK_N": edge, "BLOCK_K": 32, "GROUP_M": 8}
+    request = Lowering(problem, load_target(machine), 60).request(Config(values, num_warps=4))
+    assert isinstance(request, LowerRequest)
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact)
+    found = read_resources(artifact.outputs["amdgcn"], artifact.entry)
+    elf = ELFFile(io.BytesIO(artifact.cubin))
+    symbols = {s.name: s for s in elf.get_section_by_name(".symtab").iter_symbols()}
+    assert symbols[artifact.entry]["st_size"] == found.code_bytes
+    rodata, descriptor = elf.get_section_by_name(".rodata"), symbols[f"{artifact.entry}.kd"]
+    place = descriptor["st_value"] - rodata["sh_addr"]
+    # LLVM's user guide, "Kernel Descriptor": 64 bytes.
+    shared, scratch = struct.unpack_from("<II", rodata.data(), place)
+    rsrc3, rsrc1 = struct.unpack_from("<II", rodata.data(), place + 44)
+    assert (shared, scratch) == (found.static_shared_bytes, found.scratch_bytes)
+    # Registers in eights less one; AGPRs begin at a multiple of four.
+    assert rsrc1 & 63 == math.ceil(found.regs_per_thread / 8) - 1
+    assert ((rsrc3 & 63) + 1) * 4 >= found.vgprs
+    assert (edge == 256) == (found.spill_words > 0)
+
+
+@pytest.mark.slow(seconds=3)
+def test_options_of_the_compiler(launch: Launch) -> None:
+    """`matrix_instr_nonkdim`, `kpack` and `waves_per_eu` reach AMD's compiler; work is the same."""
+    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
+    values = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
+
+    def read(**options: int) -> LaunchReading:
+        return launch(problem, Config({**values, **options}, num_warps=4), "MI300X")
+
+    plain, small, packed, crowded = (
+        read(),
+        read(matrix_instr_nonkdim=16),
+        read(kpack=2),
+        read(waves_per_eu=4),
+    )
+    assert {r.cycles.flops for r in (plain, small, packed, crowded)} == {2 * 128 * 128 * 512}
+    # A 16 x 16 x 16 product is half a 32 x 32 x 8 one.
+    assert small.profile.static["tensor_all"] == 2 * plain.profile.static["tensor_all"]
+    assert packed.profile.static["shared_all"] != plain.profile.static["shared_all"]
+    assert crowded.profile.static["regs_per_thread"] <= 128
+    assert plain.profile.static["regs_per_thread"] > 128
