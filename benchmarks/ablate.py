@@ -1,10 +1,11 @@
 """Worth of the assembly: the learned scorer with groups of its features taken away.
 
     python -m benchmarks.ablate ORACLE --kernels DIR [--recording FILE --kernels DIR]...
-        [--output FILE]
+        [--parts N] [--output FILE]
 
 Needs no GPU. Each kernel of ORACLE is ranked by a model that has seen the others alone,
-and those of the further recordings, if any are given; the shipped rows cannot take part,
+and those of the further recordings, if any are given; with --parts the kernels are drawn into so
+many, each of which is unseen together; the shipped rows cannot take part,
 since they hold columns and no features. A group is taken away from the profile that all
 features are weighed from, so that whatever derives from it, the roofline's time included,
 is weighed anew without it. Nothing else changes: the same rows, the same fit. The first
@@ -30,6 +31,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.occupancy import occupancy
 from asmtune.core.oracle import load_oracle
+from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
@@ -56,10 +58,13 @@ SIZES: Final = 8
 Columns = Callable[[Sequence[Launch], Target], NDArray[np.float32]]
 
 
-def _weighed(profile: Callable[[Launch, Target], Profile]) -> Columns:
-    """Compute the learned scorer's columns from what is left of each launch's profile."""
+def _weighed(
+    profile: Callable[[Launch, Target], Profile],
+    work: Callable[[Launch], Work] = lambda launch: launch.work,
+) -> Columns:
+    """Compute the learned scorer's columns from what is left of each launch's profile and work."""
     return lambda launches, target: base_columns(
-        [launch_features(profile(launch, target), launch.work, target) for launch in launches],
+        [launch_features(profile(launch, target), work(launch), target) for launch in launches],
         target,
     )
 
@@ -86,6 +91,16 @@ def without_resources(profile: Profile, target: Target) -> Profile:
     return replace(bare, static={**bare.static, **assumed})
 
 
+def without_layouts(profile: Profile) -> Profile:
+    """Take a warp for neighbours in memory, and shared memory for free of conflicts."""
+    return replace(profile, requests={}, bank_ways={})
+
+
+def without_bounds(work: Work) -> Work:
+    """Count the elements that masks leave out."""
+    return replace(work, accesses=tuple(replace(one, share=1.0) for one in work.accesses))
+
+
 def tile_columns(launches: Sequence[Launch], target: Target) -> NDArray[np.float32]:  # noqa: ARG001
     """Give a row a launch: its config's numbers, whatever their names, and the programs."""
     # The scorer takes the first column for the roofline's time: here nothing is known of it.
@@ -107,6 +122,12 @@ ABLATIONS: Final[Mapping[str, Columns]] = {
     "without registers, spills and occupancy": _weighed(
         lambda launch, target: without_resources(launch.compiled, target)
     ),
+    "without layouts of warps and banks": _weighed(
+        lambda launch, _: without_layouts(launch.compiled)
+    ),
+    "without bounds of masks": _weighed(
+        lambda launch, _: launch.compiled, lambda launch: without_bounds(launch.work)
+    ),
     "tile sizes only": tile_columns,
     "before compiling": _weighed(lambda launch, _: launch.sketched),
 }
@@ -125,9 +146,15 @@ def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> lis
     return rows
 
 
-def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: int) -> ScorerResult:
+def unseen(
+    name: str,
+    own: Sequence[TaskRows],
+    more: Sequence[TaskRows],
+    jobs: int,
+    parts: int | None = None,
+) -> ScorerResult:
     """Score each kernel of `own` by a model fitted on all other kernels, those of `more` too."""
-    ranked = rank_unseen([*own, *more], {"assembly": own}, jobs)["assembly"]
+    ranked = rank_unseen([*own, *more], {"assembly": own}, jobs, parts)["assembly"]
     return replace(unseen_result(ranked), scorer=name)
 
 
@@ -140,6 +167,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("oracle", type=Path, help="recorded timings whose kernels are ranked")
     parser.add_argument("--recording", type=Path, action="append", default=[], help="to learn from")
     parser.add_argument("--kernels", type=Path, action="append", required=True, help="one a file")
+    parser.add_argument("--parts", type=int, help="kernels unseen together; default one alone")
     parser.add_argument("--output", type=Path, default=RESULTS / "ablation.json")
     options = parser.parse_args()
     files = 1 + len(options.recording)
@@ -149,14 +177,18 @@ def _options() -> argparse.Namespace:
 
 
 def report(
-    own: Sequence[TimedTask], more: Sequence[TimedTask], target: Target, jobs: int
+    own: Sequence[TimedTask],
+    more: Sequence[TimedTask],
+    target: Target,
+    jobs: int,
+    parts: int | None = None,
 ) -> dict[str, Any]:
     """Report the share kept by each ablation, over all kernels of `own` and by kernel; log it."""
     print(f"{'':42}" + "".join(f"{cut:>13}" for cut in (*CUTS, "worst_top10")))
     scorers = {}
     for name, columns in ABLATIONS.items():
         tasks = ablated(own, columns, target)
-        result = unseen(name, tasks, ablated(more, columns, target), jobs)
+        result = unseen(name, tasks, ablated(more, columns, target), jobs, parts)
         total = _numbers(result)
         print(f"{name:42}" + "".join(f"{share:13.4f}" for share in total.values()), flush=True)
         scorers[name] = {"all": total, "kernels": {k: _numbers(result, k) for k in result.kernels}}

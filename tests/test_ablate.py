@@ -28,7 +28,7 @@ from benchmarks.ablate import ABLATIONS, ablated, report, unseen
 from benchmarks.launches import Launch, Reader, TimedTask, read
 
 DATA = Path(__file__).parent / "replay_data"
-ALL, NO_COUNTS, NO_RESOURCES, TILES, BEFORE = ABLATIONS
+ALL, NO_COUNTS, NO_RESOURCES, NO_LAYOUTS, NO_BOUNDS, TILES, BEFORE = ABLATIONS
 
 RESOURCES = frozenset(
     {
@@ -126,6 +126,24 @@ def other_sketch(launch: Launch, by: float) -> Launch:
     return replace(launch, sketched=other_assembly(launch, by).compiled)
 
 
+def other_layouts(launch: Launch, by: float) -> Launch:
+    """The same instructions, with the lanes of a warp further apart."""
+    requests = {
+        place: tuple(
+            replace(one, lanes=tuple(tuple(step * round(by) for step in b) for b in one.lanes))
+            for one in own
+        )
+        for place, own in launch.compiled.requests.items()
+    }
+    return replace(launch, compiled=replace(launch.compiled, requests=requests))
+
+
+def other_bounds(launch: Launch, by: float) -> Launch:
+    """The same tiles, of which masks leave another share."""
+    accesses = tuple(replace(one, share=one.share / by) for one in launch.work.accesses)
+    return replace(launch, work=replace(launch.work, accesses=accesses))
+
+
 def other_names(launch: Launch, by: float) -> Launch:
     """The same sizes under other names, with flags and texts beside them."""
     sizes = {f"X{n}": value for n, value in enumerate(launch.config.kwargs.values())}
@@ -140,7 +158,9 @@ def other_names(launch: Launch, by: float) -> Launch:
         (other_resources, {NO_RESOURCES, TILES, BEFORE}),
         (other_instructions, {NO_COUNTS, TILES, BEFORE}),
         (other_assembly, {TILES, BEFORE}),
-        (other_sketch, {ALL, NO_COUNTS, NO_RESOURCES, TILES}),
+        (other_sketch, set(ABLATIONS) - {BEFORE}),
+        (other_layouts, {NO_COUNTS, NO_LAYOUTS, TILES, BEFORE}),
+        (other_bounds, {NO_BOUNDS, TILES}),
         (other_names, set(ABLATIONS)),
     ],
 )

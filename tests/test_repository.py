@@ -26,8 +26,8 @@ MOST_LINES = 400
 # The folding of modules that had one importer, and of code written twice, set both limits; what
 # guards against bad and hostile input, and tables of every width, added 3,000 lines. Reasons by
 # line of the source, tile arithmetic, index tensors, a user's history and statistics added 6,900.
-MOST_FILES = 291
-MOST_LINES_IN_ALL = 54_000
+MOST_FILES = 301
+MOST_LINES_IN_ALL = 57_300
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

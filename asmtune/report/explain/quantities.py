@@ -47,6 +47,8 @@ _FEATURES: Final = {
     "special_cycles": "cycles of the special functions a program",
     "latency_cycles": "cycles of a program's chain of latencies",
     "unique_bytes": "distinct bytes",
+    "updates": "atomic updates of one address",
+    "lock_turns": "programs that take turns at a lock",
 }
 
 QUANTITIES: Final[Mapping[str, Quantity]] = {
@@ -66,6 +68,7 @@ TERMS: Final[Mapping[str, str]] = {
     "special": "the special function units",
     "L2": "the way to L2",
     "start": "starting programs",
+    "atomics": "updates of one address, one after another",
     "latency": "waiting that nothing hides",
     "DRAM": "DRAM",
     "launch": "the launch itself",
@@ -80,6 +83,7 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "special": ("special_cycles", "programs", "waves"),
     "L2": ("l2_bytes",),
     "start": ("programs",),
+    "atomics": ("updates", "lock_turns", "programs"),
     "latency": ("latency_cycles", "programs_per_sm", "num_stages", "waves"),
     "DRAM": ("unique_bytes",),
     "launch": (),
