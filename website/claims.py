@@ -86,10 +86,9 @@ def claims() -> str:
 
 
 def _predictions() -> list[list[str]]:
-    data, others = results("replay")["scorers"], results("replay_families2")["scorers"]
+    data = results("replay")["scorers"]
     best, chance = data["learned"]["all"], data["chance"]["all"]
-    kernels, families = len(data["learned"]["kernels"]), len(others["learned"]["kernels"])
-    unseen, rough = others["learned"]["all"], others["roofline"]["all"]
+    kernels = len(data["learned"]["kernels"])
     first = "share of the best speed that the first pick keeps"
     ten = "the same, the best of the ten picked first"
     return [
@@ -100,26 +99,15 @@ def _predictions() -> list[list[str]]:
             link("replay", "root"),
         ],
         [ten, f"{best['top10']:.3f}", f"chance {chance['top10']:.3f}", link("replay", "root")],
-        [
-            f"{first}: {families} families of other kernels, likewise",
-            f"{unseen['top1']:.3f}",
-            f"`roofline` {rough['top1']:.3f}",
-            link("replay_families2", "root"),
-        ],
-        [
-            ten,
-            f"{unseen['top10']:.3f}",
-            f"`roofline` {rough['top10']:.3f}",
-            link("replay_families2", "root"),
-        ],
-        *_kinds(first, ten),
+        *_rows("families2", "families of other kernels", (first, ten)),
+        *_rows("kinds", "kernels of kinds that the families lack", (first, ten)),
     ]
 
 
-def _kinds(first: str, ten: str) -> list[list[str]]:
-    """The same of kernels of kinds that the families lack."""
-    data = results("replay_rows")["files"]["kinds"]["scorers"]
-    label = f"{first}: {len(data['learned']['kernels'])} kernels of kinds that the families lack"
+def _rows(file: str, kind: str, labels: tuple[str, str]) -> list[list[str]]:
+    """Give the same of the stored rows of other kernels."""
+    data = results("replay_rows")["files"][file]["scorers"]
+    label = f"{labels[0]}: {len(data['learned']['kernels'])} {kind}, likewise"
     return [
         [
             text,
@@ -127,7 +115,7 @@ def _kinds(first: str, ten: str) -> list[list[str]]:
             f"`roofline` {data['roofline']['all'][cut]:.3f}",
             link("replay_rows", "root"),
         ]
-        for text, cut in ((f"{label}, likewise", "top1"), (ten, "top10"))
+        for text, cut in ((label, "top1"), (labels[1], "top10"))
     ]
 
 

@@ -18,17 +18,9 @@ ABLATED: Final = {
     "before compiling": "before compiling",
     "without registers, spills and occupancy": "without registers, spills, occupancy",
     "without instruction counts": "without instruction counts",
+    "without layouts of warps and banks": "without layouts of warps and banks",
+    "without bounds of masks": "without bounds of masks",
     "tile sizes only": "tile sizes, warps, stages only",
-}
-FAMILIES: Final = {
-    name: REPLAYED[name]
-    for name in (
-        "roofline, before compiling",
-        "roofline",
-        "learned, before compiling",
-        "learned, 25% compiled",
-        "learned",
-    )
 }
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct", "worst_top10")
 CUT_HEADS: Final = ("top 1", "top 5", "top 10", "top 5%", "top 10%", "worst task, top 10")
@@ -136,6 +128,7 @@ SOURCES: Final = (
     "first_stage_speed",
     "history",
     "ablation",
+    "ablation_families2",
     "replay_strategies",
     "replay_strategies_kinds",
     "prune_overhead",

@@ -8,6 +8,7 @@
 - `amd`: the same of AMD's assembly, which `reader_for` chooses.
 - `execution`: runs of each segment, from the trips of the IR's loops.
 - `cycles` and `chain`: cycles of each unit of an SM, and of the chain of latencies.
+- `requests`: the sectors and lines that a memory instruction of a warp touches.
 - `sketch`: the same profile before compiling, estimated from TTGIR.
 - `tile`: features without TTGIR, by arithmetic on the TTIR of some tiles.
 """

@@ -9,5 +9,6 @@ and a layout for every tensor. The work of LLVM and ptxas is estimated.
 - `kernel`: walks the operations, and sums them up by segment.
 - `values`, `layouts`, `demand`: types, costs and layouts, and the elements a thread really
   computes.
+- `moves`: how the lanes of a warp lie over global and shared memory.
 - `memory`, `tiles`: operations on global memory, and on whole tiles, products included.
 """
