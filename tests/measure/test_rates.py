@@ -69,6 +69,7 @@ def meter(patch: pytest.MonkeyPatch, name: str = "H200") -> RateMeter:
 def test_each_rate_is_work_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes and FLOPs of a launch over its median time, at the sizes that were asked for."""
     made = meter(monkeypatch)
+    before = torch.backends.cuda.matmul.allow_tf32  # another test may have set it
     found = {rate.name: rate.value for rate in made.rates()}
     assert found["measured_launch_us"] == pytest.approx(US)
     assert found["measured_dram_bytes_per_s"] == pytest.approx(2 * (1 << 16) / (US / 1e6))
@@ -76,7 +77,7 @@ def test_each_rate_is_work_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in ("fp16", "bf16", "tf32", "fp64"):
         name = f"measured_tensor_flops_per_s.{dtype}"
         assert found[name] == pytest.approx(2 * 32**3 / (US / 1e6)), dtype
-    assert not torch.backends.cuda.matmul.allow_tf32
+    assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
 def test_what_cannot_be_measured_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
