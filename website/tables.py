@@ -55,16 +55,18 @@ def rows() -> str:
 
 def ablation() -> str:
     """Give the share of the best speed without some features."""
-    columns = [i for i, cut in enumerate(CUTS) if cut != "top5pct"]
-    heads = ("features", *(CUT_HEADS[i] for i in columns))
-    return table(heads, _shares("ablation", ABLATED, [CUTS[i] for i in columns]))
+    return _ablated("ablation")
 
 
 def ablation_families() -> str:
     """Give the same for families of other kernels."""
+    return _ablated("ablation_families2")
+
+
+def _ablated(name: str) -> str:
     columns = [i for i, cut in enumerate(CUTS) if cut != "top5pct"]
     heads = ("features", *(CUT_HEADS[i] for i in columns))
-    return table(heads, _shares("ablation_families2", ABLATED, [CUTS[i] for i in columns]))
+    return table(heads, _shares(name, ABLATED, [CUTS[i] for i in columns]))
 
 
 def error() -> str:

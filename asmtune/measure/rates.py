@@ -49,7 +49,7 @@ def nothing():  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class MeasuringSizes:
-    """How much is moved and multiplied; a test takes less.
+    """Sizes of what is moved and multiplied; a test takes less.
 
     Attributes:
         copied: bytes of the copy's source, at most; an eighth of the memory if that is less.
@@ -199,7 +199,7 @@ _MULTIPLY: Final[Mapping[str, Callable[[int, str], Callable[[], object]]]] = {
 
 @contextmanager
 def _tf32() -> Iterator[None]:
-    """Lets PyTorch multiply FP32 matrices in TF32, by the setting that this version has."""
+    """Let PyTorch multiply FP32 matrices in TF32, by the setting that this version has."""
     import torch
 
     settings: Any = torch.backends.cuda.matmul

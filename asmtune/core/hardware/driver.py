@@ -52,7 +52,7 @@ _MAY_BE_ZERO: Final = frozenset({"shared_reserved_bytes_per_block", "integrated"
 
 @dataclass(frozen=True)
 class DeviceAttributes:
-    """What a driver tells of one device.
+    """Attributes of one device, as its driver tells them.
 
     Attributes:
         name: the device's name.

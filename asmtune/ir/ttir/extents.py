@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.ir.ttir.evaluate import ProgramArguments
-from asmtune.ir.ttir.memory import MemoryOperation
+from asmtune.ir.ttir.memory import MASKED, MemoryOperation, mask_of
 from asmtune.ir.ttir.mlir_types import DENSE
 from asmtune.ir.ttir.operations import EvaluationStep, apply
 from asmtune.ir.ttir.plan import EvaluationPlan
@@ -18,7 +18,6 @@ Range = tuple[int, int]
 
 _RANGE: Final = re.compile(r"(end|start) = (\d+)").findall
 _PASSING: Final = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi"})
-_MASKED: Final = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 _DEPTH: Final = 100
 
 
@@ -40,11 +39,11 @@ class Extents:
 
     def end(self, operation: MemoryOperation) -> int | None:
         """Return the bytes from an argument's start to the end of what an operation reaches."""
-        node, place = operation.node, _MASKED.get(operation.node.name)
-        if place is None or len(operation.roots) != 1 or not self._always_runs(node.body):
+        node, mask = operation.node, mask_of(operation.node)
+        if node.name not in MASKED or len(operation.roots) != 1 or not self._always_runs(node.body):
             return None
         self._limits, self._known = {}, {}
-        if len(node.operands) > place and not self._bound(node.operands[place]):
+        if mask is not None and not self._bound(mask):
             return None
         self._known = {}  # of ranges without the limits
         offset = self._address(node.operands[0])

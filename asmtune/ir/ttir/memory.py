@@ -184,12 +184,16 @@ def _tile(flow: Flow, node: Node) -> ValueType:
 
 
 def _masked(node: Node) -> bool:
-    return _mask(node) is not None or "boundaryCheck" in node.text
+    return mask_of(node) is not None or "boundaryCheck" in node.text
 
 
-def _mask(node: Node) -> int | None:
-    """Return the operand that says which elements a load, a store or an atomic touches."""
-    place = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}.get(node.name)
+MASKED: Final = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
+"""Position of the mask among the operands, by operation."""
+
+
+def mask_of(node: Node) -> int | None:
+    """Return the operand that says which elements an operation touches; None for all of them."""
+    place = MASKED.get(node.name)
     return None if place is None or place >= len(node.operands) else node.operands[place]
 
 
@@ -236,7 +240,7 @@ class Strides:
         Tiles are taken to follow each other from the first element up to the bound, so that the
         last one holds the rest.
         """
-        mask = _mask(operation.node)
+        mask = mask_of(operation.node)
         return 1.0 if mask is None else math.prod(self._within(mask, 0))
 
     def _within(self, mask: int, depth: int) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from asmtune.base.errors import ParseError
@@ -26,12 +26,10 @@ from asmtune.ir.asm.amdgpu import (
 from asmtune.ir.asm.counts import MNEMONICS, count, hottest_loop
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction, Instruction
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.chain import Action, InstructionStep, chain_cycles
-from asmtune.predict.features.profile import Profile, Segment, Traffic
+from asmtune.predict.features.chain import Action, InstructionStep, chains_by_loop
+from asmtune.predict.features.profile import Profile, Segment, Traffic, segments_of
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.features.registry import ConfigReading
-from asmtune.predict.features.sketch.moves import read_moves
 
 LATENCY: Final[Mapping[OpClass, float]] = {
     OpClass.FLOAT: 4.0,
@@ -70,22 +68,22 @@ class AmdProfileReader(ProfileReader):
     def __call__(self, artifact: Artifact) -> Profile:
         """Read an artifact into a profile, which holds for every launch of it.
 
+        Conflicts of banks are left out: they are counted for NVIDIA's shared memory.
+
         Raises:
             ParseError: the AMDGCN is damaged.
         """
-        reading = self.reading(artifact)
-        static = {
-            name: float(feature.read(reading))
-            for name, feature in FEATURES.items()
-            if feature.moment == "assembly"
-        }
-        warps = int(artifact.metadata["num_warps"])
-        stages = int(artifact.metadata["num_stages"])
-        chains = _chains(reading.program, self.target, warps, stages)
+        return replace(super().__call__(artifact), bank_ways={})
+
+    def _segments(self, program: AsmFunction, warps: int, stages: int) -> tuple[Segment, ...]:
         threads = warps * self.target.warp_size
-        requests, _ = read_moves(artifact.outputs["ttgir"], warps)
-        parts = _segments(reading.program, chains, threads)
-        return Profile(parts, warps, stages, static, requests)
+        ops = {
+            index: (op.kind, op.a_type or "f16", op.flops_per_cta(threads) or 0)
+            for index, op in AMDGPU.tensor_ops(program).items()
+        }
+        steps = partial(_steps, busy=_busy(program, self.target, warps))
+        chains = chains_by_loop(program, steps, warps, stages)
+        return segments_of(program, chains, lambda blocks: _segment(program, blocks, ops))
 
     def reading(self, artifact: Artifact) -> ConfigReading:
         """Parse the assembly that features are taken from."""
@@ -112,26 +110,6 @@ class AmdProfileReader(ProfileReader):
             hot=counts if loop is None else count(program, loop.blocks, AMDGPU),
             text=dict.fromkeys(MNEMONICS, 0) | {"bar.sync": counts.total(OpClass.BARRIER)},
         )
-
-
-def _segments(
-    program: AsmFunction, chains: Mapping[int | None, float], threads: int
-) -> tuple[Segment, ...]:
-    """Cut a kernel into segments, as `profile.segments` does with PTX."""
-    blocks: dict[int | None, list[int]] = {None: []}
-    for block, loop in enumerate(program.innermost_loops):
-        blocks.setdefault(loop, []).append(block)
-    ops = {
-        index: (op.kind, op.a_type or "f16", op.flops_per_cta(threads) or 0)
-        for index, op in AMDGPU.tensor_ops(program).items()
-    }
-    parts = [replace(_segment(program, blocks[None], ops), chain=chains.get(None, 0.0))]
-    for position, around in enumerate(program.loops):
-        own = _segment(program, blocks.get(position, []), ops)
-        parent = 0 if around.parent is None else around.parent + 1
-        chain = chains.get(position, 0.0)
-        parts.append(replace(own, parent=parent, depth=around.depth, chain=chain))
-    return tuple(parts)
 
 
 _TRAFFIC: Final = frozenset({OpClass.GLOBAL, OpClass.SHARED, OpClass.ASYNC_COPY, OpClass.ATOMIC})
@@ -207,25 +185,6 @@ def _steps(items: Iterable[Instruction], busy: Mapping[int, float]) -> tuple[Ins
             continue
         steps.append(InstructionStep(action, read, written, latency, taken))
     return tuple(steps)
-
-
-def _chains(
-    program: AsmFunction, target: Target, warps: int, stages: int
-) -> dict[int | None, float]:
-    """Return the cycles of one pass over each loop's own code, by position; None is outside."""
-    blocks: dict[int | None, list[int]] = {}
-    for block, loop in enumerate(program.innermost_loops):
-        blocks.setdefault(loop, []).append(block)
-    busy = _busy(program, target, warps)
-    return {
-        loop: chain_cycles(
-            _steps((item for block in own for item in program.body(block)), busy),
-            warps,
-            stages,
-            repeats=loop is not None,
-        )
-        for loop, own in blocks.items()
-    }
 
 
 def _busy(program: AsmFunction, target: Target, warps: int) -> dict[int, float]:

@@ -9,7 +9,7 @@ trips are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -290,16 +290,26 @@ def program_chains(
 
     Warps and stages are those of the compile.
     """
+    busy = _busy(program, target)
+    return chains_by_loop(program, lambda items: steps_of(items, busy), warps, stages)
+
+
+def chains_by_loop(
+    program: AsmFunction,
+    steps: Callable[[Iterable[Instruction]], Sequence[InstructionStep]],
+    warps: int,
+    stages: int,
+) -> dict[int | None, float]:
+    """Return what `program_chains` does, of a program whose instructions become `steps`."""
     blocks: dict[int | None, list[int]] = {}
     for block, loop in enumerate(program.innermost_loops):
         # Where code polls a barrier, the loop around it waits.
         while loop is not None and program.loops[loop].role == "wait":
             loop = program.loops[loop].parent
         blocks.setdefault(loop, []).append(block)
-    busy = _busy(program, target)
     return {
         loop: chain_cycles(
-            steps_of((item for block in own for item in program.body(block)), busy),
+            steps(item for block in own for item in program.body(block)),
             warps,
             stages,
             repeats=loop is not None,

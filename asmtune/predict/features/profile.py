@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -97,24 +97,35 @@ class Profile:
 
 def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:
     """Cut a kernel into segments; `chains` are what `program_chains` returns."""
+    ops, threads = tensor_ops(program), block_threads(program)
+    return segments_of(program, chains, lambda blocks: _segment(program, blocks, ops, threads))
+
+
+def segments_of(
+    program: AsmFunction,
+    chains: Mapping[int | None, float],
+    sum_up: Callable[[Iterable[int]], Segment],
+) -> tuple[Segment, ...]:
+    """Cut a kernel into segments; `sum_up` makes one of blocks, as if outside all loops."""
     blocks: dict[int | None, list[int]] = {None: []}
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
-    ops, threads = tensor_ops(program), block_threads(program)
-    outermost = _segment(program, blocks[None], None, ops, threads)
-    parts = [replace(outermost, chain=chains.get(None, 0.0))]
+    parts = [replace(sum_up(blocks[None]), chain=chains.get(None, 0.0))]
     for position, around in enumerate(program.loops):
-        parent = 0 if around.parent is None else around.parent + 1
-        place = parent, around.role == "work", around.depth
-        part = _segment(program, blocks.get(position, []), place, ops, threads)
-        parts.append(replace(part, chain=chains.get(position, 0.0)))
+        part = replace(
+            sum_up(blocks.get(position, [])),
+            parent=0 if around.parent is None else around.parent + 1,
+            is_work=around.role == "work",
+            depth=around.depth,
+            chain=chains.get(position, 0.0),
+        )
+        parts.append(part)
     return tuple(parts)
 
 
 def _segment(
     program: AsmFunction,
     blocks: Iterable[int],
-    place: tuple[int, bool, int] | None,
     ops: Mapping[int, TensorOp],
     threads: tuple[int | None, ...],
 ) -> Segment:
@@ -141,11 +152,10 @@ def _segment(
                     traffic[Traffic(space, moved.direction, moved.bytes, moved.copies, line)] += 1
             elif kind is OpClass.MBARRIER:
                 tma_bytes += expected_bytes(item) or 0
-    parent, is_work, depth = place or (None, True, 0)
     return Segment(
-        parent,
-        is_work,
-        depth,
+        None,
+        True,
+        0,
         dict(classes),
         dict(traffic),
         dict(flops),

@@ -11,11 +11,12 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Features
 from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
 from asmtune.ir.asm.cubin import read_cubin
+from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.chain import program_chains
-from asmtune.predict.features.profile import Profile, segments
+from asmtune.predict.features.profile import Profile, Segment, segments
 from asmtune.predict.features.registry import ConfigReading, LaunchReading
 from asmtune.predict.features.requests import BankWays, Requests
 from asmtune.predict.features.sketch.moves import read_moves
@@ -41,9 +42,12 @@ class ProfileReader:
         }
         warps = int(artifact.metadata["num_warps"])
         stages = int(artifact.metadata["num_stages"])
-        chains = program_chains(reading.program, self.target, warps, stages)
-        moves = _moves(artifact, warps)
-        return Profile(segments(reading.program, chains), warps, stages, static, *moves)
+        parts = self._segments(reading.program, warps, stages)
+        return Profile(parts, warps, stages, static, *_moves(artifact, warps))
+
+    def _segments(self, program: AsmFunction, warps: int, stages: int) -> tuple[Segment, ...]:
+        """Cut a kernel into segments, each with its chain of latencies."""
+        return segments(program, program_chains(program, self.target, warps, stages))
 
     def reading(self, artifact: Artifact) -> ConfigReading:
         """Parse the assembly that features are taken from."""

@@ -124,8 +124,8 @@ def touched(request: Request, strides: Strides, width: int, sector: int = SECTOR
     seen: set[int] = set()
     sectors = lines = fresh = 0
     count = min(_LOOKED_AT, 1 << len(outer))
-    for number_ in range(count):
-        first = combined(outer, number_, origin)
+    for chosen in range(count):
+        first = combined(outer, chosen, origin)
         own: set[int] = set()
         whole: set[int] = set()
         for lane in range(1 << len(request.lanes)):

@@ -19,12 +19,12 @@ from asmtune.ir.ttir.memory import KINDS, Kind, roots
 from asmtune.ir.ttir.plan import Flow
 from asmtune.ir.ttir.tree import Node
 from asmtune.ir.ttir.work import MemoryAccess, Work
+from asmtune.predict.features.requests import SECTOR
 from asmtune.predict.features.sketch.demand import MEMORY
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import combined
 from asmtune.predict.features.sketch.memory import memory_bits
 from asmtune.predict.why.addresses import (
-    SECTOR,
     Addresses,
     Linear,
     Place,

@@ -16,6 +16,7 @@ from asmtune.ir.ttir.arguments import Parameter
 from asmtune.ir.ttir.plan import AXES, Flow
 from asmtune.ir.ttir.scalars import SIGNED, UNSIGNED, compare_integers, constant, integer
 from asmtune.ir.ttir.tree import Body, Node
+from asmtune.predict.features.requests import SECTOR
 from asmtune.predict.features.sketch.memory import pointee_bits
 from asmtune.predict.features.sketch.values import Values, axis_of
 
@@ -319,10 +320,6 @@ _VALUE: Final = re.compile(r"%[\w$.\-]+(?:#\d+)?")
 def key_of(node: Node) -> tuple[str, str]:
     """Return the name and attributes of an operation, without its values."""
     return node.name, _VALUE.sub("", node.text)
-
-
-SECTOR: Final = 32
-"""Bytes that memory and caches move at least."""
 
 
 def sectors(starts: Sequence[Linear], size: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""How a warp's lanes lie over memory, from TTGIR's layouts: global requests, shared passes.
+"""Requests of a warp to global memory, and its passes over shared memory, from TTGIR's layouts.
 
 Shared memory has 32 banks of 4-byte words: words of one bank that an instruction wants at once take
 a pass each. The scratch buffers of `convert_layout` are passed over, since TTGIR does not state
