@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one, sketch_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import from_python_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Sketch
 from asmtune.ir.asm.nvptx import OpClass
@@ -178,6 +180,7 @@ def test_bulk_copies_tell_their_bytes(both: Both) -> None:
     loop = next(s for s in sketched.segments if s.depth == 1 and s.flops)
     other = next(s for s in built.segments if s.depth == 1 and s.flops)
     assert loop.tma_bytes == other.tma_bytes == 2 * 64 * 64 * 2
+    assert loop.classes[OpClass.BARRIER] == other.classes[OpClass.BARRIER] == 4
 
 
 def test_specialised_warps(both: Both) -> None:
@@ -202,6 +205,25 @@ def test_what_is_exact(cap: int | None, machine: str, both: Both) -> None:
         assert sketched.static[name] == built.static[name], name
     most = min(cap or 255, 255)
     assert 16 <= sketched.static["regs_per_thread"] <= most
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "warps"),
+    [
+        ("silu_and_mul", {"BLOCK": 8192, "STEPS": 2}, 8),
+        ("quantise_blocks", {"ROWS": 4, "GROUPS": 4}, 1),
+        ("matmul_fma", {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 16}, 4),
+        ("stencil", {"BLOCK_M": 16, "BLOCK_N": 128}, 2),
+        ("transpose", {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 1}, 4),
+    ],
+)
+def test_registers(family: str, options: dict[str, int], warps: int, both: Both) -> None:
+    """Registers are within two fifths of ptxas's: loads meet, and results are used up at once."""
+    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
+    sketched, built, _ = both(problem, Config(options, num_warps=warps, num_stages=3), "H200")
+    registers = built.static["regs_per_thread"]
+    assert sketched.static["regs_per_thread"] == pytest.approx(registers, rel=0.4)
 
 
 def test_caps_spill(both: Both) -> None:

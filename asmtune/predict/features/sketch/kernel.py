@@ -24,7 +24,7 @@ from asmtune.predict.features.sketch.layouts import WARP, read_aliases
 from asmtune.predict.features.sketch.memory import Sums, add_access, expected_bytes, vector_of
 from asmtune.predict.features.sketch.tiles import PRODUCTS, TILES, Tile, add_product
 from asmtune.predict.features.sketch.values import (
-    BARRIER_OPERATIONS,
+    BARRIERS,
     DEFAULT,
     FIXED,
     FREE,
@@ -276,7 +276,7 @@ class SketchedKernel:
 
 def _add_fixed(sums: Sums, node: Node) -> None:
     sums.add(FIXED[node.name])
-    if node.name in BARRIER_OPERATIONS:
+    for _ in range(BARRIERS.get(node.name, 0)):
         sums.add_barrier()
     if node.name == "ttng.barrier_expect":
         sums.tma_bytes += expected_bytes(node)

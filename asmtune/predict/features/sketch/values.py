@@ -227,6 +227,8 @@ FIXED: Final[Mapping[str, Mapping[OpClass, float]]] = {
     "ttng.inval_barrier": {OpClass.MBARRIER: 1.0},
     "ttng.barrier_expect": {OpClass.MBARRIER: 1.0},
     "ttng.async_tma_copy_global_to_local": {OpClass.BULK_COPY: 1.0, OpClass.SHUFFLE: 1.0},
+    "ttng.tensormap_create": {OpClass.OTHER: 14.0, OpClass.SHARED: 1.0, OpClass.FENCE: 1.0,
+                              OpClass.ASYNC_WAIT: 2.0},
     "ttng.async_tma_copy_local_to_global": {OpClass.BULK_COPY: 1.0, OpClass.ASYNC_WAIT: 1.0},
     "ttng.async_tma_store_wait": {OpClass.ASYNC_WAIT: 1.0},
     "tt.get_program_id": {OpClass.MOVE: 1.0},
@@ -242,8 +244,18 @@ FIXED: Final[Mapping[str, Mapping[OpClass, float]]] = {
 }  # fmt: skip
 
 
-BARRIER_OPERATIONS: Final = frozenset(
-    {"ttg.async_wait", "gpu.barrier", "ttg.barrier", "ttg.local_barrier",
-     "ttng.arrive_barrier", "ttng.async_tma_store_wait"}
-)  # fmt: skip
-"""Operations with a barrier of all warps."""
+BARRIERS: Final[Mapping[str, int]] = {
+    "ttg.async_wait": 1,
+    "gpu.barrier": 1,
+    "ttg.barrier": 1,
+    "ttg.local_barrier": 1,
+    "ttng.tensormap_create": 2,
+    "ttng.arrive_barrier": 1,
+    "ttng.inval_barrier": 1,
+    "ttng.barrier_expect": 1,
+    "ttng.wait_barrier": 1,
+    "ttng.async_tma_copy_global_to_local": 1,
+    "ttng.async_tma_copy_local_to_global": 1,
+    "ttng.async_tma_store_wait": 1,
+}
+"""Barriers of all warps that an operation becomes, in the PTX of Triton 3.6."""

@@ -23,7 +23,7 @@ from asmtune.predict.features.cycles import (
     SPILL_LATENCY,
     l1_sectors,
 )
-from asmtune.predict.features.sketch.reader import allocated
+from asmtune.predict.features.sketch.registers import allocated
 from asmtune.predict.features.tile.demands import Demands, Options
 from asmtune.predict.features.tile.forms import ISSUED, Row, Structure
 from asmtune.predict.features.tile.operations import add_collectives, add_nodes, add_pipelines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -12,10 +13,10 @@ from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.tree import Body, Node
 from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.chain import LATENCY, Action, InstructionStep, chain_cycles
-from asmtune.predict.features.sketch.demand import Spread
+from asmtune.predict.features.sketch.demand import Run, Spread
 from asmtune.predict.features.sketch.kernel import DEPTH, loop_carry_steps
 from asmtune.predict.features.sketch.memory import Sums
-from asmtune.predict.features.sketch.reader import LiveRegisters
+from asmtune.predict.features.sketch.registers import LiveRegisters
 from asmtune.predict.features.sketch.tiles import PRODUCTS, combining
 from asmtune.predict.features.sketch.values import (
     DEFAULT,
@@ -64,6 +65,7 @@ class _Alive:
     ) -> None:
         self.values, self._spread, self._hidden, self._vector = values, spread, hidden, vector
         self.sums = [Sums(None, 0) for _ in range(segments)]
+        self.runs: Mapping[Node, Run] = {}
 
     def elements(self, value: int) -> float:
         """Return the different elements of a value that stays in registers."""

@@ -9,7 +9,7 @@ import numpy as np
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.cycles import SHARED_SHARE
 from asmtune.predict.features.profile import ROW_BYTES
-from asmtune.predict.features.sketch.reader import K_STEPS
+from asmtune.predict.features.sketch.registers import K_STEPS
 from asmtune.predict.features.tile.demands import Demands
 from asmtune.predict.features.tile.forms import ISSUED, DotForm, Row
 
