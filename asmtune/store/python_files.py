@@ -244,7 +244,7 @@ def _shape_branches(
     # True equals 1: the test by identity comes first.
     for value, same in sorted(groups, key=lambda group: not _is_constant(group[0])):
         lines.append(f"{' ' * indent}if {_test(first, names.get(first, first), value)}:\n")
-        lines += _shape_branches(same, parts[1:], keys, names, indent + 1)
+        lines += _shape_branches(same, parts[1:], keys, names, indent + 4)
     return lines
 
 
