@@ -12,6 +12,7 @@
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
 | ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
+| ASMTUNE_DETERMINISTIC | 1: launches time nothing, and a key gets the same config everywhere | 0 |
 | ASMTUNE_LAUNCH | launcher: "native", "python", or "auto": native if it builds | auto |
 """
 
@@ -57,6 +58,8 @@ class Settings:
         compile_memory_bytes: address space one compile may take.
         import_timeout_s: seconds the import of a file of kernels may take, with what it imports.
         launch: the launcher: "native", "python", or "auto".
+        deterministic: whether launches choose configs deterministically; see
+            `runtime.determinism`.
     """
 
     cache_dir: Path
@@ -70,6 +73,7 @@ class Settings:
     compile_memory_bytes: int = 16384 * _MIB
     import_timeout_s: float = 60.0
     launch: str = "auto"
+    deterministic: bool = False
 
     @property
     def artifacts_dir(self) -> Path:
@@ -132,6 +136,7 @@ class Settings:
             compile_memory_bytes=int(_positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384) * _MIB),
             import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
+            deterministic=_one_of(env, "ASMTUNE_DETERMINISTIC", ("0", "1")) == "1",
         )
 
 

@@ -94,6 +94,8 @@ class Tuner:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
         choices = {name: getattr(options, name) for name in ("tiles", "objective", "do_bench")}
+        if options.checks.bits_equal:
+            choices["bits"] = "equal"
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)
         return TuningRequest(problem, key, pinned, choices, reference)
 
