@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks.compare import Output, bits, fill_poison, pieces, poison, tolerance_of
+from asmtune.measure.checks.compare import (
+    Output,
+    bits,
+    equal,
+    fill_poison,
+    pieces,
+    poison,
+    tolerance_of,
+)
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions, Roles, call_reference, check_names
 from asmtune.measure.checks.tensors import (
@@ -21,7 +29,6 @@ from asmtune.measure.checks.tensors import (
 
 # Two runs say little about a third, so this many times their difference is allowed.
 _RUNS_APART: Final = 4.0
-_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 
 
 class ExpectedOutputs:
@@ -92,7 +99,6 @@ class ExpectedOutputs:
                         f"{tensor.name} differs in its bits between two runs of the default "
                         "config, so that no config can equal it; leave bits='equal' out"
                     )
-                    notes.append(self._unsteady)
                 continue
             allowed = _RUNS_APART * deviation
             if 0.0 < allowed < 1.0:
@@ -110,7 +116,7 @@ class ExpectedOutputs:
                     f"{tensor.name} is not checked: two runs of the default config leave different "
                     "contents there; give reference= if that is not as it should be"
                 )
-        return notes
+        return [*notes, self._unsteady] if self._unsteady else notes
 
     def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
         """Replace the default config's output by the values of the user's reference.
@@ -146,7 +152,7 @@ class ExpectedOutputs:
                 continue
             for tensor in region.tensors:
                 self._outputs[tensor].give_expected()
-            if not _equal(region.contents(), copy.bytes):
+            if not equal(region.contents(), copy.bytes):
                 names = " and ".join(tensor.name for tensor in region.tensors)
                 return Failure(
                     "check",
@@ -191,7 +197,7 @@ class ExpectedOutputs:
 
     def _is_unchanged(self, tensor: TensorArgument) -> bool:
         before, after = (self._view(copies, tensor) for copies in (self._saved, self.copies))
-        return _equal(bits(before), bits(after))
+        return equal(bits(before), bits(after))
 
     def _is_untouched(self, tensor: TensorArgument) -> bool:
         if tensor in self._scratch:
@@ -203,14 +209,6 @@ class ExpectedOutputs:
 
     def _view(self, copies: Sequence[RegionCopy], tensor: TensorArgument) -> Any:
         return next(copy.view(tensor) for copy in copies if tensor in copy.region.tensors)
-
-
-def _equal(actual: Any, expected: Any) -> bool:
-    """Return whether integers are equal, whatever their devices."""
-    return all(
-        bool((actual[piece] == expected[piece].to(actual.device)).all())
-        for piece in pieces(actual.shape, _STRETCH)
-    )
 
 
 class OutputChecker:
@@ -245,7 +243,7 @@ class OutputChecker:
         ]
         self._on_host = any(tensor.device.type == "cpu" for tensor in roles.written)
         self._expected_outputs: ExpectedOutputs | None = None
-        self._notes = list(_unchecked_notes(effects, foreign_names))
+        self._notes = effects.unchecked_notes(foreign_names)
         self._note_copies(self._saved)
 
     @property
@@ -399,16 +397,3 @@ class OutputChecker:
                     f"the GPU has no room for a copy of {names}: kept in the host's memory, "
                     "which makes every check slow"
                 )
-
-
-def _unchecked_notes(effects: Effects, foreign_names: Sequence[str]) -> Iterator[str]:
-    """Yield remarks on memory that can be neither saved nor checked."""
-    if effects.foreign:
-        yield (
-            "the kernel may write memory behind an address that is no tensor argument: that is "
-            "neither saved nor checked"
-        )
-    yield from (f"{name} is no PyTorch tensor: neither saved nor checked" for name in foreign_names)
-    if effects.unknown:
-        names = ", ".join(sorted(effects.unknown))
-        yield f"the IR does not tell what becomes of {names}: taken as read and written"

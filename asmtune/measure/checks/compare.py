@@ -24,6 +24,7 @@ from asmtune.measure.checks.tensors import TensorArgument, integers
 # Elements compared at once: their temporaries, some 150 MB, bound the memory of a check.
 _PIECE: Final = 1 << 22
 _SAMPLED: Final = 1 << 18
+_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 # Magnitudes beyond this many medians are marks (-1e30 in a mask), and left out of the mean.
 _UNUSUAL: Final = 1000.0
 _LEAST: Final = 0.01  # of the mean over all; smaller rows are noise
@@ -212,6 +213,14 @@ def fill_poison(tensor: TensorArgument) -> None:
 def bits(values: Any) -> Any:
     """View the same memory as integers."""
     return values.view(integers(values.dtype))
+
+
+def equal(actual: Any, expected: Any) -> bool:
+    """Return whether integers are equal, whatever their devices."""
+    return all(
+        bool((actual[piece] == expected[piece].to(actual.device)).all())
+        for piece in pieces(actual.shape, _STRETCH)
+    )
 
 
 class Output:

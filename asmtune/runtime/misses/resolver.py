@@ -138,7 +138,7 @@ class Resolver:
 
     @property
     def _checked_only(self) -> bool:
-        """Whether only a config may be launched whose outputs were checked: or the default."""
+        """Return whether no config but the default may be launched unchecked."""
         return self.options.choices.get("bits") == "equal"
 
     def _default(self, request: TuningRequest) -> Choice:
