@@ -14,7 +14,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, UnknownGrid
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
@@ -166,7 +166,7 @@ class Chooser:
         return self._searched(self._described(positional, named))
 
     def _described(self, positional: Arguments, named: Arguments) -> KernelCall:
-        return KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+        return KernelCall(UnknownGrid((1,)), (*positional.values(),), named, self._kernel.arg_names)
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         """Return key and config of a launch described by meta tensors; tune and compile nothing.

@@ -24,7 +24,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device, shipped_target
 from asmtune.core.ir_overrides import unedited
 from asmtune.core.keys.buckets import bucket_of
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, UnknownGrid
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.records.verdicts import Verdict
@@ -54,6 +54,8 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
         CompileError: this machine could not compile a config that another one may compile.
     """
     device, shape = request.key.device, request.problem.shape
+    if isinstance(request.problem.grid, UnknownGrid):
+        return "PyTorch's compiler does not tell the grid; launch the key once before it is traced"
     # A descriptor of the user's counts only where none ships: it may hold rates measured here.
     target = shipped_target(device) or match_device(device)
     if target is None or target.backend != "cuda":

@@ -120,7 +120,10 @@ class Resolver:
         """
         if is_deterministic():
             lookup = MissLookup(request, Settings.from_environment())
-            return lookup.tuned() or self._deterministic(lookup)
+            known = lookup.tuned()
+            if known is None and self.options.on_miss == "raise" and not capturing:
+                raise MissError(_miss_message(request))
+            return known or self._deterministic(lookup)
         if self._in_progress and not capturing:
             choice = self._in_progress.get(key_digest(request.key))
             if choice is not None:  # each launch meanwhile: before what takes milliseconds
@@ -147,8 +150,6 @@ class Resolver:
     def _deterministic(self, lookup: MissLookup) -> Choice:
         """Return the pick that is the same on every machine."""
         request = lookup.request
-        if self.options.on_miss == "raise":
-            raise MissError(_miss_message(request))
         if self._checked_only:
             return self._default(request)
         from asmtune.tuning.deterministic import deterministic_pick
