@@ -58,8 +58,6 @@ class Settings:
         compile_memory_bytes: address space one compile may take.
         import_timeout_s: seconds the import of a file of kernels may take, with what it imports.
         launch: the launcher: "native", "python", or "auto".
-        deterministic: whether launches choose configs deterministically; see
-            `runtime.determinism`.
     """
 
     cache_dir: Path
@@ -73,7 +71,6 @@ class Settings:
     compile_memory_bytes: int = 16384 * _MIB
     import_timeout_s: float = 60.0
     launch: str = "auto"
-    deterministic: bool = False
 
     @property
     def artifacts_dir(self) -> Path:
@@ -136,8 +133,16 @@ class Settings:
             compile_memory_bytes=int(_positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384) * _MIB),
             import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
-            deterministic=_one_of(env, "ASMTUNE_DETERMINISTIC", ("0", "1")) == "1",
         )
+
+
+def deterministic_by_environment() -> bool:
+    """Return whether ASMTUNE_DETERMINISTIC is set; a launch asks, and has no time for the rest.
+
+    Raises:
+        InputError: it is neither 0 nor 1.
+    """
+    return _one_of(os.environ, "ASMTUNE_DETERMINISTIC", ("0", "1")) == "1"
 
 
 class CacheFolderWarning(UserWarning):

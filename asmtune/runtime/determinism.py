@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from asmtune.base.errors import ArgumentTypeError
-from asmtune.base.settings import Settings
+from asmtune.base.settings import deterministic_by_environment
 
 _chosen: list[bool] = []
 _listeners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
@@ -53,7 +53,7 @@ def is_deterministic() -> bool:
     """Return whether launches choose deterministically now."""
     if _chosen:
         return _chosen[0]
-    if Settings.from_environment().deterministic:
+    if deterministic_by_environment():
         return True
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.are_deterministic_algorithms_enabled())

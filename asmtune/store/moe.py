@@ -47,7 +47,7 @@ _FUSED: Final = "fused_moe_kernel"
 """The kernel of both engines, whose own N are the rows of its weights."""
 
 _FILE_NAME: Final = re.compile(
-    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^,/]+)(?:,dtype=(?P<dtype>\w+?))?"
+    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^,/]+?)(?:,dtype=(?P<dtype>\w+?))?"
     r"(?:,block_shape=\[(?P<block>\d+, ?\d+)\])?(?:,per_channel_quant=True)?(?:_down)?\.json"
 )
 

@@ -316,6 +316,7 @@ def test_files_as_the_engines_publish_them(cache: Path, tmp_path: Path) -> None:
             "16": {**MOE, "SPLIT_K": 1},
         },
         "E=2,N=64,device_name=X,block_shape=[64, 64],per_channel_quant=True_down.json": {"2": MOE},
+        "E=4,N=64,device_name=Y_down.json": {"2": MOE},
     }
     for name, document in names.items():
         (tmp_path / name).write_text(json.dumps(document))
@@ -327,6 +328,7 @@ def test_files_as_the_engines_publish_them(cache: Path, tmp_path: Path) -> None:
         ],
         ("NVIDIA_H20-3e", ("E", 1), ("M", 16), ("N", 3584)): [{**MOE, "SPLIT_K": 1, **options}],
         ("X", ("E", 2), ("M", 2), ("N", 64)): [{**MOE, **options}],
+        ("Y", ("E", 4), ("M", 2), ("N", 64)): [{**MOE, **options}],
     }
 
 
