@@ -85,11 +85,11 @@ def test_bad_switches(monkeypatch: pytest.MonkeyPatch) -> None:
         is_deterministic()
 
 
-@pytest.mark.slow(seconds=30)
+@pytest.mark.slow(seconds=20)
 def test_two_processes_with_other_histories(tmp_path: Path) -> None:
     """Processes with other stores, histories, seeds and cores pick the same configs."""
     answers = []
-    for number, (history, seed) in enumerate(((0, 0), (1, 7), (2, 12))):
+    for number, (history, seed) in enumerate(((0, 0), (1, 7))):
         env = {
             **os.environ,
             "ASMTUNE_CACHE_DIR": str(tmp_path / str(number)),
@@ -109,7 +109,7 @@ def test_two_processes_with_other_histories(tmp_path: Path) -> None:
             timeout=300,
         )
         answers.append(json.loads(done.stdout.splitlines()[-1]))
-    assert answers[0] == answers[1] == answers[2]
+    assert answers[0] == answers[1]
     assert answers[0]["700"] == answers[0]["1000"]
     assert {how for how, _ in answers[0].values()} == {"predicted"}
 
