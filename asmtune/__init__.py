@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
+    from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.studies.api import bench as bench
     from asmtune.studies.api import check as check
@@ -35,6 +36,7 @@ _HOMES = {
     "bench": "asmtune.studies.api",
     "between": "asmtune.core.keys.buckets",
     "check": "asmtune.studies.api",
+    "deterministic": "asmtune.runtime.determinism",
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.runtime.patching.redirect",
@@ -52,6 +54,7 @@ __all__ = [
     "bench",
     "between",
     "check",
+    "deterministic",
     "load_target",
     "multiple",
     "patch",

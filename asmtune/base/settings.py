@@ -12,6 +12,7 @@
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
 | ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
+| ASMTUNE_DETERMINISTIC | 1: launches time nothing, and a key gets the same config everywhere | 0 |
 | ASMTUNE_LAUNCH | launcher: "native", "python", or "auto": native if it builds | auto |
 """
 
@@ -102,6 +103,11 @@ class Settings:
         return Path(self.targets).expanduser() if self.targets else self.cache_dir / "targets"
 
     @property
+    def seeds_dir(self) -> Path:
+        """The folder of imported configs that a search times first."""
+        return self.cache_dir / "seeds"
+
+    @property
     def runs_dir(self) -> Path:
         """The folder of the traces of tuning runs."""
         return self.cache_dir / "runs"
@@ -128,6 +134,15 @@ class Settings:
             import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
         )
+
+
+def deterministic_by_environment() -> bool:
+    """Return whether ASMTUNE_DETERMINISTIC is set; a launch asks, and has no time for the rest.
+
+    Raises:
+        InputError: it is neither 0 nor 1.
+    """
+    return _one_of(os.environ, "ASMTUNE_DETERMINISTIC", ("0", "1")) == "1"
 
 
 class CacheFolderWarning(UserWarning):

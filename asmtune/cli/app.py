@@ -24,6 +24,7 @@ from asmtune.cli import (
     roofline,
     targets,
     train,
+    transfer,
     tune,
 )
 from asmtune.cli import run as programs
@@ -89,6 +90,8 @@ app.command("run", context_settings=programs.CONTEXT)(programs.run)
 app.command("bench")(bench.bench)
 app.command("check")(check.check)
 app.command("runs")(listing.runs)
+app.command("export")(transfer.export)
+app.command("import")(transfer.import_seeds)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)
 app.command("train")(train.train)

@@ -23,6 +23,7 @@ from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged, without_samples
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
+from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records, store_exists
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def list_records(
         return
     print_table(rows)
     if not rows:
-        print_line(f"no tuned config in {_place(where)} or shipped", err=True)
+        print_line(f"no tuned config in {place(where)} or shipped", err=True)
 
 
 @app.command()
@@ -216,11 +217,10 @@ def export_records(
 ) -> None:
     """Writes records of the user's store in the form of `cache/`, or as a store to ship."""
     check_destinations([("FILE", file)])
-    with _existing(where) as store:
-        records = store.records(kernel, device) if store else []
+    records = existing_records(kernel, device, where)
     if not records:
         raise InputError(
-            f"store {_place(where)}: no record of kernel {kernel or '(any)'} on device "
+            f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
             f"{device or '(any)'}; `asmtune cache ls` lists them"
         )
     if fastest is not None:
@@ -263,7 +263,7 @@ def verify(where: Where = None, as_json: AsJson = False) -> None:
     else:
         for finding in findings:
             print_line(cell(str(finding)))
-        print_line(f"{len(findings)} problems in {_place(where)} and the shipped files", err=True)
+        print_line(f"{len(findings)} problems in {place(where)} and the shipped files", err=True)
     if findings:
         raise typer.Exit(1)
 
@@ -276,19 +276,30 @@ def clear(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes records of the user's store with all timings, and what was predicted."""
+    """Deletes records of the user's store with all timings, what was predicted, and seeds.
+
+    Seeds are of all devices: they stay where --device is given.
+    """
     if not yes:
         raise InputError(
-            f"store {_place(where)}: would delete the records of kernel {kernel or '(any)'} on "
+            f"store {place(where)}: would delete the records of kernel {kernel or '(any)'} on "
             f"device {device or '(any)'}; pass --yes to do so"
         )
     with _existing(where) as store:
         runs = len(store.unfinished(kernel, device)) if store else 0
         count = store.clear(kernel, device) if store else 0
+    if device is None:
+        SeedFolder(Settings.from_environment().seeds_dir).clear(kernel)
     if as_json:
         print_json({"cleared": count, "unfinished": runs})
     else:
-        print_line(f"cleared {count} records and {runs} unfinished runs from {_place(where)}")
+        print_line(f"cleared {count} records and {runs} unfinished runs from {place(where)}")
+
+
+def existing_records(kernel: str | None, device: str | None, where: str | None) -> list[TuneRecord]:
+    """Lists the records of the user's store; none where there is no store."""
+    with _existing(where) as store:
+        return store.records(kernel, device) if store else []
 
 
 @contextmanager
@@ -309,7 +320,7 @@ def _where(where: str | None) -> str:
     return where or Settings.from_environment().store_where
 
 
-def _place(where: str | None) -> str:
+def place(where: str | None) -> str:
     """Names the store for messages, since a URL may hold a password."""
     from asmtune.store import transactions
 

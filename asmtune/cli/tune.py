@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -22,7 +22,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import Choices, Effort, TuneOptions
+    from asmtune.tuning.options import Bits, Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
@@ -37,6 +37,7 @@ class TuneRequest:
     seconds: float | None = None
     compiles: int | None = None
     timings: int | None = None
+    bits: str = "close"
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
         """Converts the options to those of the library.
@@ -51,6 +52,7 @@ class TuneRequest:
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
         flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
+        flags |= {"bits": cast("Bits", self.bits)}
         options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
@@ -107,6 +109,9 @@ Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which
 Objective = Annotated[
     str, typer.Option(help='What is best: time, "time=1,energy=0.2,memory=0.1", or pareto.')
 ]
+BitsName = Annotated[
+    str, typer.Option(help="How outputs may differ from the default's: close, or equal.")
+]
 Seed = Annotated[int, typer.Option(help="Of all that is drawn.")]
 Force = Annotated[bool, typer.Option("--force", help="Tune although the store knows the shape.")]
 
@@ -125,6 +130,7 @@ def tune(
     isolate: Isolate = True,
     objective: Objective = "time",
     tiles: Tiles = False,
+    bits: BitsName = "close",
     seed: Seed = 0,
     force: Force = False,
     target: Annotated[
@@ -142,7 +148,7 @@ def tune(
     check_destinations([("--output", output)] if output else [])
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
+    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings, bits)
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
     from asmtune.report.tuning import TuningProgress
     from asmtune.studies.stored import reference_of

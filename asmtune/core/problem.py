@@ -23,6 +23,10 @@ _NO_VALUES: Final = "no values are given; give a pattern, such as ragged(64, 204
 Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
 
 
+class UnknownGrid(tuple[int, ...]):
+    """Stands for the grid of a launch that is only described, as PyTorch's compiler does."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """A launch without its config.

@@ -14,7 +14,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, UnknownGrid
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
@@ -33,6 +33,7 @@ from asmtune.runtime.checks import (
     launch_options,
     positional_arguments,
 )
+from asmtune.runtime.determinism import is_deterministic, on_switch
 from asmtune.runtime.events import KeyResolved, Notices, emit, notify_triton
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
@@ -67,6 +68,8 @@ class Chooser:
         self._lock = threading.RLock()
         self._resolver = Resolver(options, self._on_background_tuned)
         self._notices = Notices()
+        self._mode: bool | None = None
+        on_switch(self, lambda chooser: chooser.memory.on_change())
 
     @functools.cached_property
     def space(self) -> Space:
@@ -91,7 +94,7 @@ class Chooser:
             AsmtuneError: its config cannot be tuned.
         """
         values = self._values(call)
-        key = memory_key(call, values)
+        key = self._memory_key(call, values)
         known = self.memory.get(key)
         if known is not None:
             check_devices(self._function.__name__, call.arguments, strict=self.options.strict)
@@ -107,6 +110,15 @@ class Chooser:
             # Without the lock: a listener may wait for a thread that tunes another key.
             notify_triton(request, choice, key)
         return choice
+
+    def _memory_key(self, call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the key in memory; configs that were chosen deterministically have their own."""
+        mode = is_deterministic()
+        if self._mode not in (None, mode):  # PyTorch's switch tells nobody
+            self.memory.on_change()
+        self._mode = mode
+        key = memory_key(call, values)
+        return (*key, "deterministic") if mode else key
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
         """Wrap the grid of a launch so that bad use raises when Triton evaluates it."""
@@ -143,7 +155,7 @@ class Chooser:
 
     def candidates(self, call: KernelCall) -> list[Config]:
         """Return the configs to compile for a later launch: its own if it is known, else all."""
-        known = self.memory.get(memory_key(call, self._values(call)))
+        known = self.memory.get(self._memory_key(call, self._values(call)))
         return self._searched(call) if known is None else [Config.of(known)]
 
     def _searched(self, call: KernelCall) -> list[Config]:
@@ -154,7 +166,7 @@ class Chooser:
         return self._searched(self._described(positional, named))
 
     def _described(self, positional: Arguments, named: Arguments) -> KernelCall:
-        return KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+        return KernelCall(UnknownGrid((1,)), (*positional.values(),), named, self._kernel.arg_names)
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         """Return key and config of a launch described by meta tensors; tune and compile nothing.
@@ -164,7 +176,7 @@ class Chooser:
         call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
-        known = self.memory.get(memory_key(call, values))
+        known = self.memory.get(self._memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
             return request.key, Choice(Config.of(known), True, "known")
         return request.key, resolve(self._resolver, request, capturing=True)

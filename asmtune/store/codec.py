@@ -176,10 +176,15 @@ def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
     """
     fields = json_codec.fields_of(value, where, ("config", "stage", "kind", "detail"))
     texts = {name: text for name, text in fields.items() if name != "config"}
-    return _config(fields["config"], f"{where}.config"), _CODEC.read(Failure, texts, where)
+    return config_from_json(fields["config"], f"{where}.config"), _CODEC.read(Failure, texts, where)
 
 
-def _config(value: Any, where: str) -> Config:
+def config_from_json(value: Any, where: str) -> Config:
+    """Reads a config from JSON values.
+
+    Raises:
+        InputError: as `record_from_json`.
+    """
     named = json_codec.names_of(value, where)
     for name, least in (("num_warps", 1), ("num_stages", 0), ("num_ctas", 1), ("maxnreg", 1)):
         if name not in named:
@@ -203,7 +208,7 @@ _CODEC: Final = JsonCodec(
         Any: json_codec.scalar_of,
         str: json_codec.text_of,
         float: json_codec.time_of,
-        Config: _config,
+        Config: config_from_json,
         Measurement: measurement_from_json,
         tuple[Config, Failure]: failure_from_json,
     }

@@ -19,11 +19,15 @@ from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import EarlierOutcomes
+from asmtune.store.seeds import KeyedConfigs
 from asmtune.tuning.options import Effort
 from asmtune.tuning.search.state import PriorTimings
 
 MOST_SEEDS: Final = 6
 """Configs of other shapes that go into the first batch."""
+
+MOST_IMPORTED: Final = 8
+"""Imported configs that go into the first batch, before those."""
 
 BEST_OF_EACH: Final = 2
 """Number of a record's fastest configs that are seeds."""
@@ -44,21 +48,37 @@ class Experience:
     Attributes:
         seeds: good on other shapes, the nearest shape's first.
         shunned: failed or slow wherever they were tried.
+        imported: seeds of other origin, those of the key first.
     """
 
     seeds: tuple[Config, ...] = ()
     shunned: frozenset[Config] = frozenset()
+    imported: tuple[Config, ...] = ()
 
 
-def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
-    """Collect experience from records of the key's kernel, device and dtypes, but other shapes."""
+def experience(
+    records: Iterable[TuneRecord], key: TuneKey, imported: Iterable[KeyedConfigs] = ()
+) -> Experience:
+    """Collect experience from records of the key's kernel, device and dtypes, but other shapes.
+
+    Imported configs are of the key's kernel; those of its device, dtypes and shape come first.
+    """
     others = [record for record in records if _related(record.key, key)]
     others.sort(key=lambda record: distance(record.key.shape, key.shape))
     seeds: dict[Config, None] = {}
     for record in others:
         fastest = sorted(record.measurements, key=lambda m: m.median_us)[:BEST_OF_EACH]
         seeds |= dict.fromkeys([record.winner, *(m.config for m in fastest)])
-    return Experience(tuple(seeds)[:MOST_SEEDS], _shunned(others))
+    nearest = sorted(imported, key=lambda entry: _remoteness(entry.key, key))
+    configs = tuple(config for entry in nearest for config in entry.configs)
+    return Experience(tuple(seeds)[:MOST_SEEDS], _shunned(others), configs)
+
+
+def _remoteness(one: TuneKey, key: TuneKey) -> tuple[bool, bool, float]:
+    """Return a sort key: imported keys may spell the device with `_`, and lack dtypes."""
+    device = one.device.replace("_", " ") != key.device.replace("_", " ")
+    dtypes = dict(one.dtypes) not in ({}, dict(key.dtypes))
+    return device, dtypes, distance(one.shape, key.shape)
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
@@ -156,13 +176,27 @@ def known_to(
     own = {config_text(config): config for config in configs}
     by_config = _keyed(((m.config, m) for m in remembered.measurements), own)
     measured = {config: replace(m, config=config) for config, m in by_config.items()}
+    seeds = [*imported_of(configs, experience)[:MOST_IMPORTED], *_own(experience.seeds, own)]
     known = PriorTimings(
-        seeds=tuple(_own(experience.seeds, own)),
+        seeds=tuple(dict.fromkeys(seeds)),
         shunned=frozenset(_own(experience.shunned, own)),
         timings={config: m.median_us for config, m in measured.items()},
         failures=_keyed(((c, f) for c, f in remembered.failures if f.kind not in _PASSING), own),
     )
     return known, measured
+
+
+def imported_of(configs: Sequence[Config], experience: Experience) -> list[Config]:
+    """Select the configs that equal an imported one in all values that the space has."""
+    names = {name for config in configs for name in config.to_dict()}
+
+    def text(config: Config) -> str:
+        values = {name: value for name, value in config.to_dict().items() if name in names}
+        return config_text(Config.from_dict(values))
+
+    own = {config_text(config): config for config in configs}
+    found = (own.get(text(config)) for config in experience.imported)
+    return list(dict.fromkeys(config for config in found if config is not None))
 
 
 def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:

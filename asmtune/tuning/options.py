@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
@@ -141,6 +141,14 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
     the copy back. Arguments that the IR updates in place are restored in any case.
     """
+    bits = choices.get("bits", "close")
+    if bits not in get_args(Bits):
+        raise InputError(f"bits={bits!r}: give 'close' or 'equal'")
+    if bits == "equal" and (choices.get("reference") is not None or not choices.get("check", True)):
+        raise InputError(
+            "bits='equal' compares with the default config's output: leave reference= and "
+            "check=False out"
+        )
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
     restored, zeroed = _names(choices, "restore_value"), _names(choices, "reset_to_zero")
     return CheckOptions(
@@ -148,6 +156,7 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
         reference=choices.get("reference"),
         restore_value=() if has_pre or has_post else restored,
         reset_to_zero=() if has_pre else zeroed,
+        bits_equal=bits == "equal",
     )
 
 
@@ -182,10 +191,15 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
 
 
 OnBusy = Literal["wait", "heuristic"]
+Bits = Literal["close", "equal"]
 
 
 class Choices(TypedDict, total=False):
     """Keywords of `tune` and of `asm_autotune`; `TuneOptions` says what each is for.
+
+    bits: "close" lets outputs differ from the default config's as roundings do; with "equal" only
+        a config wins whose outputs equal the default's in every bit, which is checked while
+        tuning. Where nothing is tuned, the default is launched.
 
     Those from `pre_hook` on are `triton.autotune`'s, with its meaning where it has one here:
 
@@ -219,6 +233,7 @@ class Choices(TypedDict, total=False):
     force: bool
     on_busy: OnBusy
     check: bool
+    bits: Bits
     reference: Callable[[Mapping[str, Any]], Any] | None
     restore_value: tuple[str, ...]
     reset_to_zero: tuple[str, ...]

@@ -139,6 +139,7 @@ def provenance(
     tiles: bool = False,
     objective: Objective | None = None,
     clock: str = "",
+    bits: str = "close",
 ) -> Provenance:
     """Make the provenance of a config that is tuned here and now.
 
@@ -149,9 +150,11 @@ def provenance(
         aims += (str(objective),)
     made_with = versions()
     source = source_digest(problem.kernel)
+    apart = () if bits == "close" else (bits,)
     return Provenance(
-        # Timings of one source serve all its spaces; those of another clock must not.
-        source=digest(source, clock) if clock else source,
+        # Timings of one source serve all its spaces; those of another clock must not, and what
+        # failed by its bits must not count as failed elsewhere.
+        source=digest(source, clock, *apart) if clock or apart else source,
         space=space_digest(list(space.configs(**problem.shape)), *aims),
         triton=made_with["triton"],
         torch=made_with["torch"],
@@ -176,7 +179,8 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
 
         clock = TuneOptions.of(cast("Choices", choices)).clock
     tiles = bool(choices.get("tiles", False))
-    return provenance(problem, space, tiles=tiles, objective=objective, clock=clock)
+    bits = choices.get("bits", "close")
+    return provenance(problem, space, tiles=tiles, objective=objective, clock=clock, bits=bits)
 
 
 def with_files(record: TuneRecord, space: Space) -> TuneRecord:

@@ -36,6 +36,7 @@ from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import user_scorer
 from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
+from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
@@ -93,6 +94,8 @@ class Tuner:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
         choices = {name: getattr(options, name) for name in ("tiles", "objective", "do_bench")}
+        if options.checks.bits_equal:
+            choices["bits"] = "equal"
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)
         return TuningRequest(problem, key, pinned, choices, reference)
 
@@ -210,12 +213,14 @@ class Tuner:
         return UnrankedSession(self.options, jobs, self.unread, self.funnel.progress)
 
     def _session(self, request: TuningRequest) -> Session:
-        known = [*self.done, *self.store.records(request.key.kernel, request.key.device)]
+        kernel = request.key.kernel
+        known = [*self.done, *self.store.records(kernel, request.key.device)]
+        imported = SeedFolder(self.funnel.settings.seeds_dir).of(kernel)
         return Session(
             funnel=self.funnel,
             options=self.options,
             store=self.store,
-            experience=experience(known, request.key),
+            experience=experience(known, request.key, imported),
             listener=self.listener,
             opener=self.opener,
         )

@@ -218,7 +218,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(
         *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
         "--timings", "5", "--no-isolate", "--objective", "time=1,memory=0.5", "--seed", "3",
-        "--force", "--tiles",
+        "--force", "--tiles", "--bits", "equal",
     )  # fmt: skip
     options = workshop.options
     assert options is not None
@@ -227,6 +227,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     limits = effort.limits
     assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
     assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
+    assert options.checks.bits_equal
     assert options.objective.weights == {"time": 1.0, "memory": 0.5}
 
 
@@ -376,6 +377,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("tune", "{}/doubled.py", "--shapes", "{}/plain.py"), "plain.py, line 1: "),
         (("tune", "{}/doubled.py", "--dtype", "fp64"), "doubled does not support fp64"),
         (("tune", "{}/doubled.py", "--effort", "balance"), "did you mean balanced?"),
+        (("tune", "{}/doubled.py", "--bits", "same"), "bits='same': give 'close' or 'equal'"),
         (("tune", "{}/doubled.py", "--strategy", "modell"), "modell"),
         (("tune", "{}/doubled.py", "--seconds", "0"), "--seconds: 0 is no number above 0"),
         (("tune", "{}/doubled.py", "--seconds", "inf"), "--seconds: inf is no number above 0"),

@@ -339,6 +339,43 @@ def test_what_differs_between_runs_widens_the_tolerance() -> None:
         assert kind(checker.check(noisy(out, 0.3))) == "wrong_output at check"
 
 
+def test_bits_equal() -> None:
+    """With bits_equal one bit, also the sign of a zero or a NaN's payload, makes a config fail."""
+    tensors = vectors()
+    right = tensors["x"] + tensors["y"]
+    right[0], right[1] = 0.0, math.nan
+    payload = right.clone()
+    payload.view(torch.int32)[1] ^= 1
+    nearly = [
+        torch.nextafter(right, right + 1),
+        torch.where(right == 0, -right, right),
+        payload,
+    ]
+
+    def write(values: Tensor) -> Run:
+        return lambda: tensors["out"].copy_(values)
+
+    for exact in (False, True):
+        with checker_of(tensors, ADD, bits_equal=exact) as checker:
+            assert checker.set_reference(write(right)) is None
+            assert checker.check(write(right)) is None
+            for values in nearly:
+                found = checker.check(write(values))
+                assert kind(found) == ("wrong_output at check" if exact else None)
+                assert not exact or "bits='equal' allows no bit to differ" in str(found)
+
+
+def test_bits_equal_of_an_unsteady_default() -> None:
+    """Where two runs of the default differ in their bits no config passes, and a note says why."""
+    tensors = vectors(100)
+    with checker_of(tensors, ADD, bits_equal=True) as checker:
+        assert checker.set_reference(noisy(tensors["out"], 1e-6)) is None
+        found = checker.check(lambda: tensors["out"].copy_(tensors["x"]))
+        assert kind(found) == "wrong_output at check"
+        assert "differs in its bits between two runs of the default" in str(found)
+        assert any("leave bits='equal' out" in note for note in checker.notes)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
 def test_garbage_is_not_checked(dtype: torch.dtype) -> None:
     """An argument that holds something else after each run is left alone, and a note says so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.tuning.initial_state import AGREEING, MOST_SEEDS, distance, experience
+from asmtune.store.lookup import EarlierOutcomes
+from asmtune.store.seeds import KeyedConfigs, SeedFolder
+from asmtune.tuning.initial_state import AGREEING, MOST_SEEDS, distance, experience, known_to
+from tests.tuning_support import BEST, HostMachine, request, space, workshop
 
 KEY = TuneKey("m.matmul", {"M": 1024, "N": 1024}, {"a": "fp16"}, "NVIDIA H200")
 MADE = Provenance("s", "p", "3.6.0", "2.11", "0.1", "580", "2026-01-01")
@@ -64,6 +68,40 @@ def test_seeds_are_few_and_different(shapes: int) -> None:
     records = [record({"M": 1 << i, "N": 3}, {i: 1.0, i + 1: 1.1}) for i in range(shapes)]
     seeds = experience(records, KEY).seeds
     assert len(seeds) == len(set(seeds)) <= MOST_SEEDS
+
+
+def test_imported_seeds() -> None:
+    """Imported configs come by device, dtypes and shape, each once, and only if the space has one.
+
+    Values that the space has not, such as an engine's own option, do not count.
+    """
+    entries = [
+        KeyedConfigs(replace(KEY, device="NVIDIA_H100"), (config(1),)),
+        KeyedConfigs(replace(KEY, dtypes={"a": "fp32"}), (config(2),)),
+        KeyedConfigs(replace(KEY, shape={"M": 8, "N": 8}), (config(3), config(99))),
+        KeyedConfigs(replace(KEY, dtypes={}, device="NVIDIA_H200"), (config(4), config(3))),
+        KeyedConfigs(KEY, (Config({"B": 5, "SPLIT_K": 1}),)),
+    ]
+    space = list(map(config, range(9)))
+    found = experience([record({"M": 2048, "N": 1024}, {6: 1.0})], KEY, entries)
+    known, _ = known_to(space, EarlierOutcomes(), found)
+    assert known.seeds == tuple(map(config, (4, 3, 5, 2, 1, 6)))
+
+
+@pytest.mark.slow(seconds=6)
+def test_imported_seeds_are_timed_first(tmp_path: Path) -> None:
+    """A search compiles and times an imported config in its first batch, and stores a record."""
+    seed = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
+    machine = HostMachine()
+    tuner = workshop(tmp_path / "cache", machine, "quick")
+    asked = request(tuner, searched=space(warps=(1, 2, 4, 8, 16)))
+    SeedFolder(tmp_path / "cache" / "seeds").add([KeyedConfigs(asked.key, (seed,))])
+    result = tuner.resolve(asked)
+    assert seed in list(dict.fromkeys(machine.timed))[:16]  # last but two without the import
+    assert result.record is not None
+    assert result.record.winner == BEST
+    trace = (tmp_path / "cache" / "runs" / f"{result.run}.jsonl").read_text()
+    assert "imported configs that are in the space: 1" in trace
 
 
 sizes = st.dictionaries(st.sampled_from("MNK"), st.integers(1, 1 << 14) | st.booleans())

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.base.errors import CompileError, MeasureError
+from asmtune.base.errors import CompileError, InputError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import arithmetic
@@ -18,7 +18,7 @@ from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.tuning.options import EFFORTS
+from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -45,6 +45,36 @@ def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     again = resolved(workshop(tmp_path, later))
     assert (again.outcome, again.record) == ("known", result.record)
     assert later.timed == []
+
+
+def test_bits_equal_to_the_default(tmp_path: Path) -> None:
+    """With bits="equal" a faster config whose output differs in a bit loses; else it wins.
+
+    Either kind of tuning takes nothing over from the other, neither a record nor a failure.
+    """
+    rounded = Space({"BLOCK": (256,), "FLAW": (0, 1e-4), "num_warps": (4, 8)}, default=DEFAULT)
+    machine = HostMachine(
+        lambda config: (5.0 if config.kwargs["FLAW"] else 9.0) - config.num_warps / 8
+    )
+    winners = []
+    for bits in ("equal", "close", "equal"):
+        result = resolved(workshop(tmp_path, machine, bits=bits), searched=rounded)
+        assert result.outcome == "tuned"
+        assert result.record is not None
+        winners.append((result.record.winner.kwargs["FLAW"], result.record.winner.num_warps))
+        failures = {failure.detail.split(";")[-1] for _, failure in result.record.failures}
+        assert failures == ({" bits='equal' allows no bit to differ"} if bits == "equal" else set())
+    assert winners == [(0, 8), (1e-4, 8), (0, 8)]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"bits": "same"}, {"bits": "equal", "check": False}, {"bits": "equal", "reference": len}],
+)
+def test_bad_bits(choices: Choices) -> None:
+    """Another value, and bits="equal" with what replaces the default's output, give one line."""
+    with pytest.raises(InputError, match=r"^bits='(same|equal)'.*$"):
+        TuneOptions.of(choices)
 
 
 def test_held_tiles_are_told(tmp_path: Path) -> None:

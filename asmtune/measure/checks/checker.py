@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks.compare import Output, bits, fill_poison, pieces, poison, tolerance_of
+from asmtune.measure.checks.compare import (
+    Output,
+    bits,
+    equal,
+    fill_poison,
+    pieces,
+    poison,
+    tolerance_of,
+)
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions, Roles, call_reference, check_names
 from asmtune.measure.checks.tensors import (
@@ -21,7 +29,6 @@ from asmtune.measure.checks.tensors import (
 
 # Two runs say little about a third, so this many times their difference is allowed.
 _RUNS_APART: Final = 4.0
-_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 
 
 class ExpectedOutputs:
@@ -29,7 +36,8 @@ class ExpectedOutputs:
 
     Args:
         saved, roles: copies of their memory before the run; the arguments' roles.
-        tolerance: gives an argument's tolerance, by its dtype or the user's option.
+        tolerance: gives an argument's tolerance, by its dtype or the user's option; None where
+            every bit must be equal.
 
     Attributes:
         copies: copies of their memory after the run.
@@ -39,12 +47,13 @@ class ExpectedOutputs:
         self,
         saved: Sequence[RegionCopy],
         roles: Roles,
-        tolerance: Callable[[TensorArgument], float],
+        tolerance: Callable[[TensorArgument], float] | None,
     ) -> None:
         self._saved = saved
         self._poisoned, self._strays, self._scratch = roles.poisoned, roles.stray, roles.scratch
         self._tolerance = tolerance
         self._run_to_run: dict[TensorArgument, float] = {}
+        self._unsteady = ""
         self.copies = [RegionCopy(copy.region) for copy in saved]
         self._outputs = {tensor: self._output(tensor) for tensor in roles.written}
 
@@ -84,6 +93,13 @@ class ExpectedOutputs:
         """
         notes = []
         for tensor, deviation in zip(list(self._outputs), self._deviations(), strict=True):
+            if self._tolerance is None:
+                if deviation > 0.0:
+                    self._unsteady = (
+                        f"{tensor.name} differs in its bits between two runs of the default "
+                        "config, so that no config can equal it; leave bits='equal' out"
+                    )
+                continue
             allowed = _RUNS_APART * deviation
             if 0.0 < allowed < 1.0:
                 self._run_to_run[tensor] = allowed
@@ -100,7 +116,7 @@ class ExpectedOutputs:
                     f"{tensor.name} is not checked: two runs of the default config leave different "
                     "contents there; give reference= if that is not as it should be"
                 )
-        return notes
+        return [*notes, self._unsteady] if self._unsteady else notes
 
     def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
         """Replace the default config's output by the values of the user's reference.
@@ -120,6 +136,8 @@ class ExpectedOutputs:
 
     def failure(self) -> Failure | None:
         """Compare what the arguments hold now; waits for the GPU once if all is well."""
+        if self._unsteady:
+            return Failure("check", "wrong_output", self._unsteady)
         for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
             if deviation > output.tolerance:
                 return Failure("check", *output.describe())
@@ -134,7 +152,7 @@ class ExpectedOutputs:
                 continue
             for tensor in region.tensors:
                 self._outputs[tensor].give_expected()
-            if not _equal(region.contents(), copy.bytes):
+            if not equal(region.contents(), copy.bytes):
                 names = " and ".join(tensor.name for tensor in region.tensors)
                 return Failure(
                     "check",
@@ -171,12 +189,15 @@ class ExpectedOutputs:
 
     def _output(self, tensor: TensorArgument) -> Output:
         output = Output(tensor, self._view(self.copies, tensor), poisoned=tensor in self._poisoned)
-        output.tolerance = max(self._tolerance(tensor), self._run_to_run.get(tensor, 0.0))
+        if self._tolerance is None:
+            output.exact = True
+        else:
+            output.tolerance = max(self._tolerance(tensor), self._run_to_run.get(tensor, 0.0))
         return output
 
     def _is_unchanged(self, tensor: TensorArgument) -> bool:
         before, after = (self._view(copies, tensor) for copies in (self._saved, self.copies))
-        return _equal(bits(before), bits(after))
+        return equal(bits(before), bits(after))
 
     def _is_untouched(self, tensor: TensorArgument) -> bool:
         if tensor in self._scratch:
@@ -188,14 +209,6 @@ class ExpectedOutputs:
 
     def _view(self, copies: Sequence[RegionCopy], tensor: TensorArgument) -> Any:
         return next(copy.view(tensor) for copy in copies if tensor in copy.region.tensors)
-
-
-def _equal(actual: Any, expected: Any) -> bool:
-    """Return whether integers are equal, whatever their devices."""
-    return all(
-        bool((actual[piece] == expected[piece].to(actual.device)).all())
-        for piece in pieces(actual.shape, _STRETCH)
-    )
 
 
 class OutputChecker:
@@ -230,7 +243,7 @@ class OutputChecker:
         ]
         self._on_host = any(tensor.device.type == "cpu" for tensor in roles.written)
         self._expected_outputs: ExpectedOutputs | None = None
-        self._notes = list(_unchecked_notes(effects, foreign_names))
+        self._notes = effects.unchecked_notes(foreign_names)
         self._note_copies(self._saved)
 
     @property
@@ -268,9 +281,8 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        outputs = guarded(
-            "check", lambda: ExpectedOutputs(self._saved, self._roles, self._tolerance)
-        )
+        tolerance = None if self._options.bits_equal else self._tolerance
+        outputs = guarded("check", lambda: ExpectedOutputs(self._saved, self._roles, tolerance))
         finished = guarded("launch", finish)
         if isinstance(outputs, Failure):
             return outputs
@@ -385,16 +397,3 @@ class OutputChecker:
                     f"the GPU has no room for a copy of {names}: kept in the host's memory, "
                     "which makes every check slow"
                 )
-
-
-def _unchecked_notes(effects: Effects, foreign_names: Sequence[str]) -> Iterator[str]:
-    """Yield remarks on memory that can be neither saved nor checked."""
-    if effects.foreign:
-        yield (
-            "the kernel may write memory behind an address that is no tensor argument: that is "
-            "neither saved nor checked"
-        )
-    yield from (f"{name} is no PyTorch tensor: neither saved nor checked" for name in foreign_names)
-    if effects.unknown:
-        names = ", ".join(sorted(effects.unknown))
-        yield f"the IR does not tell what becomes of {names}: taken as read and written"

@@ -24,6 +24,7 @@ from asmtune.measure.checks.tensors import TensorArgument, integers
 # Elements compared at once: their temporaries, some 150 MB, bound the memory of a check.
 _PIECE: Final = 1 << 22
 _SAMPLED: Final = 1 << 18
+_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 # Magnitudes beyond this many medians are marks (-1e30 in a mask), and left out of the mean.
 _UNUSUAL: Final = 1000.0
 _LEAST: Final = 0.01  # of the mean over all; smaller rows are noise
@@ -214,6 +215,14 @@ def bits(values: Any) -> Any:
     return values.view(integers(values.dtype))
 
 
+def equal(actual: Any, expected: Any) -> bool:
+    """Return whether integers are equal, whatever their devices."""
+    return all(
+        bool((actual[piece] == expected[piece].to(actual.device)).all())
+        for piece in pieces(actual.shape, _STRETCH)
+    )
+
+
 class Output:
     """Compares one written argument with its expected contents, within a tolerance.
 
@@ -225,12 +234,14 @@ class Output:
     Attributes:
         tolerance: t of the formula.
         whose: the source of the expected output, for messages.
+        exact: whether the deviation is infinite where any bit differs.
     """
 
     def __init__(self, tensor: TensorArgument, expected: Any, *, poisoned: bool) -> None:
         self.tensor = tensor
         self.tolerance = 0.0
         self.whose = "the default config"
+        self.exact = False
         self.magnitude = Magnitude.of(expected)
         self._expected = expected
         self._poison = poison(tensor) if poisoned else None
@@ -273,9 +284,13 @@ class Output:
             far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
         # The axis of a complex number's parts is left out.
         index = list(place[len(place) - len(self.tensor.shape) :])
+        if self.exact:
+            far = "; bits='equal' allows no bit to differ"
+        else:
+            far += "; if both are right, give tolerance="
         return "wrong_output", (
             f"{wrong:,} {total} differ from {self.whose}, most at {index}: "
-            f"{got} instead of {expected}{far}; if both are right, give tolerance="
+            f"{got} instead of {expected}{far}"
         )
 
     def give_expected(self) -> None:
@@ -288,6 +303,9 @@ class Output:
 
         actual_piece, expected = actual[piece], self._expected[piece].to(actual.device)
         same = bits(actual_piece) == bits(expected)
+        if self.exact:
+            zeros = torch.zeros(same.shape, dtype=torch.float64, device=same.device)
+            return zeros.masked_fill_(~same, math.inf)
         c, r = widened(actual_piece), widened(expected)
         deviations = (c - r).abs_().div_(r.abs().add_(self.magnitude.around(piece, r)))
         if self.tensor.dtype.is_floating_point:

@@ -75,6 +75,22 @@ class Effects:
         """Add stray writes for code edited by hand, which may write what the IR does not."""
         return replace(self, stray=frozenset(tensor_parts(arguments)) - self.writes - self.atomics)
 
+    def unchecked_notes(self, foreign_names: Iterable[str]) -> list[str]:
+        """Return remarks on memory that can be neither saved nor checked."""
+        notes = [
+            f"{name} is no PyTorch tensor: neither saved nor checked" for name in foreign_names
+        ]
+        if self.foreign:
+            notes.insert(
+                0,
+                "the kernel may write memory behind an address that is no tensor argument: that is "
+                "neither saved nor checked",
+            )
+        if self.unknown:
+            names = ", ".join(sorted(self.unknown))
+            notes.append(f"the IR does not tell what becomes of {names}: taken as read and written")
+        return notes
+
 
 def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return tensors by name in order, those in tuples too: `x_ptr`, `t.1`, `t.2.0`.

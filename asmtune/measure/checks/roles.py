@@ -94,6 +94,7 @@ class CheckOptions:
         reset_to_zero: names of arguments that are zeroed before every run.
         tolerance: how far elements may differ, relative to their magnitude, whatever their
             dtype; see `asmtune.measure.checks.compare`.
+        bits_equal: whether only outputs pass that equal the default config's in every bit.
     """
 
     check: bool = True
@@ -101,6 +102,7 @@ class CheckOptions:
     restore_value: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
     tolerance: float | None = None
+    bits_equal: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import unedited
 from asmtune.core.problem import Problem
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import can_sketch
@@ -46,13 +46,23 @@ def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
         CompileError: none of the compiled configs can run.
         StoreError: the artifacts' folder cannot be written.
     """
+    # A hand-edited config is launched only after its output was checked.
+    return pick_report(funnel, problem, unedited(space)).verdicts[0]
+
+
+def pick_report(funnel: Funnel, problem: Problem, space: Space) -> PruneReport:
+    """Return the report that a pick is read off: all sketched, the best few compiled.
+
+    Raises:
+        SpaceError: as `first_pick`.
+        ProblemError: as `first_pick`.
+        CompileError: as `first_pick`.
+        StoreError: as `first_pick`.
+    """
     budget = None
     if funnel.scorer.ranks_before_compiling:
         budget = Keep(count=COMPILES, option="compile")
-    # A hand-edited config is launched only after its output was checked.
-    checked = unedited(space)
-    report = replace(funnel, keep=None, caps=False, compile=budget).prune(problem, checked)
-    return report.verdicts[0]
+    return replace(funnel, keep=None, caps=False, compile=budget).prune(problem, space)
 
 
 def small_pick(

@@ -22,6 +22,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
+from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import key_text
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
@@ -117,6 +118,12 @@ class Resolver:
             MeasureError: no config that compiled can be launched.
             InputError: space, problem and kernel do not fit.
         """
+        if is_deterministic():
+            lookup = MissLookup(request, Settings.from_environment())
+            known = lookup.tuned()
+            if known is None and self.options.on_miss == "raise" and not capturing:
+                raise MissError(_miss_message(request))
+            return known or self._deterministic(lookup)
         if self._in_progress and not capturing:
             choice = self._in_progress.get(key_digest(request.key))
             if choice is not None:  # each launch meanwhile: before what takes milliseconds
@@ -132,6 +139,29 @@ class Resolver:
             return self._provisional(lookup)
         return self._small(request) or self._on_miss(lookup)
 
+    @property
+    def _checked_only(self) -> bool:
+        """Return whether no config but the default may be launched unchecked."""
+        return self.options.choices.get("bits") == "equal"
+
+    def _default(self, request: TuningRequest) -> Choice:
+        return Choice(request.space.first(**request.problem.shape), True, "heuristic")
+
+    def _deterministic(self, lookup: MissLookup) -> Choice:
+        """Return the pick that is the same on every machine."""
+        request = lookup.request
+        if self._checked_only:
+            return self._default(request)
+        from asmtune.tuning.deterministic import deterministic_pick
+
+        pick = deterministic_pick(request, lookup.settings)
+        if isinstance(pick, Config):
+            return Choice(pick, True, "predicted")
+        default = self._default(request)
+        text = f"{key_text(request.key)}: nothing can be predicted, {pick}"
+        warnings.warn(f"{text}; goes on with {default.config}", MissWarning, stacklevel=2)
+        return default
+
     def _on_miss(self, lookup: MissLookup) -> Choice:
         on_miss = self.options.on_miss
         if on_miss == "raise":
@@ -145,7 +175,7 @@ class Resolver:
     def _stored_pick(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction if the options accept one."""
         predicts = self.options.on_miss == "predict"
-        if not predicts and self.options.small is None:
+        if self._checked_only or (not predicts and self.options.small is None):
             return None
         stored = lookup.predicted
         if stored is None:
@@ -159,6 +189,8 @@ class Resolver:
     def _small(self, request: TuningRequest) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
         by_user = is_small(self.options, request)
+        if self._checked_only:
+            return self._default(request) if by_user else None
         if by_user and self.options.heuristic is not None:
             return self._heuristic(request)
         # "predict" predicts in any case; the background thread predicts by itself.
@@ -183,10 +215,12 @@ class Resolver:
 
     def _predicted(self, lookup: MissLookup) -> Choice:
         """Return the nearest neighbour's config if that is allowed, else the model's first pick."""
+        request = lookup.request
+        if self._checked_only:
+            return self._default(request)
         near = self._nearest(lookup)
         if near is not None:
             return replace(near, final=True)
-        request = lookup.request
         try:
             prediction = self._tuners.of(request.key.device).predict(request)
         except CompileError as error:
@@ -198,6 +232,8 @@ class Resolver:
 
     def _provisional(self, lookup: MissLookup) -> Choice:
         """Return the best config known at once: nearest, predicted or heuristic."""
+        if self._checked_only:
+            return replace(self._default(lookup.request), final=False)
         near = self._nearest(lookup)
         if near is not None:
             return near
@@ -260,7 +296,7 @@ class Resolver:
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
         def work() -> Choice:
-            auto = self.options.small == "auto"
+            auto = self.options.small == "auto" and not self._checked_only
             small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None
             return small or self._tuned(lookup, later=True)
 

@@ -1,0 +1,71 @@
+"""The switch of deterministic choice: the same key gets the same config, and no launch times any.
+
+A key gets the stored config, else the shipped one, else the model's pick (`tuning.deterministic`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from asmtune.base.errors import ArgumentTypeError
+from asmtune.base.settings import deterministic_by_environment
+
+_chosen: list[bool] = []
+_listeners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+
+
+class Determinism:
+    """The state before a call of `deterministic`, which the end of a `with` block restores."""
+
+    def __init__(self, before: list[bool]) -> None:
+        self._before = before
+
+    def __enter__(self) -> Determinism:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _choose(self._before)
+
+
+def deterministic(enabled: bool = True) -> Determinism:
+    """Make every launch of this process choose its config deterministically, or not.
+
+    It counts from now on, or inside a `with` block; for all threads. It takes precedence over
+    ASMTUNE_DETERMINISTIC and over `torch.use_deterministic_algorithms`.
+
+        asmtune.deterministic()
+        with asmtune.deterministic(): ...
+
+    Raises:
+        InputError: `enabled` is no bool.
+    """
+    if not isinstance(enabled, bool):
+        raise ArgumentTypeError(f"deterministic({enabled!r:.60}): give True or False")
+    before = list(_chosen)
+    _choose([enabled])
+    return Determinism(before)
+
+
+def is_deterministic() -> bool:
+    """Return whether launches choose deterministically now."""
+    if _chosen:
+        return _chosen[0]
+    if deterministic_by_environment():
+        return True
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.are_deterministic_algorithms_enabled())
+
+
+def on_switch(owner: Any, forget: Callable[[Any], None]) -> None:
+    """Call `forget(owner)` at each switch, as long as the owner lives."""
+    _listeners[owner] = forget
+
+
+def _choose(state: list[bool]) -> None:
+    if state != _chosen:
+        _chosen[:] = state
+        for owner, forget in list(_listeners.items()):
+            forget(owner)

@@ -1,0 +1,179 @@
+"""Seeds: configs of other origin that a search compiles and times first.
+
+A seed is a hint and no record: nothing launches it before a search has timed it. Seeds are kept
+in the folder `seeds` of the cache folder, a JSON file for each kernel:
+
+    {"format": "asmtune-seeds", "version": 1,
+     "entries": [{"key": {"kernel", "shape", "dtypes", "device"}, "configs": [...]}]}
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.errors import InputError, StoreError
+from asmtune.base.fingerprint import digest
+from asmtune.base.json_codec import expected, fields_of, parse_json
+from asmtune.base.text import user_stacklevel
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.store.codec import config_from_json, config_text, key_from_json, key_to_json
+from asmtune.store.interchange import abridged
+from asmtune.store.lookup import StoreWarning
+from asmtune.store.sqlite_file import creation_lock
+
+FORMAT: Final = "asmtune-seeds"
+VERSION: Final = 1
+_LOCK_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class KeyedConfigs:
+    """Configs of a key, the best first.
+
+    Attributes:
+        key: the key; shape, dtypes and device are empty as far as their origin does not say them,
+            and the device may be spelled with `_` for spaces.
+        configs: at least one, without hooks.
+    """
+
+    key: TuneKey
+    configs: tuple[Config, ...]
+
+
+def configs_of(record: TuneRecord, count: int) -> KeyedConfigs | None:
+    """Return a record's winner and its fastest others, `count` in all.
+
+    A config of hand-edited IR is left out, since its file does not travel. None if none is left.
+    """
+    timed = (timing.config for timing in abridged(record, count).measurements)
+    configs = [c for c in unique_configs([record.winner, *timed]) if c.ir_override is None]
+    return KeyedConfigs(record.key, tuple(configs[:count])) if configs else None
+
+
+def unique_configs(configs: Iterable[Config]) -> list[Config]:
+    """Return configs in their order, equal ones once."""
+    return list({config_text(config): config for config in configs}.values())
+
+
+def entry_to_json(entry: KeyedConfigs) -> dict[str, Any]:
+    """Convert an entry to JSON values; the inverse of `entry_from_json`."""
+    return {
+        "key": key_to_json(entry.key),
+        "configs": [config.to_dict() for config in entry.configs],
+    }
+
+
+def entry_from_json(value: Any, where: str) -> KeyedConfigs:
+    """Read an entry from JSON values.
+
+    Raises:
+        InputError: a field is missing, unknown or malformed; names it.
+    """
+    fields = fields_of(value, where, ("key", "configs"))
+    configs = fields["configs"]
+    if not isinstance(configs, Sequence) or isinstance(configs, str) or not configs:
+        raise expected("a list of configs", f"{where}.configs", configs)
+    return KeyedConfigs(
+        key_from_json(fields["key"], f"{where}.key"),
+        tuple(config_from_json(c, f"{where}.configs[{i}]") for i, c in enumerate(configs)),
+    )
+
+
+def header_of(document: Any, name: str, version: int) -> None:
+    """Check the format and the version of a document.
+
+    Raises:
+        InputError: it is another format, or of another version.
+    """
+    found = document.get("format") if isinstance(document, Mapping) else None
+    if found != name:
+        raise expected(repr(name), "format", found)
+    if type(document.get("version")) is not int or document["version"] != version:
+        raise InputError(
+            f"version is {document.get('version')!r}, and this asmtune reads {version}; "
+            "export it again, or use the asmtune that wrote it"
+        )
+
+
+class SeedFolder:
+    """The seeds of all kernels, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _file(self, kernel: str) -> Path:
+        return self._folder / f"{digest(kernel)[:32]}.json"
+
+    def add(self, entries: Iterable[KeyedConfigs]) -> int:
+        """Add seeds, in place of those of equal keys; return how many configs were added.
+
+        Raises:
+            InputError: a file of the folder is malformed.
+            StoreError: the folder cannot be written.
+        """
+        kernels: dict[str, dict[str, KeyedConfigs]] = {}
+        for entry in entries:
+            by_key = kernels.setdefault(entry.key.kernel, {})
+            known = by_key.get(_identity(entry.key))
+            configs = [*(known.configs if known else ()), *entry.configs]
+            by_key[_identity(entry.key)] = replace(entry, configs=tuple(unique_configs(configs)))
+        try:
+            make_private(self._folder)
+            for kernel, added in kernels.items():
+                path = self._file(kernel)
+                with creation_lock(path, _LOCK_S):
+                    earlier = {_identity(entry.key): entry for entry in self._read(kernel)}
+                    write_whole(path, _document((earlier | added).values()), private=True)
+        except OSError as error:
+            raise StoreError(
+                f"seeds in {self._folder}: {error.strerror or error}; check the folder, or set "
+                "ASMTUNE_CACHE_DIR to another one"
+            ) from error
+        return sum(len(entry.configs) for added in kernels.values() for entry in added.values())
+
+    def of(self, kernel: str) -> list[KeyedConfigs]:
+        """Return a kernel's seeds; a file that cannot be read gives a warning and none."""
+        try:
+            return self._read(kernel)
+        except (InputError, OSError) as error:
+            text = f"seeds of {kernel} are left out: {error}; import them again"
+            warnings.warn(text, StoreWarning, stacklevel=user_stacklevel())
+            return []
+
+    def clear(self, kernel: str | None = None) -> None:
+        """Delete the seeds of a kernel, or all."""
+        for path in self._folder.glob("*.json") if kernel is None else [self._file(kernel)]:
+            path.unlink(missing_ok=True)
+
+    def _read(self, kernel: str) -> list[KeyedConfigs]:
+        path = self._file(kernel)
+        try:
+            document = parse_json(path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            raise InputError(f"{path}: not JSON ({error})") from error
+        try:
+            header_of(document, FORMAT, VERSION)
+            values = fields_of(document, "file", ("format", "version", "entries"))["entries"]
+            if not isinstance(values, list):
+                raise expected("a list", "entries", values)
+            return [entry_from_json(v, f"entries[{i}]") for i, v in enumerate(values)]
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
+def _identity(key: TuneKey) -> str:
+    return json.dumps(key_to_json(key), sort_keys=True)
+
+
+def _document(entries: Iterable[KeyedConfigs]) -> bytes:
+    lines = ",\n".join(json.dumps(entry_to_json(entry), sort_keys=True) for entry in entries)
+    return f'{{"format": "{FORMAT}", "version": {VERSION}, "entries": [\n{lines}\n]}}\n'.encode()

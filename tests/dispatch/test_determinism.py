@@ -1,0 +1,282 @@
+"""Deterministic choice: the same key gets the same config, and nothing is timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+import asmtune
+from asmtune.base.errors import CompileError, InputError, MissError
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.prune import flow
+from asmtune.runtime import determinism
+from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime.misses.resolver import MissWarning
+from asmtune.store.database import Store
+from asmtune.tuning import deterministic as picks
+from asmtune.tuning.request import provenance
+from asmtune.tuning.tuner import Tuner
+from tests import tuning_support as support
+from tests.dispatch import torch_kernels
+from tests.dispatch.host import Host, described, miss
+from tests.dispatch.torch_support import Imagined
+
+ROOT = Path(__file__).parents[2]
+SIZES = ("700", "1000", "1048576")
+
+
+@pytest.fixture(autouse=True)
+def switched() -> Iterator[None]:
+    """Leave the switch as it was."""
+    before = list(determinism._chosen)
+    yield
+    determinism._choose(before)
+    torch.use_deterministic_algorithms(False)
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    """Stands for a tuner that must not be opened."""
+    raise AssertionError("a tuner was opened")
+
+
+def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call, the variable and PyTorch's switch turn it on; the call takes precedence."""
+    assert not is_deterministic()
+    with asmtune.deterministic():
+        assert is_deterministic()
+        with asmtune.deterministic(False):
+            assert not is_deterministic()
+        assert is_deterministic()
+    assert not is_deterministic()
+    torch.use_deterministic_algorithms(True)
+    assert is_deterministic()
+    with asmtune.deterministic(False):
+        assert not is_deterministic()
+    torch.use_deterministic_algorithms(False)
+    monkeypatch.setenv("ASMTUNE_DETERMINISTIC", "1")
+    assert is_deterministic()
+    asmtune.deterministic(False)
+    assert not is_deterministic()
+
+
+def test_bad_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another value than True, False, 0 and 1 gives one line."""
+    with pytest.raises(InputError, match=r"^deterministic\('yes'\): give True or False$"):
+        asmtune.deterministic("yes")  # type: ignore[arg-type]
+    monkeypatch.setenv("ASMTUNE_DETERMINISTIC", "yes")
+    with pytest.raises(InputError, match=r"^.*ASMTUNE_DETERMINISTIC='yes': expected one of 0, 1$"):
+        is_deterministic()
+
+
+@pytest.mark.slow(seconds=20)
+def test_two_processes_with_other_histories(tmp_path: Path) -> None:
+    """Processes with other stores, histories, seeds and cores pick the same configs."""
+    answers = []
+    for number, (history, seed) in enumerate(((0, 0), (1, 7))):
+        env = {
+            **os.environ,
+            "ASMTUNE_CACHE_DIR": str(tmp_path / str(number)),
+            "ASMTUNE_DETERMINISTIC": "1",
+            "ASMTUNE_JOBS": str(number + 1),
+            "ASMTUNE_COMPILE_TIMEOUT_S": str(30 * (number + 1)),
+            "PYTHONHASHSEED": str(seed),
+            "PYTHONPATH": str(ROOT),
+        }
+        command = [sys.executable, str(Path(__file__).with_name("deterministic_process.py"))]
+        done = subprocess.run(
+            [*command, str(history), str(seed), *SIZES],
+            env=env,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        answers.append(json.loads(done.stdout.splitlines()[-1]))
+    assert answers[0] == answers[1]
+    assert answers[0]["700"] == answers[0]["1000"]
+    assert {how for how, _ in answers[0].values()} == {"predicted"}
+
+
+def test_stored_config_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stored config comes first, also with force=True, and nothing is tuned."""
+    monkeypatch.setattr(Tuner, "open", refuse)
+    slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
+    at = miss()
+    with Store.open(host.folder / "store.sqlite") as store:
+        timing = Measurement(slow, 5.0, 5.0, 5.0, (5.0,))
+        store.save(TuneRecord(at.key, slow, (timing,), provenance(at.problem, at.space)))
+    with asmtune.deterministic():
+        found = host.resolver(choices={"force": True}).resolve(miss())
+    assert described(found) == ("known", True, slow)
+
+
+def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new key gets the model's pick whatever `on_miss`, `small` and `heuristic` say."""
+    monkeypatch.setattr(Tuner, "open", refuse)
+    other = Config({"BLOCK": 128, "FLAW": 0}, num_warps=1)
+    options: list[dict[str, Any]] = [
+        {},
+        {"on_miss": "background", "nearest": True},
+        {"on_miss": "predict"},
+        {"small": 1 << 20, "heuristic": other},
+    ]
+    with asmtune.deterministic():
+        found = [host.resolver(**each).resolve(miss()) for each in options]
+        found.append(host.resolver().resolve(miss(), capturing=True))
+    assert len({choice.config for choice in found}) == 1
+    assert {(choice.how, choice.final) for choice in found} == {("predicted", True)}
+    assert host.machine.timed == []
+    with asmtune.deterministic(), pytest.raises(MissError, match="on_miss='raise'"):
+        host.resolver(on_miss="raise").resolve(miss())
+
+
+def test_ties_go_by_the_space(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among configs whose scores differ in their last bits at most, the first of the space wins."""
+    order = list(miss().space.configs(n=4096))
+
+    def level(*_: Any) -> Any:
+        verdicts = [
+            Verdict(config, kept=True, score=-1.0 + 1e-13 * place)
+            for place, config in enumerate(order[:0:-1])
+        ]
+        return SimpleNamespace(verdicts=verdicts)
+
+    monkeypatch.setattr(picks, "pick_report", level)
+    assert picks.deterministic_pick(miss(), Settings.from_environment()) == order[1]
+
+
+def test_what_a_key_does_not_hold() -> None:
+    """Contents and memory of tensors, and a value's place in its bucket, do not reach the model."""
+    first, second = miss(700), miss(1000)
+    first, second = (
+        replace(at, key=replace(at.key, shape={"pow2(n)": 1024})) for at in (first, second)
+    )
+    ids = torch.arange(8)
+    problem = replace(first.problem, arguments={**first.problem.arguments, "ids": ids})
+    canonical = picks.canonical_problem(problem, first.key)
+    assert canonical.arguments["n"] == 1024
+    assert canonical.arguments["ids"].is_meta
+    assert isinstance(canonical.index_table("ids"), str)
+    assert problem.arguments["ids"] is ids
+    assert picks.canonical_problem(second.problem, second.key).arguments["n"] == 1024
+
+
+@pytest.mark.parametrize("kind", ["timeout", "memory", "lost"])
+def test_slow_machine_is_told(host: Host, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A config that only this machine could not compile gives one line; a next launch tries it."""
+    real = flow.Funnel.prune
+
+    def slow(self: flow.Funnel, problem: Problem, space: Any) -> Any:
+        self.known["digest"] = Failure("ptxas", kind, "ended after 3 s")
+        if kind == "lost":
+            raise CompileError("no config can run")
+        return real(self, problem, space)
+
+    with asmtune.deterministic():
+        with monkeypatch.context() as patch:
+            patch.setattr(flow.Funnel, "prune", slow)
+            with pytest.raises(CompileError, match="could not be compiled on this") as caught:
+                host.resolver().resolve(miss())
+        assert "\n" not in str(caught.value)
+        assert host.resolver().resolve(miss()).how == "predicted"
+
+
+def test_unknown_device(host: Host) -> None:
+    """Where nothing can be predicted for a device, the default is launched, with a warning."""
+    at = replace(miss(), key=replace(miss().key, device="AMD Instinct MI300X"))
+    with asmtune.deterministic(), pytest.warns(MissWarning, match="nothing can be predicted"):
+        found = host.resolver().resolve(at)
+    assert described(found) == ("heuristic", True, support.DEFAULT)
+
+
+def test_bits_equal_launches_nothing_unchecked(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With bits="equal" a key that nobody has tuned gets the default wherever nothing is timed."""
+    monkeypatch.setattr(Tuner, "open", refuse)
+    options: list[dict[str, Any]] = [
+        {"on_miss": "predict", "nearest": True},
+        {"small": 1 << 20},
+    ]
+    choices = {"bits": "equal"}
+    found = [host.resolver(**each, choices=choices).resolve(miss()) for each in options]
+    found.append(host.resolver(choices=choices, nearest=True).resolve(miss(), capturing=True))
+    with asmtune.deterministic():
+        found.append(host.resolver(choices=choices).resolve(miss()))
+    assert [choice.config for choice in found] == [support.DEFAULT] * 4
+    assert [choice.final for choice in found] == [True, True, False, True]
+
+
+def test_switch_reaches_planned_launches(machine: Imagined) -> None:
+    """A key that was launched before the switch is chosen anew after it, and back again."""
+    kernel = asmtune.asm_autotune(
+        space={"BLOCK": [64, 128], "num_warps": [4, 8]}, key=["n"], small=None
+    )(torch_kernels.add)
+    x = torch.arange(1000.0)
+    chosen = Config({"BLOCK": 64}, num_warps=4)
+
+    def launch() -> int:
+        kernel[lambda v: (triton.cdiv(1000, v["BLOCK"]),)](x, x, torch.empty_like(x), 1000)
+        return int(machine.launches[-1]["BLOCK"])
+
+    assert launch() == 128
+    forgotten: list[bool] = []
+    kernel.cache.on_change = lambda: forgotten.append(is_deterministic())
+    with asmtune.deterministic():
+        assert forgotten == [True]
+        key = next(iter(kernel.cache))
+        kernel.cache[(*key, "deterministic")] = chosen
+        assert launch() == 64
+        torch.use_deterministic_algorithms(True)
+    assert launch() == 64  # PyTorch's switch alone
+    torch.use_deterministic_algorithms(False)
+    assert launch() == 128
+    assert forgotten[-1] is False
+    assert len(machine.tuned) == 1
+
+
+def test_compiled_graphs(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of `torch.compile` launches the config of an earlier launch, else the default.
+
+    PyTorch's compiler does not tell the grid, without which nothing can be predicted.
+    """
+    monkeypatch.setattr(picks, "shipped_target", lambda _: load_target("H200"))
+    n = 1 << 16
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        kernel[lambda v: (triton.cdiv(n, v["BLOCK"]),)](x, y, out, n)
+        return out
+
+    def decorated() -> Any:
+        axes = {"BLOCK": [16, 64, 1024], "num_warps": [1, 8]}
+        return asmtune.asm_autotune(space=axes, key=["n"])(torch_kernels.add)
+
+    torch.use_deterministic_algorithms(True)
+    kernel = decorated()
+    x = torch.randn(n)
+    graph = {"backend": "aot_eager", "fullgraph": True}
+    torch.testing.assert_close(add(x, x), x + x)
+    torch.testing.assert_close(torch.compile(add, **graph)(x, x), x + x)
+    kernel = decorated()
+    torch.compiler.reset()
+    with pytest.warns(MissWarning, match="launch the key once before it is traced"):
+        torch.testing.assert_close(torch.compile(add, **graph)(x, x), x + x)
+    first, second, third = [(made["BLOCK"], made["num_warps"]) for made in machine.launches]
+    assert first == second != third == (16, 1)
+    assert machine.tuned == []
