@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.output import write_note
+from asmtune.cli.output import print_line, write_note
 from asmtune.core.hardware.shipped import choose_target, load_target
+from asmtune.core.keys.rules import BucketRule, BucketRules
 from asmtune.report.cells import ReportTable, plain_table
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ def run(
     target: Annotated[
         str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
     ] = None,
+    bucket: Annotated[
+        list[str],
+        typer.Option(help="A rule for keys: pow2(M), or kernel_name:multiple(128, M); repeatable."),
+    ] = [],  # noqa: B006 - typer copies it
+    buckets: Annotated[
+        Path | None, typer.Option(help="A file of such rules, one a line; # begins a comment.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
 ) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
@@ -90,7 +98,13 @@ def run(
     forks use asmtune as well, those that it starts afresh do not: put `asmtune run` before
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
-    options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
+    rules: list[str | BucketRule] = [*bucket, *(BucketRules.of(buckets).rules if buckets else ())]
+    options = {
+        "effort": effort,
+        "on_miss": on_miss,
+        "small": "auto" if small else None,
+        "buckets": BucketRules.of(rules).rules,
+    }
     user_program = UserProgram(
         program, tuple(arguments or ()), module, options, store, quiet, target
     )
@@ -157,7 +171,9 @@ class UserProgram:
         met: list[KeyResolved] = []
         held = ExitStack()
         held.enter_context(listening(met.append))
-        held.enter_context(patch(**self.options))
+        patching = patch(**self.options)
+        patching.tell = lambda line: print_line(f"asmtune: {line}", err=True)
+        held.enter_context(patching)
         # Not when the script ends: its threads may go on, and Python waits for them before this.
         atexit.register(self._end, held, met, os.getpid())
         sys.excepthook = _without_runners(sys.excepthook)

@@ -220,6 +220,15 @@ def test_threads_outlive_the_script(tmp_path: Path) -> None:
     assert "lib.child" not in ran.err
 
 
+def test_rules_of_buckets_that_name_nothing(tmp_path: Path) -> None:
+    """A rule that changed no key of the program is told in one line, and the exit code stays."""
+    (tmp_path / "rules.txt").write_text("pow2(seqlen)\n")
+    (tmp_path / "plain.py").write_text("import sys; sys.exit(3)")
+    ran = asmtune_run(tmp_path, "--buckets", "rules.txt", "-q", "plain.py")
+    line = "asmtune: bucket pow2(seqlen) changed no key: no kernel of triton.autotune was met\n"
+    assert (ran.code, ran.err) == (3, line)
+
+
 def test_table_of_one_kernel() -> None:
     """One kernel has no line of sums; what was neither tuned nor stored was picked."""
     met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
@@ -236,6 +245,8 @@ def test_table_of_one_kernel() -> None:
         (("-m", "absent_package.module"), "no module named absent_package.module"),
         (("--effort", "hard", "absent.py"), "unknown effort 'hard': the efforts are quick"),
         (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
+        (("--bucket", "pow2", "absent.py"), "bucket 'pow2' is no rule: write pow2(M)"),
+        (("--buckets", "absent.txt", "absent.py"), "rules of buckets absent.txt: No such file"),
         ((), "Missing argument 'program'"),
     ],
 )
