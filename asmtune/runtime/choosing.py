@@ -33,7 +33,7 @@ from asmtune.runtime.checks import (
     launch_options,
     positional_arguments,
 )
-from asmtune.runtime.events import KeyResolved, Notices, emit, notify_triton
+from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
@@ -153,8 +153,8 @@ class Chooser:
         """Return the configs to search for a launch that is only described; see `look_up`."""
         return self._searched(self._described(positional, named))
 
-    def _described(self, positional: Arguments, named: Arguments) -> KernelCall:
-        return KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+    def _described(self, positional: Arguments, named: Arguments, grid: Any = (1,)) -> KernelCall:
+        return KernelCall(grid, (*positional.values(),), named, self._kernel.arg_names)
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         """Return key and config of a launch described by meta tensors; tune and compile nothing.
@@ -171,9 +171,15 @@ class Chooser:
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""
-        call = self._described({}, named)
-        request = self._request(call, self._values(call), self.searched_space(call), device)
+        request = self.request({}, named, (1,), device)
         return request.key, request.expected
+
+    def request(
+        self, positional: Arguments, named: Arguments, grid: Any, device: str
+    ) -> TuningRequest:
+        """Do as `AsmAutotuner.request`."""
+        call = self._described(positional, named, grid)
+        return self._request(call, self._values(call), self.searched_space(call), device)
 
     def _resolve_miss(
         self, call: KernelCall, values: Mapping[str, Any]
@@ -191,6 +197,7 @@ class Chooser:
             return None, self._heuristic(space, call, final=False)  # a grid of no programs
         if space.is_listed and space.size == 1:
             return None, self._heuristic(space, call, final=True)
+        emit_launch(request, call)
         choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
             self._notices.untuned(request.key, choice.config, "capture")

@@ -7,6 +7,7 @@ of one region, and a pointer keeps its alignment: a kernel is compiled for both.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import re
@@ -77,9 +78,15 @@ class StorageRange:
 
 @dataclass
 class Packing:
-    """Describes values as JSON and collects the memory under their tensors."""
+    """Describes values as JSON and collects the memory under their tensors.
+
+    Attributes:
+        by_name: describes functions of Triton by module and name, and numbers that JSON lacks by
+            text, for a process that comes later.
+    """
 
     regions: dict[tuple[str, int], StorageRange] = field(default_factory=dict)
+    by_name: bool = False
 
     def describe(self, value: Any, where: str) -> Any:
         """Describe a value as JSON.
@@ -92,6 +99,8 @@ class Packing:
         Raises:
             InputError: it is something else, or a tensor without memory.
         """
+        if self.by_name and isinstance(value, float) and not math.isfinite(value):
+            return {"float": repr(float(value))}
         if value is None or isinstance(value, int | float | str):
             return value
         if isinstance(value, tuple | list):
@@ -117,7 +126,8 @@ class Packing:
         if isinstance(value, numpy.generic):
             return {"scalar": value.item()}
         if isinstance(value, JITFunction):
-            return {"opaque": repr(value)}
+            name = f"{value.__module__}:{value.__qualname__}"
+            return {"function": name} if self.by_name else {"opaque": repr(value)}
         return None
 
     def _memory(self, value: Any, where: str) -> dict[str, Any] | None:

@@ -1,0 +1,263 @@
+"""`KeyRecorder` writes each key that a program meets to a file; `KeyList` counts unlisted ones."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import os
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from asmtune.base.errors import AsmtuneError, InputError
+from asmtune.base.text import user_stacklevel
+from asmtune.core.index_values import is_index, values_of
+from asmtune.core.problem import jit_function
+from asmtune.core.records.tuned import TuneKey
+from asmtune.measure.bench.argument_codec import Packing
+from asmtune.measure.checks.effects import tensor_parts
+from asmtune.runtime.calls import KernelCall
+from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.recording.key_file import (
+    KeyFile,
+    RecordedKey,
+    add_keys,
+    check_program,
+    device_free,
+    read_key_file,
+)
+from asmtune.runtime.recording.launches import autotuners_in, grid_value
+from asmtune.tuning.request import TuningRequest
+
+_ELEMENTS: Final = 1 << 16
+"""Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
+
+_ALIGNMENT: Final = 512
+_MOST_CONFIGS: Final = 20_000  # whose grids are evaluated: at most a second
+
+
+class RecordWarning(UserWarning):
+    """A key could not be written to the file of `asmtune run --record`."""
+
+
+@dataclass
+class KeyList:
+    """Counts the keys that a program meets and that a file does not list.
+
+    Attributes:
+        path: the file.
+        met: the keys met, by identity.
+        listed: identities of those in the file.
+    """
+
+    path: Path
+    listed: frozenset[str]
+    met: dict[str, TuneKey] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> KeyList:
+        """Read the file.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        return cls(path, frozenset(key.digest for key in read_key_file(path).keys))
+
+    def launched(self, request: TuningRequest, call: KernelCall) -> None:
+        """Note the key of a launch."""
+        del call
+        self.met.setdefault(device_free(request.key), request.key)
+
+    @property
+    def unlisted(self) -> list[str]:
+        """A text for each key met that the file does not list."""
+        return [key_text(key) for digest, key in self.met.items() if digest not in self.listed]
+
+    def summary(self, *, quiet: bool) -> list[str]:
+        """Return lines on the keys met that the file does not list, for the program's end.
+
+        Args:
+            quiet: leave out what is as it should be.
+        """
+        texts = self.unlisted
+        if not texts:
+            return [] if quiet else [f"all of {_keys(len(self.met))} met are in {self.path}"]
+        count = f"{len(texts)} of {_keys(len(self.met))} met {'is' if len(texts) == 1 else 'are'}"
+        advice = f"`asmtune run --record {self.path}` adds them"
+        return [f"{count} not in {self.path}; {advice}", *(f"not listed: {t}" for t in texts)]
+
+
+class KeyRecorder(KeyList):
+    """Writes each key to the file as soon as it is met, so that no end of the program loses it."""
+
+    def __init__(self, path: Path, program: str, buckets: tuple[str, ...] = ()) -> None:
+        """Read the file if there is one.
+
+        Raises:
+            InputError: it cannot be read, or holds keys of another program.
+        """
+        known = check_program(path, program).keys
+        super().__init__(path.absolute(), frozenset(key.digest for key in known if not key.problem))
+        self._own = KeyFile(program, buckets)
+
+    def summary(self, *, quiet: bool) -> list[str]:
+        """Return a line on the keys that were added to the file, for the program's end."""
+        if quiet:
+            return []
+        added = f"{len(self.unlisted)} of {_keys(len(self.met))} met were new to {self.path}"
+        return [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+
+    def launched(self, request: TuningRequest, call: KernelCall) -> None:
+        """Write the key of a launch, before its kernel changes the arguments."""
+        digest = device_free(request.key)
+        # Not under a lock: a child that is forked meanwhile would wait for it for ever.
+        if self.met.setdefault(digest, request.key) is not request.key or digest in self.listed:
+            return
+        try:
+            add_keys(self.path, replace(self._own, keys=(recorded_key(request, call),)))
+        except (InputError, OSError) as error:
+            text = f"{key_text(request.key)}: not recorded in {self.path}: {error}"
+            warnings.warn(
+                f"{text}; the program goes on",
+                RecordWarning,
+                stacklevel=user_stacklevel(*LAUNCHING_MODULES),
+            )
+
+
+def _keys(count: int) -> str:
+    return f"{count} key{'' if count == 1 else 's'}"
+
+
+def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
+    """Describe a launch so that another process can make one of the same key."""
+    function = jit_function(request.problem.kernel)
+    module, file = _home(function)
+    key = request.key
+    made = request.expected
+    recorded = RecordedKey(
+        key.kernel, module, file, key.shape, key.dtypes, key.device, made.source, made.space
+    )
+    packing = Packing(by_name=True)
+    given = {**call.positional, **call.kwargs}
+    try:
+        described = {name: packing.describe(v, f"argument {name}") for name, v in given.items()}
+        grid = _grid(request)
+    except AsmtuneError as error:
+        return replace(recorded, problem=" ".join(str(error).split()))
+    regions = list(packing.regions.values())
+    memory = tuple({**r.to_json(), "first": r.first % _ALIGNMENT, "at": 0} for r in regions)
+    firsts = [region.first for region in regions]
+    return replace(
+        recorded,
+        positional=tuple(call.positional),
+        arguments={name: _relative(one, firsts) for name, one in described.items()},
+        memory=memory,
+        contents=contents_of(given),
+        grid=grid,
+    )
+
+
+def _relative(value: Any, firsts: list[int]) -> Any:
+    """Replace addresses by those in regions that begin below 512, with the same alignment."""
+    if isinstance(value, list):
+        return [_relative(item, firsts) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "pointer" in value:
+        first = 0 if value["region"] is None else firsts[value["region"]]
+        return {**value, "pointer": value["pointer"] - first + first % _ALIGNMENT}
+    return {name: _relative(item, firsts) for name, item in value.items()}
+
+
+def contents_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the first elements of integer tensors, where no CUDA graph is being captured."""
+    contents = {}
+    for name, tensor in tensor_parts(given).items():
+        if not is_index(tensor):
+            continue
+        try:
+            table = values_of(tensor, "")
+        except torch.OutOfMemoryError:
+            continue
+        if not isinstance(table, str) and len(table.values):
+            values = table.values[:_ELEMENTS]
+            packed = base64.b64encode(zlib.compress(values.tobytes())).decode()
+            contents[name] = {"dtype": str(values.dtype), "zlib": packed}
+    return contents
+
+
+class _Reads(dict[str, Any]):
+    """Values of a launch that note in `read` which of them are read; all, if they are listed."""
+
+    def __init__(self, values: Mapping[str, Any], read: dict[str, None]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        self._read[name] = None
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, as `[]` does, or the default."""
+        if name not in self:
+            return default
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:  # also what `**` of a subclass calls
+        self._read.update(dict.fromkeys(super().keys()))
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """Return all names."""
+        iter(self)
+        return super().keys()
+
+    def items(self) -> Any:
+        """Return all names and values."""
+        iter(self)
+        return super().items()
+
+
+def _grid(request: TuningRequest) -> dict[str, Any]:
+    """Evaluate the grid of each config; keep its sizes by the config's values that it reads."""
+    problem = request.problem
+    read: dict[str, None] = {}
+    grid: Any = problem.grid
+    if callable(grid):
+        watched = replace(problem, grid=lambda values: grid(_Reads(values, read)))
+    else:
+        watched = problem
+    rows: list[tuple[dict[str, Any], tuple[int, int, int]]] = []
+    failure: AsmtuneError | None = None
+    for _, config in zip(range(_MOST_CONFIGS), request.configs(), strict=False):
+        try:
+            values = problem.bind(config)
+            rows.append((values, problem.grid_sizes(watched.grid_at(config, values), config)))
+        except AsmtuneError as error:
+            failure = error
+    if not rows and failure is not None:
+        raise failure
+    names = [name for name in read if name not in problem.arguments]
+    table = {tuple(grid_value(values.get(name)) for name in names): s for values, s in rows}
+    return {"reads": names, "sizes": [[list(at), list(sizes)] for at, sizes in table.items()]}
+
+
+def _home(function: Any) -> tuple[str, str | None]:
+    """Return the name and file of the module that holds the autotuner of a function."""
+    own = function.__module__
+    if own not in sys.modules or not _holds(sys.modules[own], function):
+        others = (name for name, module in list(sys.modules.items()) if _holds(module, function))
+        own = next(others, own)
+    file = getattr(sys.modules.get(own), "__file__", None) or inspect.getsourcefile(function.fn)
+    return own, os.path.abspath(file) if file else None  # noqa: PTH100 - a link stays one
+
+
+def _holds(module: Any, function: Any) -> bool:
+    return any(jit_function(tuner.fn) is function for tuner in autotuners_in(module))
