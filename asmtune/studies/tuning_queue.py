@@ -104,24 +104,27 @@ class RecordedKeys:
         """
         done: set[str] = set()
         for key, tuner in self.keys:
-            if isinstance(tuner, str):
-                yield _failed(key, machine.device, tuner)
-                continue
-            here = _request_of(key, tuner, machine)
-            if isinstance(here, str):
-                yield _failed(key, machine.device, here)
-                continue
-            if here.expected.source != key.source:
-                self.changed[key.kernel] = None
-            digest = key_digest(here.key)
-            if digest in done:  # two keys of a program without rules, one with them
-                continue
+            result = self._result(key, tuner, machine)
+            digest = key_digest(result.request.key)
+            if digest not in done:  # two keys of a program without rules may be one with them
+                yield result
             done.add(digest)
-            choices: Any = {**tuner.options.choices, **_shared(machine.tuner.options)}
-            own = replace(machine.tuner, options=TuneOptions.of(choices))
-            (result,) = own.results([here])
-            problem = replace(here.problem, arguments={}, shape=here.key.shape)
-            yield replace(result, request=here.with_arguments_of(problem))
+
+    def _result(
+        self, key: RecordedKey, tuner: AsmAutotuner | str, machine: TuningGpu
+    ) -> TuningResult:
+        if isinstance(tuner, str):
+            return _failed(key, machine.device, tuner)
+        request = _request_of(key, tuner, machine)
+        if isinstance(request, str):
+            return _failed(key, machine.device, request)
+        if request.expected.source != key.source:
+            self.changed[key.kernel] = None
+        choices: Any = {**tuner.options.choices, **_shared(machine.tuner.options)}
+        own = replace(machine.tuner, options=TuneOptions.of(choices))
+        (result,) = own.results([request])
+        problem = replace(request.problem, arguments={}, shape=request.key.shape)
+        return replace(result, request=request.with_arguments_of(problem))
 
 
 def _kernel_of(key: RecordedKey, rules: BucketRules) -> AsmAutotuner | str:
