@@ -167,6 +167,7 @@ class Chooser:
         known = self.memory.get(memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
             return request.key, Choice(Config.of(known), True, "known")
+        emit_launch(request, call)
         return request.key, resolve(self._resolver, request, capturing=True)
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:

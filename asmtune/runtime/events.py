@@ -67,7 +67,10 @@ _recorders: tuple[Callable[[TuningRequest, KernelCall], None], ...] = ()
 
 
 def emit_launch(request: TuningRequest, call: KernelCall) -> None:
-    """Call all recorders with a launch whose key is not in memory, before it is resolved."""
+    """Call all recorders with a launch whose key is not in memory, before it is resolved.
+
+    A launch that PyTorch's compiler only describes has meta tensors and the grid (1,).
+    """
     for recorder in _recorders:
         recorder(request, call)
 

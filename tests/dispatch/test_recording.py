@@ -22,6 +22,7 @@ from asmtune.core.records.tuned import TuneKey
 from asmtune.measure.bench.argument_codec import Packing
 from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.events import recording
+from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import patch
 from asmtune.runtime.recording.key_file import (
     KeyFile,
@@ -147,6 +148,25 @@ def test_unlisted_keys_are_counted_and_listed(gpu: HostGpu, served: Any, tmp_pat
     count, line = keys.summary(quiet=True)
     assert count == f"1 of 2 keys met is not in {path}; `asmtune run --record {path}` adds them"
     assert line.startswith("not listed: kernel tests.dispatch.host_gpu.copy at n=65, x_ptr fp32")
+
+
+def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
+    """A key that PyTorch's compiler describes is listed with what to do, until it is launched."""
+    path = tmp_path / "keys.json"
+    recorder = KeyRecorder(path, "serve.py")
+    with patch(small=None, effort=EFFORT), recording(recorder.launched):
+        kernel = convert(served.copies.fn, {"small": None, "effort": EFFORT})
+        traced = {
+            "x_ptr": torch.empty(64, device="meta"),
+            "out_ptr": torch.empty(64, device="meta"),
+        }
+        for _ in range(2):
+            kernel._chooser.look_up({}, {**traced, "n": 64})
+        (key,) = read_key_file(path).keys
+        assert key.problem.startswith("torch.compile traced it, which tells no grid: record a step")
+        launch(served, 64)
+    (key,) = read_key_file(path).keys
+    assert key.problem == ""
 
 
 def test_processes_add_to_one_file(tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ _ELEMENTS: Final = 1 << 16
 """Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 
 _ALIGNMENT: Final = 512
+_TRACED: Final = (
+    "torch.compile traced it, which tells no grid: record a step that runs under "
+    "torch.compiler.set_stance('force_eager')"
+)
 _MOST_CONFIGS: Final = 20_000  # whose grids are evaluated: at most a second
 
 
@@ -105,6 +109,7 @@ class KeyRecorder(KeyList):
         known = check_program(path, program).keys
         super().__init__(path.absolute(), frozenset(key.digest for key in known if not key.problem))
         self._own = KeyFile(program, buckets)
+        self._whole: set[str] = set(self.listed)
 
     def summary(self, *, quiet: bool) -> list[str]:
         """Return a line on the keys that were added to the file, for the program's end."""
@@ -117,10 +122,16 @@ class KeyRecorder(KeyList):
         """Write the key of a launch, before its kernel changes the arguments."""
         digest = device_free(request.key)
         # Not under a lock: a child that is forked meanwhile would wait for it for ever.
-        if self.met.setdefault(digest, request.key) is not request.key or digest in self.listed:
+        is_first = self.met.setdefault(digest, request.key) is request.key
+        if digest in self._whole:
+            return
+        recorded = recorded_key(request, call)
+        if not recorded.problem:
+            self._whole.add(digest)
+        elif not is_first:
             return
         try:
-            add_keys(self.path, replace(self._own, keys=(recorded_key(request, call),)))
+            add_keys(self.path, replace(self._own, keys=(recorded,)))
         except (InputError, OSError) as error:
             text = f"{key_text(request.key)}: not recorded in {self.path}: {error}"
             warnings.warn(
@@ -145,6 +156,8 @@ def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
     )
     packing = Packing(by_name=True)
     given = {**call.positional, **call.kwargs}
+    if any(getattr(part, "is_meta", False) for part in tensor_parts(given).values()):
+        return replace(recorded, problem=_TRACED)
     try:
         described = {name: packing.describe(v, f"argument {name}") for name, v in given.items()}
         grid = _grid(request)
