@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -116,8 +117,9 @@ def test_keys_are_tuned_without_the_program(
     assert [result.request.key for result in results] == [first.key, second.key]
     assert not any(result.request.problem.arguments for result in results)
     assert gpu.tuned == 4
-    record(path, served, 1024, 64)
+    recorder = record(path, served, 1024, 64)
     assert gpu.tuned == 4  # the store knows both
+    assert recorder.summary(quiet=False) == [f"no new key was met; {path} has 2 keys"]
 
 
 def test_rules_of_the_run_count_when_its_keys_are_tuned(
@@ -200,7 +202,7 @@ def test_a_file_that_cannot_be_written_stops_no_launch(
     path = tmp_path / "gone" / "keys.json"
     path.parent.mkdir()
     recorder = KeyRecorder(path, "serve.py")
-    path.parent.rmdir()
+    shutil.rmtree(path.parent)
     with (
         pytest.warns(UserWarning, match="not recorded in .*No such file or directory.*goes on"),
         patch(small=None, effort=EFFORT),

@@ -101,20 +101,26 @@ class KeyRecorder(KeyList):
     """Writes each key to the file as soon as it is met, so that no end of the program loses it."""
 
     def __init__(self, path: Path, program: str, buckets: tuple[str, ...] = ()) -> None:
-        """Read the file if there is one.
+        """Read the file if there is one; else write one without keys.
 
         Raises:
-            InputError: it cannot be read, or holds keys of another program.
+            InputError: it cannot be read or written, or holds keys of another program.
         """
         known = check_program(path, program).keys
         super().__init__(path.absolute(), frozenset(key.digest for key in known if not key.problem))
         self._own = KeyFile(program, buckets)
+        try:
+            add_keys(self.path, self._own)
+        except OSError as error:
+            raise InputError(f"--record {path}: {error.strerror}; name another file") from error
         self._whole: set[str] = set(self.listed)
 
     def summary(self, *, quiet: bool) -> list[str]:
         """Return a line on the keys that were added to the file, for the program's end."""
         if quiet:
             return []
+        if not self.unlisted:
+            return [f"no new key was met; {self.path} has {_keys(len(self.listed))}"]
         added = f"{len(self.unlisted)} of {_keys(len(self.met))} met were new to {self.path}"
         return [f"{added}; `asmtune tune --from {self.path}` tunes them"]
 
