@@ -66,8 +66,8 @@ def require_host(length: int, what: str) -> None:
     if length + _HOST_RESERVE > free:
         raise MemoryShortError(
             f"neither the GPU nor the host has room for {what}: {amount(length, 'B')}, and "
-            f"{amount(free, 'B')} of the host are free; free memory, or tune it before with "
-            "`asmtune tune`"
+            f"{amount(free, 'B')} of the host are free; free memory, or tune it before the "
+            "program fills it (asmtune tune)"
         )
 
 
@@ -85,7 +85,7 @@ def require_device(index: int | None, length: int, what: str) -> None:
     if length > free:
         raise MemoryShortError(
             f"no room on the GPU for {what}: {amount(length, 'B')}, and {amount(free, 'B')} are "
-            "free; free memory, or tune it before with `asmtune tune`"
+            "free; free memory, or time in this process with isolate=False (--no-isolate)"
         )
 
 

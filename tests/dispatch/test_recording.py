@@ -148,7 +148,8 @@ def test_unlisted_keys_are_counted_and_listed(gpu: HostGpu, served: Any, tmp_pat
         launch(served, 65)
         launch(served, 65)
     count, line = keys.summary(quiet=True)
-    assert count == f"1 of 2 keys met is not in {path}; `asmtune run --record {path}` adds them"
+    advice = f"`asmtune run --record {path}` adds them"
+    assert count == f"1 of 2 keys met is not in {path}, the keys of serve.py; {advice}"
     assert line.startswith("not listed: kernel tests.dispatch.host_gpu.copy at n=65, x_ptr fp32")
 
 

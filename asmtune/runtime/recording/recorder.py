@@ -58,10 +58,12 @@ class KeyList:
         path: the file.
         met: the keys met, by identity.
         listed: identities of those in the file.
+        whose: name of the program that recorded them.
     """
 
     path: Path
     listed: frozenset[str]
+    whose: str
     met: dict[str, TuneKey] = field(default_factory=dict)
 
     @classmethod
@@ -71,7 +73,8 @@ class KeyList:
         Raises:
             InputError: it cannot be read.
         """
-        return cls(path, frozenset(key.digest for key in read_key_file(path).keys))
+        file = read_key_file(path)
+        return cls(path, frozenset(key.digest for key in file.keys), file.program)
 
     def launched(self, request: TuningRequest, call: KernelCall) -> None:
         """Note the key of a launch."""
@@ -94,7 +97,8 @@ class KeyList:
             return [] if quiet else [f"all of {_keys(len(self.met))} met are in {self.path}"]
         count = f"{len(texts)} of {_keys(len(self.met))} met {'is' if len(texts) == 1 else 'are'}"
         advice = f"`asmtune run --record {self.path}` adds them"
-        return [f"{count} not in {self.path}; {advice}", *(f"not listed: {t}" for t in texts)]
+        where = f"{self.path}, the keys of {self.whose}"
+        return [f"{count} not in {where}; {advice}", *(f"not listed: {t}" for t in texts)]
 
 
 class KeyRecorder(KeyList):
@@ -107,7 +111,8 @@ class KeyRecorder(KeyList):
             InputError: it cannot be read or written, or holds keys of another program.
         """
         known = check_program(path, program).keys
-        super().__init__(path.absolute(), frozenset(key.digest for key in known if not key.problem))
+        whole = frozenset(key.digest for key in known if not key.problem)
+        super().__init__(path.absolute(), whole, program)
         self._own = KeyFile(program, buckets)
         try:
             add_keys(self.path, self._own)
