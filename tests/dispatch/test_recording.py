@@ -172,6 +172,25 @@ def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, tmp_path: Path) ->
     assert key.problem == ""
 
 
+def test_keys_of_a_capture(
+    gpu: HostGpu, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture reads no index tensors, so that a kernel with some is listed with what to do."""
+    place = "asmtune.runtime.recording.recorder"
+    path = tmp_path / "keys.json"
+    record(path, served, 64)
+    tuner = load_kernel(read_key_file(path).keys[0], BucketRules())
+    launched = {"x_ptr": torch.empty(4), "out_ptr": torch.empty(4), "n": 4}
+    request = tuner.request({}, launched, (1,), DEVICE)
+    given = {**launched, "table": torch.tensor([1])}
+    monkeypatch.setattr(f"{place}.is_capturing", lambda: True)
+    monkeypatch.setattr(f"{place}.values_of", lambda *_: "a CUDA graph is being captured")
+    plain = recorded_key(request, KernelCall((1,), (), launched, ()))
+    steered = recorded_key(request, KernelCall((1,), (), given, ()))
+    assert plain.problem == ""
+    assert steered.problem.endswith("cannot be read: record a launch before the capture")
+
+
 def test_processes_add_to_one_file(tmp_path: Path) -> None:
     """Processes and threads that write at the same time lose no key."""
     path = tmp_path / "keys.json"
@@ -221,6 +240,7 @@ def odd_arguments() -> dict[str, Any]:
         "index": torch.tensor([3, 1, 2], dtype=torch.int32),
         "mask": torch.tensor([[True, False], [True, True]]).t(),
         "empty": torch.empty(0, 4),
+        "pairs": torch.zeros(3, dtype=torch.complex64),
         "narrow": torch.zeros(5, dtype=torch.float8_e4m3fn),
         "scale": float("-inf"),
         "sizes": (4, 5, torch.tensor([7], dtype=torch.int64)),

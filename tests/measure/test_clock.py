@@ -346,7 +346,7 @@ def test_the_buffer_is_smaller_where_memory_is_short(
 ) -> None:
     """The buffer leaves room for checks, and is no smaller than the L2."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_mib << 20, 140 << 30))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: L2(50 << 20))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: L2(50 << 20))
     assert _flush_size(256 << 20) == size_mib << 20
 
 
@@ -358,7 +358,7 @@ def test_without_room_for_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 << 20, 140 << 30))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: L2(50 << 20))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: L2(50 << 20))
     monkeypatch.setattr(torch, "empty", full)
     with pytest.raises(MeasureError, match=r"L2: 256 MiB, and 100 MiB are free.*flush_bytes"):
         GpuClock(EVENTS)

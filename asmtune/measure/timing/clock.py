@@ -106,7 +106,7 @@ def _flush_size(wanted: int) -> int:
     """Halve a size until the GPU has room for it beside checks, down to that of its L2."""
     import torch
 
-    least = int(getattr(torch.cuda.get_device_properties(), "L2_cache_size", 0)) or wanted
+    least = int(getattr(torch.cuda.get_device_properties("cuda"), "L2_cache_size", 0)) or wanted
     room = free_bytes() - CHECK_BYTES
     size = wanted
     while size > room and size // 2 >= least:

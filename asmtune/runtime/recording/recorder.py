@@ -22,7 +22,7 @@ from asmtune.core.problem import jit_function
 from asmtune.core.records.tuned import TuneKey
 from asmtune.measure.bench.argument_codec import Packing
 from asmtune.measure.checks.effects import tensor_parts
-from asmtune.runtime.calls import KernelCall
+from asmtune.runtime.calls import KernelCall, is_capturing
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.recording.key_file import (
     KeyFile,
@@ -42,6 +42,10 @@ _ALIGNMENT: Final = 512
 _TRACED: Final = (
     "torch.compile traced it, which tells no grid: record a step that runs under "
     "torch.compiler.set_stance('force_eager')"
+)
+_CAPTURED: Final = (
+    "it was met while a CUDA graph was captured, when index tensors cannot be read: record a "
+    "launch before the capture"
 )
 _MOST_CONFIGS: Final = 20_000  # whose grids are evaluated: at most a second
 
@@ -177,12 +181,15 @@ def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
     regions = list(packing.regions.values())
     memory = tuple({**r.to_json(), "first": r.first % _ALIGNMENT, "at": 0} for r in regions)
     firsts = [region.first for region in regions]
+    contents = contents_of(given)
+    if is_capturing() and _indices(given).keys() - contents.keys():
+        return replace(recorded, problem=_CAPTURED)
     return replace(
         recorded,
         positional=tuple(call.positional),
         arguments={name: _relative(one, firsts) for name, one in described.items()},
         memory=memory,
-        contents=contents_of(given),
+        contents=contents,
         grid=grid,
     )
 
@@ -199,12 +206,16 @@ def _relative(value: Any, firsts: list[int]) -> Any:
     return {name: _relative(item, firsts) for name, item in value.items()}
 
 
+def _indices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the integer tensors that have elements, by name."""
+    parts = tensor_parts(given).items()
+    return {name: part for name, part in parts if is_index(part) and part.numel()}
+
+
 def contents_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the first elements of integer tensors, where no CUDA graph is being captured."""
     contents = {}
-    for name, tensor in tensor_parts(given).items():
-        if not is_index(tensor):
-            continue
+    for name, tensor in _indices(given).items():
         try:
             table = values_of(tensor, "")
         except torch.OutOfMemoryError:
