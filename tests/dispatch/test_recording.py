@@ -191,6 +191,31 @@ def test_keys_of_a_capture(
     assert steered.problem.endswith("cannot be read: record a launch before the capture")
 
 
+def test_a_launch_that_raises_while_it_is_described(
+    gpu: HostGpu, served: Any, tmp_path: Path
+) -> None:
+    """A grid that raises for some configs is kept for the others; for all, the key says why."""
+    path = tmp_path / "keys.json"
+    record(path, served, 64)
+    tuner = load_kernel(read_key_file(path).keys[0], BucketRules())
+    launched = {"x_ptr": torch.empty(4), "out_ptr": torch.empty(4), "n": 4}
+
+    def described(most: int) -> RecordedKey:
+        def grid(meta: dict[str, Any]) -> tuple[int]:
+            if meta["BLOCK"] > most:
+                raise RuntimeError(f"no block of {meta['BLOCK']}")
+            return (len({**meta}),)
+
+        request = tuner.request({}, launched, grid, DEVICE)
+        return recorded_key(request, KernelCall(grid, (), launched, ()))
+
+    some = described(32)
+    assert some.problem == ""
+    assert [at[some.grid["reads"].index("BLOCK")] for at, _ in some.grid["sizes"]] == [32]
+    assert "num_warps" in some.grid["reads"]  # it has listed all values
+    assert "RuntimeError: no block of 128" in described(16).problem
+
+
 def test_processes_add_to_one_file(tmp_path: Path) -> None:
     """Processes and threads that write at the same time lose no key."""
     path = tmp_path / "keys.json"

@@ -10,6 +10,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +18,11 @@ import torch
 
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.text import user_stacklevel
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
 from asmtune.core.index_values import is_index, values_of
-from asmtune.core.problem import jit_function
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.measure.bench.argument_codec import Packing
 from asmtune.measure.checks.effects import tensor_parts
@@ -161,7 +165,7 @@ def _keys(count: int) -> str:
 
 
 def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
-    """Describe a launch so that another process can make one of the same key."""
+    """Describe a launch so that another process can make one of the same key, or say why not."""
     function = jit_function(request.problem.kernel)
     module, file = _home(function)
     key = request.key
@@ -169,15 +173,22 @@ def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
     recorded = RecordedKey(
         key.kernel, module, file, key.shape, key.dtypes, key.device, made.source, made.space
     )
+    try:
+        # Tensors of a subclass, and the user's grid, may raise anything: the launch goes on.
+        whole = guarded("input", partial(_with_launch, recorded, request, call))
+    except AsmtuneError as error:
+        return replace(recorded, problem=" ".join(str(error).split()))
+    if isinstance(whole, Failure):
+        return replace(recorded, problem=" ".join(whole.detail.split()))
+    return whole
+
+
+def _with_launch(recorded: RecordedKey, request: TuningRequest, call: KernelCall) -> RecordedKey:
     packing = Packing(by_name=True)
     given = {**call.positional, **call.kwargs}
     if any(getattr(part, "is_meta", False) for part in tensor_parts(given).values()):
         return replace(recorded, problem=_TRACED)
-    try:
-        described = {name: packing.describe(v, f"argument {name}") for name, v in given.items()}
-        grid = _grid(request)
-    except AsmtuneError as error:
-        return replace(recorded, problem=" ".join(str(error).split()))
+    described = {name: packing.describe(v, f"argument {name}") for name, v in given.items()}
     regions = list(packing.regions.values())
     memory = tuple({**r.to_json(), "first": r.first % _ALIGNMENT, "at": 0} for r in regions)
     firsts = [region.first for region in regions]
@@ -190,7 +201,7 @@ def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
         arguments={name: _relative(one, firsts) for name, one in described.items()},
         memory=memory,
         contents=contents,
-        grid=grid,
+        grid=_grid(request),
     )
 
 
@@ -270,18 +281,33 @@ def _grid(request: TuningRequest) -> dict[str, Any]:
     else:
         watched = problem
     rows: list[tuple[dict[str, Any], tuple[int, int, int]]] = []
-    failure: AsmtuneError | None = None
+    failure: Failure | None = None
     for _, config in zip(range(_MOST_CONFIGS), request.configs(), strict=False):
-        try:
-            values = problem.bind(config)
-            rows.append((values, problem.grid_sizes(watched.grid_at(config, values), config)))
-        except AsmtuneError as error:
-            failure = error
+        row = _grid_row(watched, config)
+        if isinstance(row, Failure):
+            failure = row
+        else:
+            rows.append(row)
     if not rows and failure is not None:
-        raise failure
+        raise InputError(failure.detail)
     names = [name for name in read if name not in problem.arguments]
     table = {tuple(grid_value(values.get(name)) for name in names): s for values, s in rows}
     return {"reads": names, "sizes": [[list(at), list(sizes)] for at, sizes in table.items()]}
+
+
+def _grid_row(
+    problem: Problem, config: Config
+) -> tuple[dict[str, Any], tuple[int, int, int]] | Failure:
+    """Return a launch's values with a config, and its grid, or why there is none."""
+
+    def work() -> tuple[dict[str, Any], tuple[int, int, int]]:
+        values = problem.bind(config)
+        return values, problem.grid_sizes(problem.grid_at(config, values), config)
+
+    try:
+        return guarded("input", work)
+    except AsmtuneError as error:
+        return Failure("input", "grid", str(error))
 
 
 def _home(function: Any) -> tuple[str, str | None]:
