@@ -188,6 +188,11 @@ def tune(
     for changed in keys.changed if keys is not None else ():
         text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
         print_line(f"asmtune: {text}", err=True)
+    _exit(results, count, interrupted=interrupted)
+
+
+def _exit(results: Sequence[TuningResult], count: int, *, interrupted: bool) -> None:
+    """Ends with the code of an interrupted run, or of one in which a shape failed."""
     if interrupted:
         left = f"{len(results)} of {count} shapes are done"
         again = "what was timed is kept: the same command, given again, goes on from there"
