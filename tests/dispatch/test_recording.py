@@ -216,6 +216,20 @@ def test_a_launch_that_raises_while_it_is_described(
     assert "RuntimeError: no block of 128" in described(16).problem
 
 
+@pytest.mark.parametrize(
+    ("values", "addresses"),
+    [
+        ([0x7F12_3400_0000, 0, 0x7F12_3400_0200], ["table"]),
+        ([5, 0x7F12_3400_0000], []),
+        ([1 << 50, 1 << 62], []),
+        ([0, 0], []),
+    ],
+)
+def test_addresses_are_no_contents(values: list[int], addresses: list[str]) -> None:
+    """A tensor of addresses, as grouped products take, is known by where its values lie."""
+    assert contents_of({"table": torch.tensor(values)})[1] == addresses
+
+
 def test_processes_add_to_one_file(tmp_path: Path) -> None:
     """Processes and threads that write at the same time lose no key."""
     path = tmp_path / "keys.json"
@@ -313,7 +327,7 @@ def test_large_index_tensors_repeat_what_was_recorded(
 ) -> None:
     """An integer tensor larger than what is kept holds recorded values only, all in its range."""
     table = torch.arange(1 << 17, dtype=torch.int64) % 50
-    contents = json.loads(json.dumps(contents_of({"table": table})))
+    contents = json.loads(json.dumps(contents_of({"table": table})[0]))
     key = RecordedKey("k", "m", None, {}, {}, DEVICE, "", "", contents=contents)
     region = {"device": "cpu", "pinned": False, "first": 0, "bytes": table.nbytes, "at": 0}
     form = {"region": 0, "pointer": 0, "device": "cpu", "dtype": "int64"}

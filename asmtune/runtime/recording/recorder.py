@@ -43,6 +43,9 @@ _ELEMENTS: Final = 1 << 16
 """Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 
 _ALIGNMENT: Final = 512
+_ADDRESSES: Final = (1 << 40, 1 << 48)
+"""Where a GPU's memory lies for a process; sizes and offsets are smaller, hashes larger."""
+
 _TRACED: Final = (
     "torch.compile traced it, which tells no grid: record a step that runs under "
     "torch.compiler.set_stance('force_eager')"
@@ -192,7 +195,10 @@ def _with_launch(recorded: RecordedKey, request: TuningRequest, call: KernelCall
     regions = list(packing.regions.values())
     memory = tuple({**r.to_json(), "first": r.first % _ALIGNMENT, "at": 0} for r in regions)
     firsts = [region.first for region in regions]
-    contents = contents_of(given)
+    contents, addresses = contents_of(given)
+    if addresses:
+        text = "holds addresses, which mean nothing in another process: tune it in the program"
+        return replace(recorded, problem=f"argument {addresses[0]} {text}")
     if is_capturing() and _indices(given).keys() - contents.keys():
         return replace(recorded, problem=_CAPTURED)
     return replace(
@@ -223,9 +229,13 @@ def _indices(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in parts if is_index(part) and part.numel()}
 
 
-def contents_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the first elements of integer tensors, where no CUDA graph is being captured."""
-    contents = {}
+def contents_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Copy the first elements of integer tensors, where no CUDA graph is being captured.
+
+    Returns:
+        The contents by name, and the names of tensors that hold addresses of memory.
+    """
+    contents, addresses = {}, []
     for name, tensor in _indices(given).items():
         try:
             table = values_of(tensor, "")
@@ -233,9 +243,12 @@ def contents_of(given: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(table, str) and len(table.values):
             values = table.values[:_ELEMENTS]
+            known = values[values != 0]
+            if values.dtype.itemsize == 8 and len(known) and known.min() >= _ADDRESSES[0]:
+                addresses += [name] if known.max() < _ADDRESSES[1] else []
             packed = base64.b64encode(zlib.compress(values.tobytes())).decode()
             contents[name] = {"dtype": str(values.dtype), "zlib": packed}
-    return contents
+    return contents, addresses
 
 
 class _Reads(dict[str, Any]):
