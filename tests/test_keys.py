@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.keys.buckets import Bucket, between, multiple, pow2
 from asmtune.core.keys.parts import KeyPart, covers, key_parts, values
+from asmtune.core.keys.rules import BucketRule, BucketRules
 
 NAMES = ("x_ptr", "M", "N", "K", "BLOCK")
 NUMBERS = st.integers(-(1 << 40), 1 << 40) | st.integers(-70, 70)
@@ -322,3 +324,98 @@ def test_buckets_that_cannot_be(make: Callable[[], Bucket], message: str) -> Non
     """A bucket of nothing, or whose name is none, is refused where it is made."""
     with pytest.raises(InputError, match=f"^{message}"):
         make()
+
+
+@given(bucket=BUCKETS, kernel=st.sampled_from([None, "attn", "lib.ops.attn"]))
+def test_a_rule_is_read_as_it_is_written(bucket: Bucket, kernel: str | None) -> None:
+    """A rule's text gives the rule back, with any spaces."""
+    rule = BucketRule(bucket("seqlen"), kernel)
+    assert BucketRule.parse(str(rule)) == rule
+    assert BucketRule.parse(f" {str(rule).replace(', ', ' ,').replace(':', ' : ')}") == rule
+
+
+def test_rules_replace_arguments_of_keys() -> None:
+    """A rule that names more of the kernel's name counts first; other arguments stay."""
+    rules = BucketRules.of(["ops.attn:multiple(64, M)", "pow2(M)", "attn:multiple(128, M)"])
+    parts = {
+        name: list(map(str, rules.key(name, ["M", "N"], ["x", "M", "N"])))
+        for name in ("lib.ops.attn", "lib.attn", "lib.my_attn")
+    }
+    assert parts == {
+        "lib.ops.attn": ["multiple(64, M)", "N"],
+        "lib.attn": ["multiple(128, M)", "N"],
+        "lib.my_attn": ["pow2(M)", "N"],
+    }
+    assert rules.unused() == []
+
+
+def test_a_file_of_rules(tmp_path: Path) -> None:
+    """A file has a rule a line, with comments; a wrong line is named."""
+    file = tmp_path / "rules.txt"
+    file.write_text("# of serving\n\npow2(M)  # any kernel\nattn:between(16, 256, seqlen)\n")
+    assert list(map(str, BucketRules.of(file).rules)) == [
+        "pow2(M)",
+        "attn:between(16, 256, seqlen)",
+    ]
+    file.write_text("pow2(M)\npow3(N)\n")
+    with pytest.raises(
+        InputError, match=r"rules.txt, line 2: bucket 'pow3\(N\)': pow3 is no bucket"
+    ):
+        BucketRules.of(file)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not text"):
+        BucketRules.of(file)
+    with pytest.raises(InputError, match=r"absent\.txt: No such file"):
+        BucketRules.of(tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (["M"], "bucket 'M' is no rule: write pow2"),
+        ([""], "is no rule"),
+        (["attn:"], "is no rule"),
+        (["attn pow2(M)"], "is no rule"),
+        (["pow2(M) pow2(N)"], "is no rule"),
+        (["pwo2(M)"], r"pwo2 is no bucket: they are .*; did you mean pow2\?"),
+        (["pow2()"], "names no argument"),
+        (["multiple(128)"], "names no argument"),
+        (["pow2(2, M)"], "pow2 takes no number"),
+        (["multiple(M)"], "multiple takes one number"),
+        (["multiple(x, M)"], "expected whole numbers, then a name"),
+        (["multiple(0, M)"], r"multiple\(0\): expected a whole number above 0"),
+        (["between(5, 3, M)"], "expected whole numbers, each above"),
+        (["pow2(M)", "multiple(8, M)"], r"pow2\(M\) and multiple\(8, M\) are of one argument"),
+        ([pow2], "bucket pow2 is no rule"),
+        ([3], "bucket 3 is no rule"),
+        (3, "buckets=3: give a list of rules"),
+    ],
+)
+def test_rules_that_cannot_be(rules: Any, message: str) -> None:
+    """A rule that does not parse is refused in one line that says how it is written."""
+    with pytest.raises(InputError, match=message) as raised:
+        BucketRules.of(rules)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("pow2(Q)", "no kernel met takes Q; their keys hold M, N"),
+        ("pow2(scale)", "lib.attn takes scale, and its key does not hold it"),
+        ("atn:pow2(M)", "no kernel of this name was met, only lib.attn; did you mean attn?"),
+    ],
+)
+def test_rules_that_change_nothing(rule: str, reason: str) -> None:
+    """A rule that named nothing is told with what there is."""
+    rules = BucketRules.of([rule])
+    assert rules.unused() == [f"bucket {rule} changed no key: no kernel of triton.autotune was met"]
+    rules.key("lib.attn", ["M", "N"], ["x", "M", "N", "scale"])
+    assert rules.unused() == [f"bucket {rule} changed no key: {reason}"]
+
+
+def test_values_that_no_bucket_rounds() -> None:
+    """Under a rule for a kernel of somebody else, what is no whole number stands for itself."""
+    parts = key_parts([pow2("M")], NAMES, "add", strict=False)
+    for value, shown in ((5, 8), (None, None), (2.5, 2.5), (True, True), ("a", "a")):
+        assert values(parts, {"M": value}, "add", strict=False) == {"pow2(M)": shown}

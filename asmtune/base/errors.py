@@ -61,6 +61,10 @@ class MeasureError(AsmtuneError, RuntimeError):
     """Nothing could be timed: no GPU, or every candidate failed."""
 
 
+class MemoryShortError(MeasureError):
+    """Nothing could be timed, since memory is short; the problem itself can be launched."""
+
+
 class MissError(AsmtuneError, LookupError):
     """No store holds the key, and `on_miss="raise"` allows only a tuned config."""
 

@@ -18,6 +18,7 @@ from asmtune.cli import (
     check,
     collect,
     explain,
+    keys,
     listing,
     prune_report,
     replay,
@@ -99,12 +100,14 @@ app.command("features")(listing.features)
 app.command("rules")(listing.rules)
 app.command("kernels")(listing.kernels)
 app.add_typer(targets.app, name="targets", help="List, show and measure devices.")
+app.add_typer(keys.app, name="keys", help="Suggest which keys may share a config.")
 app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned configs.")
 # A list of commands shows each one's first paragraph, which is cut unless it is given as a summary.
 for _info in (
     *app.registered_commands,
     *cache.app.registered_commands,
     *targets.app.registered_commands,
+    *keys.app.registered_commands,
 ):
     _info.short_help = " ".join((_info.callback.__doc__ or "").split("\n\n")[0].split())
 

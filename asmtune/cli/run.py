@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.output import write_note
+from asmtune.cli.output import check_destinations, print_line, write_note
 from asmtune.core.hardware.shipped import choose_target, load_target
+from asmtune.core.keys.rules import BucketRule, BucketRules
 from asmtune.report.cells import ReportTable, plain_table
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
+    from asmtune.runtime.recording.recorder import KeyList
 
 
 _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from store", "picked")
@@ -81,6 +83,20 @@ def run(
     target: Annotated[
         str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
     ] = None,
+    bucket: Annotated[
+        list[str],
+        typer.Option(help="A rule for keys: pow2(M), or kernel_name:multiple(128, M); repeatable."),
+    ] = [],  # noqa: B006 - typer copies it
+    buckets: Annotated[
+        Path | None, typer.Option(help="A file of such rules, one a line; # begins a comment.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="A file that gets every key met, for `asmtune tune --from`."),
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="A file of keys: those met that it lacks are listed.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
 ) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
@@ -90,12 +106,54 @@ def run(
     forks use asmtune as well, those that it starts afresh do not: put `asmtune run` before
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
-    options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
+    rules: list[str | BucketRule] = [*bucket, *(BucketRules.of(buckets).rules if buckets else ())]
+    options = {
+        "effort": effort,
+        "on_miss": on_miss,
+        "small": "auto" if small else None,
+        "buckets": BucketRules.of(rules).rules,
+    }
+    lists = KeyFiles(record, keys)
     user_program = UserProgram(
-        program, tuple(arguments or ()), module, options, store, quiet, target
+        program, tuple(arguments or ()), module, options, store, quiet, target, lists
     )
     user_program.check()
     return user_program
+
+
+@dataclass(frozen=True)
+class KeyFiles:
+    """The files of `--record` and `--keys`."""
+
+    record: Path | None = None
+    keys: Path | None = None
+
+    def check(self, program: str) -> None:
+        """Checks that both can be used.
+
+        Raises:
+            InputError: one cannot be read or written, or holds keys of another program.
+        """
+        from asmtune.runtime.recording.key_file import check_program, read_key_file
+
+        if self.record is not None:
+            check_destinations([("--record", self.record)])
+            check_program(self.record, program)
+        if self.keys is not None:
+            read_key_file(self.keys)
+
+    def open(self, program: str, buckets: tuple[str, ...]) -> list[KeyList]:
+        """Reads them, for a program that is about to run."""
+        if self.record is None and self.keys is None:
+            return []
+        from asmtune.runtime.recording.recorder import KeyList, KeyRecorder
+
+        opened: list[KeyList] = []
+        if self.record is not None:
+            opened.append(KeyRecorder(self.record, program, buckets))
+        if self.keys is not None:
+            opened.append(KeyList.of(self.keys))
+        return opened
 
 
 @dataclass(frozen=True)
@@ -112,6 +170,12 @@ class UserProgram:
     store: str | None = None
     quiet: bool = False
     target: str | None = None
+    key_files: KeyFiles = field(default_factory=KeyFiles)
+
+    @property
+    def _own_name(self) -> str:
+        """The program's name in a file of keys: the module's, or the script's without folders."""
+        return self.name if self.is_module else Path(self.name).name
 
     def check(self) -> None:
         """Prepares `sys.path` as Python would.
@@ -130,6 +194,7 @@ class UserProgram:
             self._check_store(self.store)
         if self.target is not None:
             load_target(self.target)
+        self.key_files.check(self._own_name)
         if not sys.flags.safe_path:
             sys.path[0] = str(Path.cwd() if self.is_module else _folder(Path(self.name)))
         is_dotted = all(part.isidentifier() for part in self.name.split("."))
@@ -146,7 +211,7 @@ class UserProgram:
 
     def execute(self) -> None:
         """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
-        from asmtune.runtime.events import listening
+        from asmtune.runtime.events import listening, recording
         from asmtune.runtime.patching.redirect import patch
 
         if self.store is not None:
@@ -157,9 +222,14 @@ class UserProgram:
         met: list[KeyResolved] = []
         held = ExitStack()
         held.enter_context(listening(met.append))
-        held.enter_context(patch(**self.options))
+        patching = patch(**self.options)
+        patching.tell = lambda line: print_line(f"asmtune: {line}", err=True)
+        held.enter_context(patching)
+        lists = self.key_files.open(self._own_name, tuple(map(str, self.options["buckets"])))
+        for one in lists:
+            held.enter_context(recording(one.launched))
         # Not when the script ends: its threads may go on, and Python waits for them before this.
-        atexit.register(self._end, held, met, os.getpid())
+        atexit.register(self._end, held, met, lists, os.getpid())
         sys.excepthook = _without_runners(sys.excepthook)
         path = Path(self.name)
         if self.is_module:
@@ -169,11 +239,18 @@ class UserProgram:
         else:
             _run_source(path.absolute())
 
-    def _end(self, held: ExitStack, met: list[KeyResolved], process: int) -> None:
+    def _end(
+        self, held: ExitStack, met: list[KeyResolved], lists: list[KeyList], process: int
+    ) -> None:
         """Tells what was tuned; in a process that was forked off, nothing."""
         held.close()
-        if met and not self.quiet and os.getpid() == process:
+        if os.getpid() != process:
+            return
+        if met and not self.quiet:
             write_note(keys_met_table(met))
+        for one in lists:
+            for line in one.summary(quiet=self.quiet):
+                print_line(f"asmtune: {line}", err=True)
 
 
 def _main_of(folder: str) -> Path:

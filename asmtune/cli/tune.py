@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
+from rich.console import Group
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
@@ -117,7 +119,9 @@ Force = Annotated[bool, typer.Option("--force", help="Tune although the store kn
 
 
 def tune(
-    kernel: Annotated[str, typer.Argument(help="A kernel's name or a kernel module's file.")],
+    kernel: Annotated[
+        str | None, typer.Argument(help="A kernel's name or a kernel module's file.")
+    ] = None,
     shape: Shapes = [],  # noqa: B006 - typer copies it
     shapes: ShapesFile = None,
     dtype: Dtype = None,
@@ -138,44 +142,65 @@ def tune(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", help="A file of `asmtune run --record`: tune the keys in it."),
+    ] = None,
 ) -> None:
     """Find the fastest config of a kernel on this machine's GPU, and keep it in the store.
 
     Without a shape all of the module's SHAPES are tuned. What the store knows is not tuned
     again, so that a command that was interrupted or killed goes on where it was when it is
-    given again. Exits with 1 where a shape could not be tuned.
+    given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
+    program met are tuned without the program; KERNEL then chooses those of one kernel.
     """
     check_destinations([("--output", output)] if output else [])
+    if from_ is not None:
+        given = {"--shape": shape, "--shapes": shapes, "--dtype": dtype, "--tiles": tiles}
+        _check_alone(given | {"--objective": objective != "time"})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
     request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings, bits)
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
     from asmtune.report.tuning import TuningProgress
     from asmtune.studies.stored import reference_of
-    from asmtune.studies.tuning_queue import TuningQueue, open_machine
+    from asmtune.studies.tuning_queue import RecordedKeys, TuningQueue, open_machine
 
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
-    module = _module(kernel)
-    sizes = shapes_of(module, shape, shapes)
-    name = module.check_dtype(dtype)
-    space = required(f"space of kernel {module.name}", module.space)
-    queue = TuningQueue(module, name, space, reference_of(kernel))
-    if queue.tuner and queue.tuner.options.choices.get("tiles"):
-        options = request.options(isolate=isolate, seed=seed, force=force, tiles=True)
-    problems = queue.check(sizes)
+    keys = None if from_ is None else RecordedKeys.of(from_, kernel)
+    if keys is not None:
+        count, tuned = len(keys.keys), keys.results
+    else:
+        module = _module(kernel)
+        sizes = shapes_of(module, shape, shapes)
+        name = module.check_dtype(dtype)
+        space = required(f"space of kernel {module.name}", module.space)
+        queue = TuningQueue(module, name, space, reference_of(str(kernel)))
+        if queue.tuner and queue.tuner.options.choices.get("tiles"):
+            options = request.options(isolate=isolate, seed=seed, force=force, tiles=True)
+        problems = queue.check(sizes)
+        count, tuned = len(problems), partial(queue.results, problems)
     results: list[TuningResult] = []
     interrupted = False
-    with TuningProgress(len(problems), options.effort.limits.seconds) as progress:
+    with TuningProgress(count, options.effort.limits.seconds) as progress:
         machine = open_machine(options, progress, ranked_by)
         try:
-            for result in queue.results(problems, machine):
+            for result in tuned(machine):
                 results.append(result)
                 progress.finished(result)
         except KeyboardInterrupt:
             interrupted = True
     _write(results, output, as_json=json_)
+    for changed in keys.changed if keys is not None else ():
+        text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
+        print_line(f"asmtune: {text}", err=True)
+    _exit(results, count, interrupted=interrupted)
+
+
+def _exit(results: Sequence[TuningResult], count: int, *, interrupted: bool) -> None:
+    """Ends with the code of an interrupted run, or of one in which a shape failed."""
     if interrupted:
-        left = f"{len(results)} of {len(problems)} shapes are done"
+        left = f"{len(results)} of {count} shapes are done"
         again = "what was timed is kept: the same command, given again, goes on from there"
         print_line(f"asmtune: interrupted: {left}; {again}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -183,7 +208,21 @@ def tune(
         raise typer.Exit(FAILED)
 
 
-def _module(kernel: str) -> KernelModule:
+def _check_alone(given: Mapping[str, Any]) -> None:
+    for option, value in given.items():
+        if value:
+            raise InputError(
+                f"{option} and --from: recorded keys have their own shapes and dtypes, and are "
+                f"looked up by their program as `asmtune run` tunes them; leave {option} out"
+            )
+
+
+def _module(kernel: str | None) -> KernelModule:
+    if kernel is None:
+        raise InputError(
+            "Missing argument 'KERNEL': give a kernel, such as `asmtune tune tiled_matmul`, or "
+            "the keys of a program: `asmtune tune --from keys.json`"
+        )
     if ":" in kernel:
         raise InputError(
             f"{kernel!r} is a plain function, and tuning needs tensors: write a kernel module "
@@ -199,7 +238,10 @@ def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: boo
     if as_json:
         write_result(results_json(results, costs), output)
     elif results:
-        write_result(results_table(results, costs), output)
+        kernels: dict[str, list[TuningResult]] = {}
+        for result in results:
+            kernels.setdefault(result.request.problem.name, []).append(result)
+        write_result(Group(*(results_table(own, costs) for own in kernels.values())), output)
 
 
 def _costs(results: Sequence[TuningResult]) -> dict[str, Sequence[CostRow]]:

@@ -35,6 +35,7 @@ from asmtune.runtime.torch_compile import correct_dynamo
 
 if TYPE_CHECKING:
     from asmtune.runtime.torch_compile import PruneHook
+    from asmtune.tuning.request import TuningRequest
 
 # Triton's interpreter changes `triton.language` while a kernel runs: one thread at a time.
 _INTERPRETER: Final = threading.RLock()
@@ -256,6 +257,16 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             InputError: an argument that the key names is missing.
         """
         return self._chooser.identity(arguments, device)
+
+    def request(
+        self, positional: Mapping[str, Any], named: Mapping[str, Any], grid: Any, device: str
+    ) -> TuningRequest:
+        """Return the request of a launch that is not made; by position count `positional`.
+
+        Raises:
+            InputError: as `identity`.
+        """
+        return self._chooser.request(positional, named, grid, device)
 
     def reconfigure(self, options: DecoratorOptions) -> None:
         """Change the options from the next launch on; forget the configs found so far.

@@ -34,7 +34,7 @@ from asmtune.runtime.checks import (
     positional_arguments,
 )
 from asmtune.runtime.determinism import is_deterministic, on_switch
-from asmtune.runtime.events import KeyResolved, Notices, emit, notify_triton
+from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
@@ -165,8 +165,9 @@ class Chooser:
         """Return the configs to search for a launch that is only described; see `look_up`."""
         return self._searched(self._described(positional, named))
 
-    def _described(self, positional: Arguments, named: Arguments) -> KernelCall:
-        return KernelCall(UnknownGrid((1,)), (*positional.values(),), named, self._kernel.arg_names)
+    def _described(self, positional: Arguments, named: Arguments, grid: Any = None) -> KernelCall:
+        grid = UnknownGrid((1,)) if grid is None else grid
+        return KernelCall(grid, (*positional.values(),), named, self._kernel.arg_names)
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         """Return key and config of a launch described by meta tensors; tune and compile nothing.
@@ -179,13 +180,20 @@ class Chooser:
         known = self.memory.get(self._memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
             return request.key, Choice(Config.of(known), True, "known")
+        emit_launch(request, call)
         return request.key, resolve(self._resolver, request, capturing=True)
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""
-        call = self._described({}, named)
-        request = self._request(call, self._values(call), self.searched_space(call), device)
+        request = self.request({}, named, (1,), device)
         return request.key, request.expected
+
+    def request(
+        self, positional: Arguments, named: Arguments, grid: Any, device: str
+    ) -> TuningRequest:
+        """Do as `AsmAutotuner.request`."""
+        call = self._described(positional, named, grid)
+        return self._request(call, self._values(call), self.searched_space(call), device)
 
     def _resolve_miss(
         self, call: KernelCall, values: Mapping[str, Any]
@@ -203,6 +211,7 @@ class Chooser:
             return None, self._heuristic(space, call, final=False)  # a grid of no programs
         if space.is_listed and space.size == 1:
             return None, self._heuristic(space, call, final=True)
+        emit_launch(request, call)
         choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
             self._notices.untuned(request.key, choice.config, "capture")

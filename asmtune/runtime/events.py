@@ -13,7 +13,7 @@ from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.problem import jit_function
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.runtime.calls import as_triton, timings_ms
+from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
 from asmtune.runtime.misses.lookups import Choice
 
 if TYPE_CHECKING:
@@ -61,6 +61,34 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
         with _lock:
             place = _listeners.index(listener)
             _listeners = (*_listeners[:place], *_listeners[place + 1 :])
+
+
+_recorders: tuple[Callable[[TuningRequest, KernelCall], None], ...] = ()
+
+
+def emit_launch(request: TuningRequest, call: KernelCall) -> None:
+    """Call all recorders with a launch whose key is not in memory, before it is resolved.
+
+    A launch that PyTorch's compiler only describes has meta tensors and the grid (1,).
+    """
+    for recorder in _recorders:
+        recorder(request, call)
+
+
+@contextlib.contextmanager
+def recording(recorder: Callable[[TuningRequest, KernelCall], None]) -> Iterator[None]:
+    """Call a recorder for the launches of keys that are not in memory, until the context is left.
+
+    A key that is not final, such as one that is tuned in the background, comes several times.
+    """
+    global _recorders
+    with _lock:
+        _recorders = (*_recorders, recorder)
+    try:
+        yield
+    finally:
+        with _lock:
+            _recorders = tuple(one for one in _recorders if one is not recorder)
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:

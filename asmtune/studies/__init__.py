@@ -2,7 +2,8 @@
 
 api           `asmtune.bench`, `check`, `prune_report` and `roofline`
 stored        kernels as users name them, and their stored configs
-tuning_queue  shapes tuned one after another, for `asmtune tune`
+tuning_queue  shapes and recorded keys tuned one after another, for `asmtune tune`
+key_rules     buckets that stored timings bear out, for `asmtune keys suggest`
 regression/   bench runs and checks: have kernels become slower?
 roofline/     kernels under a machine's roofs, before tuning and after
 replay/       the funnel and the search over recorded timings, without a GPU

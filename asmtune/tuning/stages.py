@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.base.errors import CompileError, MeasureError, UnreadableError
+from asmtune.base.errors import (
+    CompileError,
+    MeasureError,
+    MemoryShortError,
+    UnreadableError,
+)
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -52,13 +57,23 @@ class BenchTimer:
     _begun: bool = False
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """Return a timing or a failure for each verdict, in order."""
+        """Return a timing or a failure for each verdict, in order.
+
+        Raises:
+            MemoryShortError: there is no memory to run the default config and check it.
+        """
         entrants, outcomes = self._entrants(verdicts)
         default = next((e for e in entrants if e.config == self.default), None)
         if default is not None and not self._begun:
             self._begun = True
             entrants.remove(default)
-            outcomes[default.config] = self.bench.begin(default)[1]
+            outcomes[default.config] = outcome = self.bench.begin(default)[1]
+            if isinstance(outcome, Failure) and outcome.kind == "memory":
+                first = outcome.detail.splitlines()[0]
+                raise MemoryShortError(
+                    f"the default config cannot be timed or checked: {first}; free "
+                    "memory of the GPU, or tune it before with `asmtune tune`"
+                )
         outcomes.update(self.bench.trial(entrants) if entrants else ())
         results = [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
         self.measurements.update((c, o) for c, o in results if isinstance(o, Measurement))

@@ -29,6 +29,7 @@ from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.tensors import preserved
+from asmtune.measure.memory import returning_memory
 from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
@@ -201,7 +202,8 @@ class Tuner:
     def _searched(self, request: TuningRequest) -> TuningResult:
         """Tune with ranking; without it where the compiler's output surprises the reader."""
         try:
-            return self._session(request).run(request)
+            with returning_memory():
+                return self._session(request).run(request)
         except UnreadableError as error:
             result = guarded_search(self._unranked(), request)
             if result is None:
@@ -247,7 +249,8 @@ class UnrankedTuner(Tuner):
         return None
 
     def _searched(self, request: TuningRequest) -> TuningResult:
-        return self._unranked().run(request)
+        with returning_memory():
+            return self._unranked().run(request)
 
 
 def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:

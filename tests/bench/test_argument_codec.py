@@ -183,7 +183,7 @@ def test_no_file_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """Neither in memory nor on the disk, which is taken where memory is scarce, is there a name."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("asmtune.measure.bench.argument_codec._available_bytes", lambda: 0)
+    monkeypatch.setattr("asmtune.measure.bench.argument_codec.host_bytes", lambda: 0)
     x = torch.arange(5.0)
     shared = SharedArguments({"x": x})
     assert Path(f"/proc/self/fd/{shared.file}").readlink().is_relative_to(tmp_path)

@@ -220,6 +220,72 @@ def test_threads_outlive_the_script(tmp_path: Path) -> None:
     assert "lib.child" not in ran.err
 
 
+def test_rules_of_buckets_that_name_nothing(tmp_path: Path) -> None:
+    """A rule that changed no key of the program is told in one line, and the exit code stays."""
+    (tmp_path / "rules.txt").write_text("pow2(seqlen)\n")
+    (tmp_path / "plain.py").write_text("import sys; sys.exit(3)")
+    ran = asmtune_run(tmp_path, "--buckets", "rules.txt", "-q", "plain.py")
+    line = "asmtune: bucket pow2(seqlen) changed no key: no kernel of triton.autotune was met\n"
+    assert (ran.code, ran.err) == (3, line)
+
+
+SERVES = """
+import os, sys, torch, triton, triton.language as tl
+from asmtune.runtime.calls import KernelCall
+from asmtune.runtime.events import emit_launch
+
+CONFIGS = [triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})]
+
+@triton.autotune(configs=CONFIGS, key=["n"])
+@triton.jit
+def double(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+def meet(n):
+    given = {"x_ptr": torch.ones(n), "n": n}
+    grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]),)
+    request = double.request(given, {}, grid, "NVIDIA H200")
+    emit_launch(request, KernelCall(grid, tuple(given.values()), {}, double.arg_names))
+
+if __name__ == "__main__":
+    meet(int(sys.argv[1]))
+    if os.fork() == 0:
+        meet(int(sys.argv[1]) + 1)
+        os._exit(0)
+    os.wait()
+    exec(sys.argv[2])
+"""
+"""Meets a key of its own kernel, and a child another one, without a GPU."""
+
+
+@pytest.mark.slow(seconds=25)
+def test_keys_are_recorded_however_the_program_ends(tmp_path: Path) -> None:
+    """Each process adds its keys to the file, and no exception or exit loses one."""
+    (tmp_path / "serves.py").write_text(SERVES)
+    for size, end, code in ((64, "1 / 0", 1), (32, "sys.exit(5)", 5), (16, "os._exit(6)", 6)):
+        ran = asmtune_run(tmp_path, "--record", "keys.json", "serves.py", str(size), end)
+        assert ran.code == code, ran.err
+        told = "asmtune: 1 of 1 key met were new to"
+        assert (told in ran.err) == (code != 6)
+    keys = json.loads((tmp_path / "keys.json").read_text())
+    assert [key["shape"]["n"] for key in keys["keys"]] == [64, 65, 32, 33, 16, 17]
+    assert {key["kernel"] for key in keys["keys"]} == {"__main__.double"}
+    command = [sys.executable, "-m", "asmtune", "run", "--record", "keys.json", "serves.py"]
+    ranks = [
+        subprocess.Popen([*command, str(n), "pass"], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        for n in (100, 200)
+    ]
+    assert [rank.wait() for rank in ranks] == [0, 0]
+    keys = json.loads((tmp_path / "keys.json").read_text())
+    assert {100, 101, 200, 201} <= {key["shape"]["n"] for key in keys["keys"]}
+    ran = asmtune_run(tmp_path, "-q", "--keys", "keys.json", "serves.py", "64", "meet(9)")
+    lines = ran.err.splitlines()
+    assert lines[0].startswith("asmtune: 1 of 2 keys met is not in ")
+    assert lines[1].startswith("asmtune: not listed: kernel __main__.double at n=9, x_ptr fp32")
+    assert len(lines) == 2
+
+
 def test_table_of_one_kernel() -> None:
     """One kernel has no line of sums; what was neither tuned nor stored was picked."""
     met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
@@ -236,6 +302,13 @@ def test_table_of_one_kernel() -> None:
         (("-m", "absent_package.module"), "no module named absent_package.module"),
         (("--effort", "hard", "absent.py"), "unknown effort 'hard': the efforts are quick"),
         (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
+        (("--bucket", "pow2", "absent.py"), "bucket 'pow2' is no rule: write pow2(M)"),
+        (("--buckets", "absent.txt", "absent.py"), "rules of buckets absent.txt: No such file"),
+        (("--keys", "absent.json", "/dev/null"), "keys absent.json: No such file or directory"),
+        (
+            ("--record", "absent/keys.json", "/dev/null"),
+            "--record absent/keys.json: no such folder",
+        ),
         ((), "Missing argument 'program'"),
     ],
 )

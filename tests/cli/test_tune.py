@@ -19,6 +19,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
+from asmtune.runtime.recording.key_file import KeyFile, RecordedKey, add_keys
 from asmtune.store.trace.run import Ending, Header
 from asmtune.studies import tuning_queue
 from asmtune.tuning.options import TuneOptions
@@ -408,3 +409,67 @@ def test_an_error_of_the_library(
 
     monkeypatch.setattr(tuning_queue, "open_machine", opened)
     assert commands.refused("tune", "{}/doubled.py") == "asmtune: store: no\n"
+
+
+SERVES = """
+import torch, triton, triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": b}) for b in (128, 256)], key=["n"])
+@triton.jit
+def double(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+if __name__ == "__main__":
+    raise SystemExit("a program with its weights")
+"""
+
+
+def recorded(commands: Commands, *sizes: int) -> str:
+    """A file of a script's keys, which another process has written."""
+    script = commands.folder / "serves.py"
+    script.write_text(SERVES)
+    keys = []
+    for n in sizes:
+        form = {"region": 0, "pointer": 0, "device": "cpu", "dtype": "float16"}
+        memory = {"device": "cpu", "pinned": False, "first": 0, "bytes": 2 * n, "at": 0}
+        key = RecordedKey("__main__.double", "__main__", str(script), {"n": n}, {}, "", "", "")
+        arguments = {"x_ptr": {"tensor": {**form, "shape": [n], "strides": [1]}}, "n": n}
+        grid = {"reads": [], "sizes": [[[], [1, 1, 1]]]}
+        keys.append(replace(key, positional=("x_ptr", "n"), arguments=arguments, grid=grid))
+        keys[-1] = replace(keys[-1], memory=(memory,))
+    add_keys(commands.folder / "keys.json", KeyFile("serves.py", (), tuple(keys)))
+    return str(commands.folder / "keys.json")
+
+
+def test_recorded_keys(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Each key is tuned under its program's name for it, on the GPUs that are named."""
+    path = recorded(commands, 64, 65)
+    workshop.answers = [tuned, failed]
+    ran = commands.run("tune", "--from", path, "--effort", "quick")
+    assert ran.code == 1, ran.err
+    assert ran.out.startswith("__main__.double fp16 on NVIDIA H200\n")
+    assert "n=64" in ran.out
+    assert "n=65: no config of doubled can run" in ran.out
+    first, second = workshop.jobs
+    assert (first.key.kernel, first.key.shape) == ("__main__.double", {"n": 64})
+    assert first.key.dtypes == {"x_ptr": "fp16"}
+    x = second.problem.arguments["x_ptr"]
+    assert (x.shape, x.dtype, float(x.float().std()) > 0.5) == ((65,), torch.float16, True)
+    assert [config.kwargs["BLOCK"] for config in first.space.configs()] == [128, 256]
+    changed = "asmtune: kernel __main__.double has changed since its keys were recorded: tuned as"
+    assert ran.err.count(changed) == 1
+
+
+def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Options of shapes, an unknown kernel, and a script that is gone are told in one line."""
+    path = recorded(commands, 64)
+    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--objective", "energy"), ("--tiles",)):
+        said = commands.refused("tune", "--from", path, *given)
+        assert f"{given[0]} and --from: recorded keys have their own shapes" in said
+    said = commands.refused("tune", "triple", "--from", path)
+    assert "no key of kernel triple: the file has __main__.double" in said
+    (commands.folder / "serves.py").unlink()
+    said = commands.refused("tune", "--from", path)
+    assert "serves.py cannot be imported here (kernel file" in said
+    assert "no such file): install its package" in said

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
-from asmtune.base.errors import CompileError, InputError, MissError
+from asmtune.base.errors import CompileError, InputError, MemoryShortError, MissError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
@@ -20,6 +21,7 @@ from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction, StoreWarning
 from asmtune.tuning import request
+from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, provenance
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
@@ -195,6 +197,30 @@ def test_raise_names_kernel_key_and_command(host: Host) -> None:
 
 
 @pytest.mark.slow
+def out_of_memory(*_: Any, **__: Any) -> Any:
+    """Find no memory."""
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB.\nOf 2 GiB")
+
+
+@pytest.mark.parametrize("place", ["open", "launch"])
+def test_a_launch_without_memory_to_tune(
+    host: Host, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Where memory is short, a launch takes the model's pick, with one warning, for good."""
+    if place == "open":
+        host.prepared = replace(host.prepared, opener=out_of_memory)
+    else:
+        monkeypatch.setattr(type(host.machine), "launch", out_of_memory)
+    resolver, at = host.resolver(), miss()
+    with pytest.warns(MissWarning, match=r"not tuned, memory is short: .*CUDA out of mem") as told:
+        choice = resolver.resolve(at)
+    assert (choice.how, choice.final, host.machine.timed) == ("predicted", True, [])
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+    with pytest.raises(MemoryShortError, match="tune it before with `asmtune tune`"):
+        Tuner.open("", TuneOptions.of({})).resolve(at)
+
+
 def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
     first = host.resolver(small="auto").resolve(miss())

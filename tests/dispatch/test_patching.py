@@ -24,7 +24,7 @@ import asmtune
 from asmtune.base.errors import InputError
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching.patched_autotuner import convert
-from asmtune.runtime.patching.redirect import patch
+from asmtune.runtime.patching.redirect import BucketWarning, patch
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
 
 N = 1024
@@ -469,6 +469,33 @@ def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
     triton.autotune = original
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_buckets_of_keys(gpu: HostGpu, early: bool) -> None:
+    """Launches whose arguments share a bucket share a config, and all of Triton's keys show it."""
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    with patch(small=None, effort=EFFORT, buckets=["copy:multiple(1000, n)"]):
+        if not early:
+            kernel = triton.autotune(configs(), ["n"])(copy)
+        for n in (1024, 1500, 1024, 2000):
+            x, out, _ = vectors(n)
+            kernel[(63,)](x, out, n)
+            assert torch.equal(out, x)
+        assert gpu.tuned == 1
+        if early:
+            assert {key[0] for key in kernel.cache} == {1024, 1500, 2000}
+        kernel[(63,)](*vectors(2001))
+        assert gpu.tuned == 2
+
+
+def test_buckets_that_change_no_key(gpu: HostGpu) -> None:
+    """A rule that changed no key is warned of once, when the patch ends."""
+    text = r"patch: bucket pow2\(m\) changed no key: no kernel met takes m; their keys hold n"
+    with pytest.warns(BucketWarning, match=text) as warned, patch(buckets=["pow2(m)", "pow2(n)"]):
+        triton.autotune(configs(), ["n"])(copy)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -477,6 +504,7 @@ def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
         ({"effort": "hard"}, "unknown effort 'hard'"),
         ({"on_miss": "cry"}, "on_miss='cry': give one of"),
         ({"small": 0.5}, "small=0.5: give"),
+        ({"buckets": ["pow2"]}, "bucket 'pow2' is no rule"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 import torch
@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.clock import GpuClock, Subject, short_switch_interval
+from asmtune.measure.timing.clock import (
+    GpuClock,
+    Subject,
+    _flush_size,
+    short_switch_interval,
+)
 from asmtune.measure.timing.policy import TimingPolicy
 from tests.simulated_gpu import SimulatedGpu
 
@@ -329,6 +334,22 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         GpuClock(EVENTS)
 
 
+class L2(NamedTuple):
+    """Properties of a device."""
+
+    L2_cache_size: int
+
+
+@pytest.mark.parametrize(("free_mib", "size_mib"), [(4096, 256), (400, 128), (280, 64), (1, 64)])
+def test_the_buffer_is_smaller_where_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch, free_mib: int, size_mib: int
+) -> None:
+    """The buffer leaves room for checks, and is no smaller than the L2."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_mib << 20, 140 << 30))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: L2(50 << 20))
+    assert _flush_size(256 << 20) == size_mib << 20
+
+
 def test_without_room_for_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full GPU the error gives the size, what is free, and the setting."""
 
@@ -337,6 +358,7 @@ def test_without_room_for_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 << 20, 140 << 30))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: L2(50 << 20))
     monkeypatch.setattr(torch, "empty", full)
     with pytest.raises(MeasureError, match=r"L2: 256 MiB, and 100 MiB are free.*flush_bytes"):
         GpuClock(EVENTS)

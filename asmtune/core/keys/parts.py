@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import numbers
@@ -45,7 +46,8 @@ def key_parts(
             bucket of the argument of that name, or None for the argument itself.
         arg_names: the kernel's parameters.
         kernel: its name, for messages.
-        strict: True refuses unknown and repeated names, which `triton.autotune` ignores.
+        strict: True refuses unknown and repeated names, which `triton.autotune` ignores, and
+            buckets of values that are not whole numbers; else these stand for themselves.
 
     Raises:
         InputError: a part names an unknown parameter, is invalid, or is repeated.
@@ -58,7 +60,7 @@ def key_parts(
     if isinstance(key, Mapping):
         listed = [_named_part(name, item) for name, item in key.items()]
     else:
-        listed = [_part(item) for item in key]
+        listed = [_part(item, strict=strict) for item in key]
     parts: dict[str, KeyPart] = {}
     for part in listed:
         unknown = [name for name in part.needs if name not in arg_names]
@@ -71,7 +73,7 @@ def key_parts(
     return tuple(parts.values())
 
 
-def _part(item: Any) -> KeyPart:
+def _part(item: Any, *, strict: bool = True) -> KeyPart:
     if isinstance(item, str):
         return KeyPart(item, (item,))
     if isinstance(item, Bucket):
@@ -80,9 +82,18 @@ def _part(item: Any) -> KeyPart:
                 f"asm_autotune: key {item} names no argument: "
                 f"write key=[{item}('N')] or key={{'N': {item}}}"
             )
-        return KeyPart(str(item), (item.argument,), item.function)
+        function = item.function if strict else functools.partial(_rounded, item.function)
+        return KeyPart(str(item), (item.argument,), function)
     name = getattr(item, "__name__", type(item).__name__ if callable(item) else repr(item))
     return _function_part(name.strip("<>"), item)
+
+
+def _rounded(function: Callable[[Any], int], value: Any) -> Any:
+    """Round a value to its bucket; return one that is not a whole number as it is."""
+    try:
+        return function(value)
+    except TypeError:
+        return value
 
 
 def _named_part(name: Any, item: Any) -> KeyPart:

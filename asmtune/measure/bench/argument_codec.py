@@ -7,17 +7,17 @@ of one region, and a pointer keeps its alignment: a kernel is compiled for both.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, MemoryShortError
+from asmtune.measure.memory import host_bytes
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,15 @@ class StorageRange:
 
 @dataclass
 class Packing:
-    """Describes values as JSON and collects the memory under their tensors."""
+    """Describes values as JSON and collects the memory under their tensors.
+
+    Attributes:
+        by_name: describes functions of Triton by module and name, and numbers that JSON lacks by
+            text, for a process that comes later.
+    """
 
     regions: dict[tuple[str, int], StorageRange] = field(default_factory=dict)
+    by_name: bool = False
 
     def describe(self, value: Any, where: str) -> Any:
         """Describe a value as JSON.
@@ -92,6 +98,8 @@ class Packing:
         Raises:
             InputError: it is something else, or a tensor without memory.
         """
+        if self.by_name and isinstance(value, float) and not math.isfinite(value):
+            return {"float": repr(float(value))}
         if value is None or isinstance(value, int | float | str):
             return value
         if isinstance(value, tuple | list):
@@ -117,7 +125,8 @@ class Packing:
         if isinstance(value, numpy.generic):
             return {"scalar": value.item()}
         if isinstance(value, JITFunction):
-            return {"opaque": repr(value)}
+            name = f"{value.__module__}:{value.__qualname__}"
+            return {"function": name} if self.by_name else {"opaque": repr(value)}
         return None
 
     def _memory(self, value: Any, where: str) -> dict[str, Any] | None:
@@ -261,7 +270,7 @@ class SharedArguments:
 
     Raises:
         InputError: an argument cannot be sent; names it.
-        MeasureError: there is no room for the bytes.
+        MemoryShortError: there is no room for the bytes.
     """
 
     def __init__(
@@ -316,7 +325,7 @@ def _nameless_file(nbytes: int) -> int:
 
     It is in memory if half of the free memory suffices, else in the folder for temporary files.
     """
-    if nbytes <= _available_bytes() // 2:
+    if nbytes <= host_bytes() // 2:
         file = os.memfd_create("asmtune")
     else:
         with tempfile.TemporaryFile(prefix="asmtune-") as opened:
@@ -326,18 +335,11 @@ def _nameless_file(nbytes: int) -> int:
         os.posix_fallocate(file, 0, max(nbytes, 1))
     except OSError as error:
         os.close(file)
-        raise MeasureError(
+        raise MemoryShortError(
             f"the arguments' {nbytes:,} bytes cannot be copied for a child process "
             f"({error.strerror}): free memory, set TMPDIR to a larger disk, or use isolate=False"
         ) from error
     return file
-
-
-def _available_bytes() -> int:
-    """Return the memory that a new program can take without swapping, as Linux estimates it."""
-    text = Path("/proc/meminfo").read_text()
-    match = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
-    return int(match.group(1)) << 10 if match else 0
 
 
 def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:

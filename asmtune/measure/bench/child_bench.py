@@ -17,6 +17,7 @@ from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.memory import PROCESS_BYTES, require_device
 
 
 class ChildBench:
@@ -33,6 +34,7 @@ class ChildBench:
     Raises:
         InputError: an argument or the reference cannot be sent to a process; names it.
         MeasureError: the process cannot start, or finds no GPU.
+        MemoryShortError: the GPU has no room for another copy of the arguments.
     """
 
     def __init__(
@@ -51,6 +53,9 @@ class ChildBench:
         with ExitStack() as undo:
             undo.callback(self.close)
             home = _home(setup) if index is None else index
+            if home is not None:
+                what = "a process that times, with its own copy of the arguments"
+                require_device(home, self._shared.nbytes + PROCESS_BYTES, what)
             self._children = ChildSupervisor(setup, home, self._shared, command)
             self._children.ready()
             undo.pop_all()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.memory import RESERVE_BYTES, free_bytes, require_host
 
 # Beyond this much work (by NumPy's measure) two views count as overlapping.
 _OVERLAP_WORK: Final = 10_000
@@ -189,7 +190,6 @@ class _Footprint:
 
 
 _ALIGNMENT: Final = 16  # bytes; no element is wider
-_HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels and checks
 
 
 @dataclass(eq=False)
@@ -267,7 +267,11 @@ class RegionCopy:
 
 
 def _allocated(length: int, device: Any) -> tuple[Any, bool]:
-    """Allocate bytes; return whether they lie on the host because the device has no room."""
+    """Allocate bytes; return whether they lie on the host because the device has no room.
+
+    Raises:
+        MemoryShortError: the host has no room either.
+    """
     import torch
 
     if _has_room(device, length):
@@ -275,18 +279,14 @@ def _allocated(length: int, device: Any) -> tuple[Any, bool]:
             return torch.empty(length, dtype=torch.uint8, device=device), False
         except torch.OutOfMemoryError:
             pass  # free, but not in one piece
+    if device.type == "cuda":
+        require_host(length, "a copy of an argument")
     return torch.empty(length, dtype=torch.uint8, device="cpu"), True
 
 
 def _has_room(device: Any, length: int) -> bool:
     """Return whether a device has room for so many bytes, and for kernels and comparisons."""
-    import torch
-
-    if device.type != "cuda":
-        return True
-    free, _ = torch.cuda.mem_get_info(device)
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return length + _HEADROOM <= free + cached
+    return device.type != "cuda" or length + RESERVE_BYTES <= free_bytes(device)
 
 
 def synchronize(tensors: Iterable[TensorArgument]) -> None:

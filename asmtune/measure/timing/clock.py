@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import MeasureError, MemoryShortError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.memory import CHECK_BYTES, free_bytes
 from asmtune.measure.timing.policy import TimingPolicy
 
 # More than the SM clock of any GPU so far, so that a hold never ends early.
@@ -34,10 +35,12 @@ class CudaDevice:
     """Queues work on the CUDA device and stream that are PyTorch's current ones at each call.
 
     Args:
-        flush_bytes: size of the buffer that `flush` writes; at 0 `flush` does nothing.
+        flush_bytes: size of the buffer that `flush` writes; at 0 `flush` does nothing. Where
+            memory is short, the buffer is smaller, but no smaller than the L2.
 
     Raises:
-        MeasureError: there is no GPU, or no room for the buffer.
+        MeasureError: there is no GPU.
+        MemoryShortError: there is no room for the buffer.
     """
 
     def __init__(self, flush_bytes: int) -> None:
@@ -47,10 +50,11 @@ class CudaDevice:
             raise MeasureError("timing needs a CUDA GPU; PyTorch finds none on this machine")
         self._cuda = torch.cuda
         try:
-            self._buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+            size = _flush_size(flush_bytes) if flush_bytes else 0
+            self._buffer = torch.empty(size, dtype=torch.int8, device="cuda")
         except torch.cuda.OutOfMemoryError as error:
             free = torch.cuda.mem_get_info()[0]
-            raise MeasureError(
+            raise MemoryShortError(
                 f"no room for the buffer that flushes L2: {flush_bytes >> 20} MiB, and "
                 f"{free >> 20} MiB are free on the GPU; free some, or set "
                 "TimingPolicy(flush_bytes=...) to no less than the size of its L2"
@@ -96,6 +100,18 @@ class CudaDevice:
     def wait(self) -> None:
         """Wait for the device; errors of what ran are raised here."""
         self._cuda.synchronize()
+
+
+def _flush_size(wanted: int) -> int:
+    """Halve a size until the GPU has room for it beside checks, down to that of its L2."""
+    import torch
+
+    least = int(getattr(torch.cuda.get_device_properties("cuda"), "L2_cache_size", 0)) or wanted
+    room = free_bytes() - CHECK_BYTES
+    size = wanted
+    while size > room and size // 2 >= least:
+        size //= 2
+    return size
 
 
 _SWITCH_S: Final = 2e-5

@@ -19,14 +19,16 @@ import os
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, MemoryShortError
+from asmtune.base.text import amount
 from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
+from asmtune.measure.memory import PROCESS_BYTES, RESERVE_BYTES, free_bytes
 from asmtune.predict.prune.front import ProgressListener
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         torch.OutOfMemoryError: the device has no room.
+        MemoryShortError: it would have too little for the program, which goes on meanwhile.
     """
     packing = Packing()
     encodings: dict[str, Any] = {}
@@ -53,8 +56,24 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
             continue  # the process that times refuses it, with the same message
         if _has_memory(form):
             encodings[name] = form
+    _require_room(packing.regions.values())
     memory = [_copy(region) for region in packing.regions.values()]
     return {**arguments, **{name: restore(form, memory) for name, form in encodings.items()}}
+
+
+def _require_room(regions: Iterable[StorageRange]) -> None:
+    """Check that a GPU has room for two copies, one here and one where they are timed."""
+    lengths: dict[Any, int] = {}
+    for region in regions:
+        if region.device == "cuda":
+            device = region.whole.device
+            lengths[device] = lengths.get(device, 0) + 2 * region.nbytes
+    for device, length in lengths.items():
+        free = free_bytes(device)
+        if length + PROCESS_BYTES + RESERVE_BYTES > free:
+            raise MemoryShortError(
+                f"two copies of them take {amount(length, 'B')}, and {amount(free, 'B')} are free"
+            )
 
 
 def _has_memory(form: Any) -> bool:
@@ -197,7 +216,7 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
 
     try:
         arguments = copy_arguments(request.problem.arguments)
-    except torch.OutOfMemoryError as error:
+    except (torch.OutOfMemoryError, MemoryShortError) as error:
         first = str(error).splitlines()[0]
         warnings.warn(
             f"kernel {request.key.kernel}: not tuned in the background, its arguments cannot be "

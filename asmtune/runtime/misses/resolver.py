@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.errors import AsmtuneError, CompileError, MissError
+from asmtune.base.errors import AsmtuneError, CompileError, MemoryShortError, MissError
 from asmtune.base.settings import Settings
+from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
-from asmtune.runtime.events import key_text
+from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
@@ -253,7 +254,10 @@ class Resolver:
     def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
         request = lookup.request
         tuner = self._tuners.of(request.key.device, later=later)
-        result = tuner.resolve(request, looked_up=True)
+        try:
+            result = tuner.resolve(request, looked_up=True)
+        except MemoryShortError as error:
+            return self._untimed(lookup, error)
         if result.record is None:  # another process tunes it
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
@@ -261,6 +265,17 @@ class Resolver:
         # The tuner has checked what it took from a store.
         own = request.space.matching(winner, **request.problem.shape) or winner
         return Choice(own, True, how, result.record, *spent)
+
+    def _untimed(self, lookup: MissLookup, error: MemoryShortError) -> Choice:
+        """Return a config that nothing was timed for, since memory is short; warn of it."""
+        try:
+            choice = self._predicted(lookup)
+        except MemoryShortError:  # not even for copies of what hooks may write
+            choice = self._heuristic(lookup.request)
+        text = f"{key_text(lookup.request.key)}: not tuned, memory is short: {error}"
+        message = f"{text}; goes on with {choice.config}"
+        warnings.warn(message, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
+        return choice
 
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from asmtune.core.config import Config
+from asmtune.core.keys.buckets import bucket_of
+from asmtune.core.problem import python_function
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.calls import as_listed
@@ -64,6 +66,8 @@ class PatchedAutotuner:
         self.cache = pinned
         self._own_keys: set[tuple[Any, ...]] = set()
         self._known_keys = 0
+        # Several of Triton's keys share a bucket, and so one of asmtune's.
+        self._has_buckets = tuner is not None and any(map(bucket_of, tuner.keys))
         self._configs = instance.configs
         self._count = len(instance.configs)
 
@@ -99,10 +103,12 @@ class PatchedAutotuner:
         instance.best_config = tuner.best_config
         instance.nargs = None
         known = len(tuner.cache)
-        if known == self._known_keys:
+        if known == self._known_keys and not self._has_buckets:
             return
         self._known_keys = known
         key = triton_key(instance, args, keywords)
+        if key in instance.cache and instance.cache[key] is instance.best_config:
+            return
         self._own_keys.add(key)
         instance.cache[key] = instance.best_config
         for name in ("configs_timings", "bench_time"):
@@ -168,7 +174,8 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
 
     It is not strict: what Triton lets pass, such as an empty grid, passes.
     """
-    names = set(instance.arg_names)
+    given = dict(options)
+    rules = given.pop("buckets", None)
     keywords: dict[str, Any] = {
         "prune_configs_by": _pruning(instance),
         "reset_to_zero": list(instance.reset_to_zero),
@@ -177,10 +184,14 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
         "post_hook": instance.post_hook if instance.user_defined_post_hook else None,
         "cache_results": bool(instance.cache_results),
         **_timing(instance),
-        **options,
+        **given,
     }
     # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
-    keys = [key for key in instance.keys or () if key in names]
+    keys: list[Any] = [key for key in instance.keys or () if key in instance.arg_names]
+    if rules is not None:
+        function = python_function(instance.fn)
+        full_name = f"{function.__module__}.{function.__qualname__}"
+        keys = rules.key(full_name, keys, instance.arg_names)
     converted = decorator_options(list(instance.configs), keys, strict=False, **keywords)
     return ConvertedAutotuner(instance.fn, converted, instance.configs)
 

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from asmtune.base.errors import ArgumentTypeError, InputError
-from asmtune.base.text import did_you_mean, shortened
+from asmtune.base.text import did_you_mean, shortened, user_stacklevel
+from asmtune.core.keys.rules import BucketRules
 from asmtune.core.problem import is_kernel
 
 if TYPE_CHECKING:
+    from asmtune.core.keys.rules import RuleSource
     from asmtune.runtime.options import OnMiss, Small
     from asmtune.runtime.patching.patched_autotuner import PatchedAutotuner
     from asmtune.tuning.objective import Objective
@@ -41,9 +45,11 @@ class PatchOptions(TypedDict, total=False):
     on_miss: OnMiss
     small: Small
     nearest: bool
+    buckets: RuleSource
 
 
 _OF_LAUNCHES: Final = ("on_miss", "small", "nearest")
+_OF_KEYS: Final = "buckets"
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -62,7 +68,9 @@ def check_options(options: Mapping[str, Any]) -> None:
     from asmtune.runtime.options import DecoratorOptions
 
     DecoratorOptions(space={}, **{name: options[name] for name in _OF_LAUNCHES if name in options})
-    choices: Any = {name: options[name] for name in options if name not in _OF_LAUNCHES}
+    BucketRules.of(options.get(_OF_KEYS, ()))
+    own = (*_OF_LAUNCHES, _OF_KEYS)
+    choices: Any = {name: options[name] for name in options if name not in own}
     if choices:
         from asmtune.tuning.options import TuneOptions
 
@@ -94,13 +102,17 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
         misplaced: none; options are given by name.
         options: `effort`, `isolate`, `devices`, `objective`, `seed`, `tiles`, `force`,
             `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
-            `nearest` (see `runtime.options.DecoratorOptions`).
+            `nearest` (see `runtime.options.DecoratorOptions`), and `buckets`: rules for the keys,
+            such as `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of
+            them. A rule that changed no key is warned of when the context is left.
 
     Raises:
         InputError: an option is unknown, belongs to one kernel, or has an invalid value.
     """
     if misplaced:
         raise _misused(misplaced[0])
+    if _OF_KEYS in options:
+        options[_OF_KEYS] = BucketRules.of(options[_OF_KEYS]).rules
     check_options(options)
     return Patching(options)
 
@@ -112,11 +124,24 @@ def _misused(value: Any) -> ArgumentTypeError:
     )
 
 
+class BucketWarning(UserWarning):
+    """A rule of `patch(buckets=...)` changed no key of the kernels met."""
+
+
+def _warn_unused(line: str) -> None:
+    warnings.warn(f"patch: {line}", BucketWarning, stacklevel=user_stacklevel("contextlib"))
+
+
 class Patching(contextlib.ContextDecorator):
-    """A patch that is active while the context is entered."""
+    """A patch that is active while the context is entered.
+
+    Attributes:
+        tell: called at the exit with a line on each rule of `buckets` that changed no key.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
+        self.tell: Callable[[str], None] = _warn_unused
         self._own: list[_Patch] = []
 
     def __call__(self, function: Any) -> Any:
@@ -134,14 +159,19 @@ class Patching(contextlib.ContextDecorator):
         self._own.append(own)
 
     def __exit__(self, *_: object) -> None:
-        _leave(self._own.pop())
+        own = self._own.pop()
+        _leave(own)
+        for line in own.rules.unused() if os.getpid() == own.process else ():
+            self.tell(line)
 
 
 class _Patch:
     """An active `patch()`, with the autotuners that were launched while it was active."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self.options = options
+        self.rules = BucketRules.of(options.get(_OF_KEYS, ()))
+        self.options = {**options, _OF_KEYS: self.rules}
+        self.process = os.getpid()
         self.patched: weakref.WeakKeyDictionary[Any, PatchedAutotuner] = weakref.WeakKeyDictionary()
 
 

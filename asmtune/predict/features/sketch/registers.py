@@ -77,14 +77,14 @@ _WHOLE: Final = _PRODUCTS | frozenset({"tt.scan", "ttg.convert_layout", "scf.for
 
 
 class Valued(Protocol):
-    """Values, the elements of each, and sums by segment, from which live registers are counted.
-
-    `runs` has the elements that one instruction of a global access moves.
-    """
+    """Values, the elements of each, and sums by segment, from which live registers are counted."""
 
     values: Values
     sums: list[Sums]
-    runs: Mapping[Node, Run]
+
+    @property
+    def runs(self) -> Mapping[Node, Run]:
+        """The elements that one instruction of each global access moves."""
 
     def elements(self, value: int) -> float:
         """Return the different elements of a value that are kept in registers."""

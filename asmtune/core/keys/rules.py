@@ -1,0 +1,181 @@
+"""`BucketRule`: buckets for the keys of kernels that somebody else has written.
+
+A rule is `pow2(M)` for every kernel whose key has the argument M, or `attention:multiple(128, M)`
+for the kernels of that name. A file of rules has one on each line; `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.text import did_you_mean, shortened
+from asmtune.core.keys.buckets import KINDS, Bucket
+
+RuleSource = str | os.PathLike[str] | Iterable["str | Bucket | BucketRule"]
+"""Rules, one rule, or the path of a file of rules."""
+
+_RULE: Final = re.compile(r"(?:([\w.<>]+) *: *)?(\w+)\(([^()]*)\)")
+_FORM: Final = "write pow2(M), multiple(128, M) or between(16, 256, M), after kernel_name: for one"
+
+
+@dataclass(frozen=True)
+class BucketRule:
+    """A bucket of an argument in the keys of the kernels of a name, or of all kernels.
+
+    Attributes:
+        bucket: the bucket, bound to the argument.
+        kernel: name of a kernel, alone or after (the end of) its module's; None for all kernels.
+    """
+
+    bucket: Bucket
+    kernel: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kernel}:{self.bucket}" if self.kernel else str(self.bucket)
+
+    @classmethod
+    def parse(cls, text: str) -> BucketRule:
+        """Read a rule such as `kernel_name:multiple(128, seqlen)`.
+
+        Raises:
+            InputError: it is not one; says what is wrong with it.
+        """
+        match = _RULE.fullmatch(text.strip())
+        if match is None:
+            raise InputError(f"bucket {shortened(text)!r} is no rule: {_FORM}")
+        *numbers, argument = (part.strip() for part in match[3].split(","))
+        if match[2] not in KINDS:
+            hint = did_you_mean(match[2], KINDS)
+            raise InputError(
+                f"bucket {shortened(text)!r}: {match[2]} is no bucket: "
+                f"they are {', '.join(KINDS)}{hint}"
+            )
+        if not argument.isidentifier():
+            raise InputError(f"bucket {shortened(text)!r} names no argument: {_FORM}")
+        if not all(re.fullmatch(r"-?\d{1,18}", number) for number in numbers):
+            raise InputError(f"bucket {shortened(text)!r}: expected whole numbers, then a name")
+        try:
+            bucket = KINDS[match[2]].make(*map(int, numbers))
+        except TypeError:
+            count = {"pow2": "no number", "multiple": "one number"}[match[2]]
+            raise InputError(f"bucket {shortened(text)!r}: {match[2]} takes {count}") from None
+        return cls(bucket(argument), match[1])
+
+    def names(self, kernel: str) -> bool:
+        """Return whether the rule is for a kernel, by its full name."""
+        return self.kernel is None or f".{kernel}".endswith(f".{self.kernel}")
+
+
+@dataclass
+class BucketRules:
+    """Rules for the kernels of a process, and the kernels that it has met.
+
+    The rule that names a kernel by more parts of its name counts before one that does by fewer.
+    """
+
+    rules: tuple[BucketRule, ...] = ()
+    _kernels: dict[str, tuple[Sequence[str], Collection[str]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: RuleSource) -> BucketRules:
+        """Check rules, or read them from a file.
+
+        Raises:
+            InputError: one is no rule, two say different things of one argument, or the file
+                cannot be read; names its line.
+        """
+        if isinstance(given, os.PathLike):
+            return cls(_checked(_rules_of_file(Path(given))))
+        listed = [given] if isinstance(given, str | Bucket | BucketRule) else given
+        if not isinstance(listed, Iterable):
+            raise ArgumentTypeError(
+                f"buckets={shortened(repr(given))}: give a list of rules, such as ['pow2(M)'], "
+                "or the pathlib.Path of a file of them"
+            )
+        return cls(_checked([_rule(one) for one in listed]))
+
+    def key(self, kernel: str, key: Sequence[str], arguments: Collection[str]) -> list[Any]:
+        """Return the parts of a kernel's key, with the arguments that rules name in their buckets.
+
+        Args:
+            kernel: its full name.
+            key: names of arguments.
+            arguments: names of all its arguments.
+        """
+        self._kernels[kernel] = (key, arguments)
+        own = sorted(
+            (rule for rule in self.rules if rule.names(kernel)),
+            key=lambda rule: len(rule.kernel.split(".")) if rule.kernel else 0,
+        )
+        buckets = {rule.bucket.argument: rule.bucket for rule in own}
+        return [buckets.get(name, name) for name in key]
+
+    def unused(self) -> list[str]:
+        """Say of each rule that changed no key so far, in one line, why not."""
+        lines = ((rule, self._why_unused(rule)) for rule in self.rules)
+        return [f"bucket {rule} changed no key: {why}" for rule, why in lines if why]
+
+    def _why_unused(self, rule: BucketRule) -> str:
+        argument = str(rule.bucket.argument)
+        if not self._kernels:
+            return "no kernel of triton.autotune was met"
+        own = {name: parts for name, parts in self._kernels.items() if rule.names(name)}
+        if not own:
+            hint = did_you_mean(str(rule.kernel), [n.rpartition(".")[2] for n in self._kernels])
+            return f"no kernel of this name was met, only {_listed(self._kernels)}{hint}"
+        if any(argument in key for key, _ in own.values()):
+            return ""
+        having = [name for name, (_, arguments) in own.items() if argument in arguments]
+        if having:
+            return f"{_listed(having)} takes {argument}, and its key does not hold it"
+        known = {name for key, _ in own.values() for name in key}
+        hint = did_you_mean(argument, known)
+        return f"no kernel met takes {argument}; their keys hold {_listed(sorted(known), 12)}{hint}"
+
+
+def _listed(names: Iterable[str], most: int = 4) -> str:
+    listed = list(names)
+    rest = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return (", ".join(listed[:most]) or "nothing") + rest
+
+
+def _rule(given: Any) -> BucketRule:
+    if isinstance(given, BucketRule):
+        return given
+    if isinstance(given, Bucket) and given.argument is not None:
+        return BucketRule(given)
+    if isinstance(given, str):
+        return BucketRule.parse(given)
+    raise ArgumentTypeError(f"bucket {shortened(str(given))} is no rule: {_FORM}")
+
+
+def _rules_of_file(path: Path) -> list[BucketRule]:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"rules of buckets {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"rules of buckets {path}: not text; write one rule a line") from error
+    rules = []
+    for number, line in enumerate(lines, 1):
+        if text := line.partition("#")[0].strip():
+            try:
+                rules.append(BucketRule.parse(text))
+            except InputError as error:
+                raise InputError(f"{path}, line {number}: {error}") from error
+    return rules
+
+
+def _checked(rules: Iterable[BucketRule]) -> tuple[BucketRule, ...]:
+    known: dict[tuple[str | None, str | None], BucketRule] = {}
+    for rule in rules:
+        first = known.setdefault((rule.kernel, rule.bucket.argument), rule)
+        if first != rule:
+            raise InputError(f"buckets {first} and {rule} are of one argument: give one of them")
+    return tuple(known.values())

@@ -1,0 +1,117 @@
+"""Memory that tuning may take: what is left on a GPU and on the host, and giving back what it took.
+
+A program that would have run without tuning runs with it: where memory is short, copies go to the
+host, buffers are smaller, and at last nothing is timed (`MemoryShortError`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.base.errors import MemoryShortError
+from asmtune.base.text import amount
+
+RESERVE_BYTES: Final = 512 << 20
+"""Bytes of a device that copies leave free: the buffer that flushes L2 (256 MiB), temporaries of a
+check (some 150 MB), and what kernels ask for at launch."""
+
+CHECK_BYTES: Final = 192 << 20
+"""Of these, bytes for a check and for kernels."""
+
+PROCESS_BYTES: Final = 1 << 30
+"""Bytes of a process that times, beside the arguments: a CUDA context (some 500 MB), and those."""
+
+_HOST_RESERVE: Final = 1 << 30
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def free_bytes(device: Any = None) -> int:
+    """Return the bytes that PyTorch can still allocate on a CUDA device, by default the current.
+
+    Blocks that it caches count, and the limit of `set_per_process_memory_fraction`.
+    """
+    import torch
+
+    free, total = torch.cuda.mem_get_info() if device is None else torch.cuda.mem_get_info(device)
+    taken = torch.cuda.memory_allocated(device)
+    room = free + torch.cuda.memory_reserved(device) - taken
+    limit = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    if limit is not None and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        room = min(room, int(limit(device) * total) - taken)
+    return int(max(room, 0))
+
+
+def host_bytes() -> int:
+    """Return the memory that a program can take without swapping, within its container's limit."""
+    text = Path("/proc/meminfo").read_text()
+    match = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
+    free = int(match.group(1)) << 10 if match else 0
+    with suppress(OSError, ValueError):  # no container, or "max"
+        limit = int((_CGROUP / "memory.max").read_text())
+        free = min(free, limit - int((_CGROUP / "memory.current").read_text()))
+    return max(free, 0)
+
+
+def require_host(length: int, what: str) -> None:
+    """Check that the host has room for so many bytes.
+
+    Raises:
+        MemoryShortError: it has not.
+    """
+    free = host_bytes()
+    if length + _HOST_RESERVE > free:
+        raise MemoryShortError(
+            f"neither the GPU nor the host has room for {what}: {amount(length, 'B')}, and "
+            f"{amount(free, 'B')} of the host are free; free memory, or tune it before the "
+            "program fills it (asmtune tune)"
+        )
+
+
+def require_device(index: int | None, length: int, what: str) -> None:
+    """Check that another process has room for so many bytes on a CUDA device.
+
+    Raises:
+        MemoryShortError: it has not.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    free, _ = torch.cuda.mem_get_info(index)
+    if length > free:
+        raise MemoryShortError(
+            f"no room on the GPU for {what}: {amount(length, 'B')}, and {amount(free, 'B')} are "
+            "free; free memory, or time in this process with isolate=False (--no-isolate)"
+        )
+
+
+@contextmanager
+def returning_memory() -> Iterator[None]:
+    """Give the driver back what PyTorch has cached of the memory that is taken within.
+
+    Libraries beside PyTorch allocate for themselves. Out of memory within becomes a
+    `MemoryShortError`.
+
+    Raises:
+        MemoryShortError: PyTorch found no memory.
+    """
+    import torch
+
+    def reserved() -> int:
+        return torch.cuda.memory_reserved() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
+
+    before = reserved()
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        first = str(error).splitlines()[0]
+        raise MemoryShortError(
+            f"{first}; free memory of the GPU, or tune it before with `asmtune tune`"
+        ) from error
+    finally:
+        if reserved() > before:
+            torch.cuda.empty_cache()

@@ -1,0 +1,173 @@
+"""`KeyFile`: the keys that a program has met, as JSON that several processes add to."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import InputError
+from asmtune.base.json_codec import JsonCodec, fields_of, parse_json, shown, text_of, to_json
+from asmtune.core.keys.rules import BucketRule
+from asmtune.core.records.tuned import TuneKey
+from asmtune.store.codec import key_digest
+
+FORMAT: Final = "asmtune-keys"
+VERSION: Final = 1
+_AGAIN: Final = "write it anew with `asmtune run --record FILE PROGRAM`"
+
+
+@dataclass(frozen=True)
+class RecordedKey:
+    """The first launch of a key.
+
+    Attributes:
+        kernel: its name in the store.
+        module, file: the module whose names hold the autotuner, and its file, if it has one.
+        source, space: digests of the kernel's source and of its configs.
+        shape, dtypes, device: the rest of its `TuneKey`.
+        positional: names of the arguments that were given by position.
+        arguments: by name: values, and tensors by dtype, shape, strides and place in `memory`.
+        memory: the ranges of bytes under the tensors: device, first address below 512, size.
+        contents: elements of integer tensors, which steer a kernel, by the argument's name.
+        grid: sizes, or by the values of a config that the grid's function reads; see `launches`.
+        problem: why it cannot be launched again; "" if it can.
+    """
+
+    kernel: str
+    module: str
+    file: str | None
+    shape: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    device: str
+    source: str
+    space: str
+    positional: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] | None = None
+    memory: tuple[Any, ...] = ()
+    contents: Mapping[str, Any] | None = None
+    grid: Any = None
+    problem: str = ""
+
+    @property
+    def key(self) -> TuneKey:
+        """The key as the store knows it."""
+        return TuneKey(self.kernel, self.shape, self.dtypes, self.device)
+
+    @property
+    def digest(self) -> str:
+        """The key's identity in a file."""
+        return device_free(self.key)
+
+
+def device_free(key: TuneKey) -> str:
+    """Return a key's identity, which is the same on every GPU."""
+    return key_digest(replace(key, device=""))
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """The content of a file of keys: the program's name, its rules of buckets, and the keys."""
+
+    program: str
+    buckets: tuple[str, ...] = ()
+    keys: tuple[RecordedKey, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """Return its JSON, with a line for each key."""
+        head = json.dumps(
+            {"format": FORMAT, "version": VERSION, "program": self.program, "buckets": self.buckets}
+        )
+        lines = ",\n".join(json.dumps(to_json(key)) for key in self.keys)
+        return f'{head[:-1]}, "keys": [\n{lines}\n]}}\n'.encode()
+
+
+_CODEC: Final = JsonCodec(decoders={str: text_of})
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """Read a file of keys.
+
+    Raises:
+        InputError: there is none, it is cut off, another kind of file or of a newer asmtune, or
+            a field is wrong; says what to do.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"keys {path}: {error.strerror}; {_AGAIN}") from error
+    try:
+        content = parse_json(data)
+    except ValueError as error:
+        cause = " ".join(str(error).split())
+        raise InputError(f"keys {path}: cut off or damaged ({cause}); {_AGAIN}") from error
+    version = content.get("version") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f"keys {path}: no file of recorded keys; {_AGAIN}")
+    if version != VERSION:
+        raise InputError(
+            f"keys {path}: version {shown(version)} of the format, and this asmtune reads "
+            f"{VERSION}: update asmtune, or {_AGAIN}"
+        )
+    fields_of(content, f"keys {path}", ("format", "version", "program", "buckets", "keys"))
+    own = {name: content[name] for name in ("program", "buckets", "keys")}
+    file: KeyFile = _CODEC.read(KeyFile, own, f"keys {path}")
+    for rule in file.buckets:
+        BucketRule.parse(rule)
+    return file
+
+
+def check_program(path: Path, program: str) -> KeyFile:
+    """Read the file that a program will add its keys to; return an empty one if there is none.
+
+    Raises:
+        InputError: it cannot be read or written, or holds the keys of another program.
+    """
+    if not path.exists():
+        return KeyFile(program)
+    file = read_key_file(path)
+    if file.program != program:
+        raise InputError(
+            f"--record {path}: it holds keys of {file.program}, and this program is {program}: "
+            "give another file, or delete it first"
+        )
+    return file
+
+
+def add_keys(path: Path, own: KeyFile) -> None:
+    """Add keys to a file that other processes add to at the same time; it is replaced whole.
+
+    Raises:
+        InputError: what the file holds now is no file of keys.
+        OSError: it cannot be written.
+    """
+    with _alone(path.absolute().parent):
+        before = read_key_file(path).keys if path.exists() else ()
+        write_whole(path, replace(own, keys=_merged([*before, *own.keys])).to_bytes())
+
+
+def _merged(keys: Iterable[RecordedKey]) -> tuple[RecordedKey, ...]:
+    """Return one launch of each key, the first that can be launched again."""
+    merged: dict[str, RecordedKey] = {}
+    for key in keys:
+        if key.digest not in merged or merged[key.digest].problem:
+            merged[key.digest] = key
+    return tuple(merged.values())
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which leaves no file; where there are no locks, nobody waits."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

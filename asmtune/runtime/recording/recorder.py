@@ -1,0 +1,337 @@
+"""`KeyRecorder` writes each key that a program meets to a file; `KeyList` counts unlisted ones."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import os
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from asmtune.base.errors import AsmtuneError, InputError
+from asmtune.base.text import user_stacklevel
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.index_values import is_index, values_of
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import TuneKey
+from asmtune.measure.bench.argument_codec import Packing
+from asmtune.measure.checks.effects import tensor_parts
+from asmtune.runtime.calls import KernelCall, is_capturing
+from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.recording.key_file import (
+    KeyFile,
+    RecordedKey,
+    add_keys,
+    check_program,
+    device_free,
+    read_key_file,
+)
+from asmtune.runtime.recording.launches import autotuners_in, grid_value
+from asmtune.tuning.request import TuningRequest
+
+_ELEMENTS: Final = 1 << 16
+"""Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
+
+_ALIGNMENT: Final = 512
+_ADDRESSES: Final = (1 << 40, 1 << 48)
+"""Where a GPU's memory lies for a process; sizes and offsets are smaller, hashes larger."""
+
+_TRACED: Final = (
+    "torch.compile traced it, which tells no grid: record a step that runs under "
+    "torch.compiler.set_stance('force_eager')"
+)
+_CAPTURED: Final = (
+    "it was met while a CUDA graph was captured, when index tensors cannot be read: record a "
+    "launch before the capture"
+)
+_MOST_CONFIGS: Final = 20_000  # whose grids are evaluated: at most a second
+
+
+class RecordWarning(UserWarning):
+    """A key could not be written to the file of `asmtune run --record`."""
+
+
+@dataclass
+class KeyList:
+    """Counts the keys that a program meets and that a file does not list.
+
+    Attributes:
+        path: the file.
+        met: the keys met, by identity.
+        listed: identities of those in the file.
+        whose: name of the program that recorded them.
+    """
+
+    path: Path
+    listed: frozenset[str]
+    whose: str
+    met: dict[str, TuneKey] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> KeyList:
+        """Read the file.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        file = read_key_file(path)
+        return cls(path, frozenset(key.digest for key in file.keys), file.program)
+
+    def launched(self, request: TuningRequest, call: KernelCall) -> None:
+        """Note the key of a launch."""
+        del call
+        self.met.setdefault(device_free(request.key), request.key)
+
+    @property
+    def unlisted(self) -> list[str]:
+        """A text for each key met that the file does not list."""
+        return [key_text(key) for digest, key in self.met.items() if digest not in self.listed]
+
+    def summary(self, *, quiet: bool) -> list[str]:
+        """Return lines on the keys met that the file does not list, for the program's end.
+
+        Args:
+            quiet: leave out what is as it should be.
+        """
+        texts = self.unlisted
+        if not texts:
+            return [] if quiet else [f"all of {_keys(len(self.met))} met are in {self.path}"]
+        count = f"{len(texts)} of {_keys(len(self.met))} met {'is' if len(texts) == 1 else 'are'}"
+        advice = f"`asmtune run --record {self.path}` adds them"
+        where = f"{self.path}, the keys of {self.whose}"
+        return [f"{count} not in {where}; {advice}", *(f"not listed: {t}" for t in texts)]
+
+
+class KeyRecorder(KeyList):
+    """Writes each key to the file as soon as it is met, so that no end of the program loses it."""
+
+    def __init__(self, path: Path, program: str, buckets: tuple[str, ...] = ()) -> None:
+        """Read the file if there is one; else write one without keys.
+
+        Raises:
+            InputError: it cannot be read or written, or holds keys of another program.
+        """
+        known = check_program(path, program).keys
+        whole = frozenset(key.digest for key in known if not key.problem)
+        super().__init__(path.absolute(), whole, program)
+        self._own = KeyFile(program, buckets)
+        try:
+            add_keys(self.path, self._own)
+        except OSError as error:
+            raise InputError(f"--record {path}: {error.strerror}; name another file") from error
+        self._whole: set[str] = set(self.listed)
+
+    def summary(self, *, quiet: bool) -> list[str]:
+        """Return a line on the keys that were added to the file, for the program's end."""
+        if quiet:
+            return []
+        if not self.unlisted:
+            return [f"no new key was met; {self.path} has {_keys(len(self.listed))}"]
+        added = f"{len(self.unlisted)} of {_keys(len(self.met))} met were new to {self.path}"
+        return [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+
+    def launched(self, request: TuningRequest, call: KernelCall) -> None:
+        """Write the key of a launch, before its kernel changes the arguments."""
+        digest = device_free(request.key)
+        # Not under a lock: a child that is forked meanwhile would wait for it for ever.
+        is_first = self.met.setdefault(digest, request.key) is request.key
+        if digest in self._whole:
+            return
+        recorded = recorded_key(request, call)
+        if not recorded.problem:
+            self._whole.add(digest)
+        elif not is_first:
+            return
+        try:
+            add_keys(self.path, replace(self._own, keys=(recorded,)))
+        except (InputError, OSError) as error:
+            text = f"{key_text(request.key)}: not recorded in {self.path}: {error}"
+            warnings.warn(
+                f"{text}; the program goes on",
+                RecordWarning,
+                stacklevel=user_stacklevel(*LAUNCHING_MODULES),
+            )
+
+
+def _keys(count: int) -> str:
+    return f"{count} key{'' if count == 1 else 's'}"
+
+
+def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
+    """Describe a launch so that another process can make one of the same key, or say why not."""
+    function = jit_function(request.problem.kernel)
+    module, file = _home(function)
+    key = request.key
+    made = request.expected
+    recorded = RecordedKey(
+        key.kernel, module, file, key.shape, key.dtypes, key.device, made.source, made.space
+    )
+    try:
+        # Tensors of a subclass, and the user's grid, may raise anything: the launch goes on.
+        whole = guarded("input", partial(_with_launch, recorded, request, call))
+    except AsmtuneError as error:
+        return replace(recorded, problem=" ".join(str(error).split()))
+    if isinstance(whole, Failure):
+        return replace(recorded, problem=" ".join(whole.detail.split()))
+    return whole
+
+
+def _with_launch(recorded: RecordedKey, request: TuningRequest, call: KernelCall) -> RecordedKey:
+    packing = Packing(by_name=True)
+    given = {**call.positional, **call.kwargs}
+    if any(getattr(part, "is_meta", False) for part in tensor_parts(given).values()):
+        return replace(recorded, problem=_TRACED)
+    described = {name: packing.describe(v, f"argument {name}") for name, v in given.items()}
+    regions = list(packing.regions.values())
+    memory = tuple({**r.to_json(), "first": r.first % _ALIGNMENT, "at": 0} for r in regions)
+    firsts = [region.first for region in regions]
+    contents, addresses = contents_of(given)
+    if addresses:
+        text = "holds addresses, which mean nothing in another process: tune it in the program"
+        return replace(recorded, problem=f"argument {addresses[0]} {text}")
+    if is_capturing() and _indices(given).keys() - contents.keys():
+        return replace(recorded, problem=_CAPTURED)
+    return replace(
+        recorded,
+        positional=tuple(call.positional),
+        arguments={name: _relative(one, firsts) for name, one in described.items()},
+        memory=memory,
+        contents=contents,
+        grid=_grid(request),
+    )
+
+
+def _relative(value: Any, firsts: list[int]) -> Any:
+    """Replace addresses by those in regions that begin below 512, with the same alignment."""
+    if isinstance(value, list):
+        return [_relative(item, firsts) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "pointer" in value:
+        first = 0 if value["region"] is None else firsts[value["region"]]
+        return {**value, "pointer": value["pointer"] - first + first % _ALIGNMENT}
+    return {name: _relative(item, firsts) for name, item in value.items()}
+
+
+def _indices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the integer tensors that have elements, by name."""
+    parts = tensor_parts(given).items()
+    return {name: part for name, part in parts if is_index(part) and part.numel()}
+
+
+def contents_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Copy the first elements of integer tensors, where no CUDA graph is being captured.
+
+    Returns:
+        The contents by name, and the names of tensors that hold addresses of memory.
+    """
+    contents, addresses = {}, []
+    for name, tensor in _indices(given).items():
+        try:
+            table = values_of(tensor, "")
+        except torch.OutOfMemoryError:
+            continue
+        if not isinstance(table, str) and len(table.values):
+            values = table.values[:_ELEMENTS]
+            known = values[values != 0]
+            if values.dtype.itemsize == 8 and len(known) and known.min() >= _ADDRESSES[0]:
+                addresses += [name] if known.max() < _ADDRESSES[1] else []
+            packed = base64.b64encode(zlib.compress(values.tobytes())).decode()
+            contents[name] = {"dtype": str(values.dtype), "zlib": packed}
+    return contents, addresses
+
+
+class _Reads(dict[str, Any]):
+    """Values of a launch that note in `read` which of them are read; all, if they are listed."""
+
+    def __init__(self, values: Mapping[str, Any], read: dict[str, None]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        self._read[name] = None
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, as `[]` does, or the default."""
+        if name not in self:
+            return default
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:  # also what `**` of a subclass calls
+        self._read.update(dict.fromkeys(super().keys()))
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """Return all names."""
+        iter(self)
+        return super().keys()
+
+    def items(self) -> Any:
+        """Return all names and values."""
+        iter(self)
+        return super().items()
+
+
+def _grid(request: TuningRequest) -> dict[str, Any]:
+    """Evaluate the grid of each config; keep its sizes by the config's values that it reads."""
+    problem = request.problem
+    read: dict[str, None] = {}
+    grid: Any = problem.grid
+    if callable(grid):
+        watched = replace(problem, grid=lambda values: grid(_Reads(values, read)))
+    else:
+        watched = problem
+    rows: list[tuple[dict[str, Any], tuple[int, int, int]]] = []
+    failure: Failure | None = None
+    for _, config in zip(range(_MOST_CONFIGS), request.configs(), strict=False):
+        row = _grid_row(watched, config)
+        if isinstance(row, Failure):
+            failure = row
+        else:
+            rows.append(row)
+    if not rows and failure is not None:
+        raise InputError(failure.detail)
+    names = [name for name in read if name not in problem.arguments]
+    table = {tuple(grid_value(values.get(name)) for name in names): s for values, s in rows}
+    return {"reads": names, "sizes": [[list(at), list(sizes)] for at, sizes in table.items()]}
+
+
+def _grid_row(
+    problem: Problem, config: Config
+) -> tuple[dict[str, Any], tuple[int, int, int]] | Failure:
+    """Return a launch's values with a config, and its grid, or why there is none."""
+
+    def work() -> tuple[dict[str, Any], tuple[int, int, int]]:
+        values = problem.bind(config)
+        return values, problem.grid_sizes(problem.grid_at(config, values), config)
+
+    try:
+        return guarded("input", work)
+    except AsmtuneError as error:
+        return Failure("input", "grid", str(error))
+
+
+def _home(function: Any) -> tuple[str, str | None]:
+    """Return the name and file of the module that holds the autotuner of a function."""
+    own = function.__module__
+    if own not in sys.modules or not _holds(sys.modules[own], function):
+        others = (name for name, module in list(sys.modules.items()) if _holds(module, function))
+        own = next(others, own)
+    file = getattr(sys.modules.get(own), "__file__", None) or inspect.getsourcefile(function.fn)
+    return own, os.path.abspath(file) if file else None  # noqa: PTH100 - a link stays one
+
+
+def _holds(module: Any, function: Any) -> bool:
+    return any(jit_function(tuner.fn) is function for tuner in autotuners_in(module))
