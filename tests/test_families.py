@@ -211,10 +211,9 @@ def test_family_fits_its_measurement(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-def test_family_compiles_for_h200(name: str, tmp_path: Path) -> None:
+def test_family_compiles_for_h200(name: str, settings: Settings) -> None:
     """A config from the middle of each space compiles on the first and the last shape."""
     module = from_python_module(family(name))
-    settings = Settings(cache_dir=tmp_path, jobs=1)
     for shape in (module.shapes[0], module.shapes[-1]):
         problem = module.problem(shape, module.dtypes[-1], "meta")
         configs = list(module.space().configs(**shape))

@@ -46,7 +46,7 @@ CASE = Case(
         {"shifts": 3, "channels": 7, "height": 4, "width": 32, "out_shift": 3},
         {"shifts": 1, "channels": 1, "height": 1, "width": 1, "out_shift": 0},
         {"shifts": 9, "channels": 130, "height": 3, "width": 7, "out_shift": 10},
-        {"shifts": 2, "channels": 64, "height": 8, "width": 88, "out_shift": 5},
+        {"shifts": 2, "channels": 64, "height": 3, "width": 88, "out_shift": 5},
     ),
     configs=(
         Config({"SHIFTS": 4, "CHANNELS": 16, "BLOCK": 64}),
