@@ -61,6 +61,7 @@ def test_command_line_loads_no_compiler() -> None:
 
 def test_commands_load_their_own() -> None:
     """A command loads no other's modules; `asmtune run` leaves PyTorch to the program."""
+    assert loaded_by("import asmtune.cli.prune_report").isdisjoint(("torch", "sqlalchemy"))
     command = "from asmtune.cli.app import run; run(['run', '-m', 'this']).execute()"
     with_program = (
         f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()): {command}"
