@@ -13,7 +13,7 @@ def extremes(device: str) -> dict[str, float]:
     """Pairs of all int8 values, the least and the largest alone, and no image at all."""
     module, found = module_of("resize"), {}
     all_ = torch.arange(-128, 128, device=device).to(torch.int8)
-    # The interpreter takes less: each remainder by 16, to which sums are rounded, and both ends.
+    # The interpreter takes less: beside every byte each bit is 0 and 1, under all carries.
     beside = torch.cat((all_[:16], all_[128:144], all_[-16:])) if device == "cpu" else all_
     pairs = torch.stack((all_.repeat(len(beside)), beside.repeat_interleave(256)))
     generator = torch.Generator().manual_seed(3)
