@@ -189,7 +189,7 @@ def test_every_family_is_tried() -> None:
     assert set(SMALL) == {name for name in names if not name.startswith("_")}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", SMALL)
 def test_family_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
     """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""
@@ -209,7 +209,7 @@ def test_family_fits_its_measurement(name: str) -> None:
         assert sum(t.nbytes for t in tensors if hasattr(t, "nbytes")) < 1e9
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", SMALL)
 def test_family_compiles_for_h200(name: str, settings: Settings) -> None:
     """A config from the middle of each space compiles on the first and the last shape."""

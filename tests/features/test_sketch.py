@@ -74,7 +74,7 @@ def moved(profile: Profile, space: str) -> Counter[tuple[str, bool]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("m", "n", "k", "warps", "stages"),
@@ -98,7 +98,7 @@ def test_flops_are_the_kernels(
     assert {kind for segment in sketched.segments for kind in segment.flops} == kinds
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", ["H200", "B200"])
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn]
