@@ -113,6 +113,12 @@ def application(command: str | None = None) -> typer.Typer:
     return app
 
 
+def application_for(arguments: Sequence[str]) -> typer.Typer:
+    """Makes the application that a command line needs, and so imports its command."""
+    named = arguments[0] if arguments and arguments[0] in {*_COMMANDS, *_GROUPS} else None
+    return application(named)
+
+
 def __getattr__(name: str) -> typer.Typer:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -131,9 +137,9 @@ def run(arguments: Sequence[str]) -> int | UserProgram:
 
     A program runs where no command's errors are caught: all that it raises is its own.
     """
-    named = arguments[0] if arguments and arguments[0] in {*_COMMANDS, *_GROUPS} else None
     try:
-        code = application(named)(list(arguments), prog_name="asmtune", standalone_mode=False)
+        app = application_for(arguments)
+        code = app(list(arguments), prog_name="asmtune", standalone_mode=False)
     except AsmtuneError as error:
         return _fail(str(error))
     except _UsageError as error:
