@@ -81,10 +81,36 @@ class Interpreter:
         return self._errors_path.read_text()[-3000:]
 
 
+def hasten() -> None:
+    """Let a launch patch `triton.language` once for each module of its functions.
+
+    Triton's interpreter patches it again at each call of a device function, for each pair of
+    elements that `tl.reduce` combines too, which takes up to nine tenths of a launch.
+    """
+    from triton.runtime import interpreter
+
+    patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    patched: set[int] = set()
+
+    def once(function: Any) -> Any:
+        module = id(function.__globals__)
+        if module in patched:
+            return interpreter._LangPatchScope()
+        patched.add(module)
+        return patch(function)
+
+    def launched(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        patched.clear()  # the launch before has taken its patches back
+        return launch(self, *arguments, **keywords)
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = once, launched
+
+
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer calls, a line of JSON each, until there are no more."""
     import torch
 
+    hasten()
     for line in requests:
         function, *arguments = json.loads(line)
         module, _, name = function.partition(":")

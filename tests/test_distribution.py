@@ -187,7 +187,7 @@ def ran(command: list[str], cwd: Path, **env: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow(seconds=30)
+@pytest.mark.slow(seconds=16)
 def test_a_wheel_prunes(installed: Path, tmp_path: Path) -> None:
     """The installed command ranks a space and writes the explorer's page."""
     program = "import sys; from asmtune.cli import main; main()"

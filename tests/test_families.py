@@ -189,7 +189,7 @@ def test_every_family_is_tried() -> None:
     assert set(SMALL) == {name for name in names if not name.startswith("_")}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", SMALL)
 def test_family_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
     """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""
@@ -209,12 +209,11 @@ def test_family_fits_its_measurement(name: str) -> None:
         assert sum(t.nbytes for t in tensors if hasattr(t, "nbytes")) < 1e9
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", SMALL)
-def test_family_compiles_for_h200(name: str, tmp_path: Path) -> None:
+def test_family_compiles_for_h200(name: str, settings: Settings) -> None:
     """A config from the middle of each space compiles on the first and the last shape."""
     module = from_python_module(family(name))
-    settings = Settings(cache_dir=tmp_path, jobs=1)
     for shape in (module.shapes[0], module.shapes[-1]):
         problem = module.problem(shape, module.dtypes[-1], "meta")
         configs = list(module.space().configs(**shape))

@@ -56,7 +56,17 @@ def test_names_load_no_compiler(name: str) -> None:
 def test_command_line_loads_no_compiler() -> None:
     """The command line's module, and its application, load neither torch, triton nor sklearn."""
     assert loaded_by("import asmtune.cli").isdisjoint((*HEAVY, "typer"))
-    assert loaded_by("import asmtune.cli.app").isdisjoint(("torch", "triton", "sklearn"))
+    assert loaded_by("from asmtune.cli.app import app").isdisjoint(("torch", "triton", "sklearn"))
+
+
+def test_commands_load_their_own() -> None:
+    """A command loads no other's modules; `asmtune run` leaves PyTorch to the program."""
+    assert loaded_by("import asmtune.cli.prune_report").isdisjoint(("torch", "sqlalchemy"))
+    command = "from asmtune.cli.app import run; run(['run', '-m', 'this']).execute()"
+    with_program = (
+        f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()): {command}"
+    )
+    assert loaded_by(f"exec({with_program!r})").isdisjoint(("torch", "sqlalchemy", "sklearn"))
 
 
 def test_public_names_resolve() -> None:

@@ -39,14 +39,14 @@ def test_no_kind_is_a_family() -> None:
     assert not families & set(NAMES)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", NAMES)
 def test_kind_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
     """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""
     assert interpreter.call("tests.test_kinds:interpreted_error", name) < 5e-3
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", NAMES)
 def test_kind_compiles_for_its_measurement(name: str, settings: Settings) -> None:
     """A space has 20 to 300 configs, and its first one compiles for an H200."""

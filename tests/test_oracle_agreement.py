@@ -41,10 +41,10 @@ def tasks() -> list[dict[str, Any]]:
 def test_resources_agree(
     kernel: str, tasks: list[dict[str, Any]], target: Target, settings: Settings
 ) -> None:
-    """Ten rows of a kernel, drawn by a seed, have exactly the figures that were recorded."""
+    """Six rows of a kernel, drawn by a seed, have exactly the figures that were recorded."""
     task = random.Random(kernel).choice([task for task in tasks if task["kernel"] == kernel])
     timed = [row for row in task["rows"] if "ms" in row and row["compile_s"] < 1.5]
-    rows = random.Random(kernel).sample(timed, 10)
+    rows = random.Random(kernel).sample(timed, 6)
     module = load_kernel_module(str(ORACLE / "kernels" / f"{kernel}.py"))
     problem = module.problem(task["shape"], module.dtypes[0], "meta")
     found = compile_configs(
@@ -60,4 +60,4 @@ def test_resources_agree(
         told = {name: outcome.reading.static[feature] for name, feature in names.items()}
         assert told == {name: rows[place][name] for name in names}, rows[place]["config"]
         checked += 1
-    assert checked == 10
+    assert checked == 6

@@ -4,8 +4,8 @@ import torch  # noqa: F401
 import triton
 import triton.language  # noqa: F401
 
-import asmtune.cli.app
 import asmtune.predict.prune
 import asmtune.runtime
 import asmtune.studies.tuning_queue
 import asmtune.tuning.session  # noqa: F401
+from asmtune.cli.app import app  # noqa: F401

@@ -64,9 +64,13 @@ def api_page() -> str:
 
 def cli_page() -> str:
     """List every command with its arguments and options, as typer writes them."""
-    command = [sys.executable, "-m", "typer", "asmtune.cli.app", "utils", "docs"]
+    command = [sys.executable, "-m", "typer", "--app", "app", "asmtune.cli.app"]
     done = subprocess.run(
-        [*command, "--name", "asmtune"], cwd=ROOT, capture_output=True, text=True, check=True
+        [*command, "utils", "docs", "--name", "asmtune"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     # A default such as <list[str]> would be read as a tag.
     text = re.sub(r"^\* `(.*)`", lambda m: f"* `{m[1]}`", done.stdout, flags=re.MULTILINE)

@@ -31,8 +31,9 @@ def _run() -> object:
         # Triton's advice on its own defaults is not for who runs a command of asmtune's.
         warnings.filterwarnings("ignore", module=r"triton\.")
         warnings.showwarning = _show
-        from asmtune.cli.app import run
+        from asmtune.cli.app import application_for, run
 
+        application_for(sys.argv[1:])  # modules of the command are imported before Ctrl-C raises
         allow_interrupts()
         return run(sys.argv[1:])
 

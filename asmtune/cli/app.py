@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,24 +13,8 @@ from typer.core import TyperGroup
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.fingerprint import version_of
-from asmtune.cli import (
-    bench,
-    cache,
-    check,
-    collect,
-    explain,
-    keys,
-    listing,
-    prune_report,
-    replay,
-    roofline,
-    targets,
-    train,
-    transfer,
-    tune,
-)
-from asmtune.cli import run as programs
 from asmtune.cli.output import print_line, write_result
+from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.cli.streams import INTERRUPTED
 
 
@@ -43,15 +28,31 @@ class _Commands(TyperGroup):
             raise typer.Abort from interrupt
 
 
-app: Final = typer.Typer(
-    name="asmtune",
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_COMMANDS: Final = {
+    "prune-report": "prune_report.prune_report",
+    "explain": "explain.explain",
+    "roofline": "roofline.roofline",
+    "tune": "tune.tune",
+    "run": "run.run",
+    "bench": "bench.bench",
+    "check": "check.check",
+    "runs": "listing.runs",
+    "export": "transfer.export",
+    "import": "transfer.import_seeds",
+    "replay": "replay.replay",
+    "collect": "collect.collect",
+    "train": "train.train",
+    "features": "listing.features",
+    "rules": "listing.rules",
+    "kernels": "listing.kernels",
+}
+"""Modules and functions of the commands."""
+_GROUPS: Final = {
+    "targets": "List, show and measure devices.",
+    "keys": "Suggest which keys may share a config.",
+    "cache": "Look at, move and clear tuned configs.",
+}
+"""Summaries of the groups of commands: modules whose `app` has them."""
 
 _INTERPRET: Final = "TRITON_INTERPRET"
 _COMPILING: Final = ("prune-report", "explain", "roofline", "tune", "bench", "replay", "collect")
@@ -63,7 +64,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def before(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback prints it
@@ -83,33 +83,50 @@ def before(
         )
 
 
-app.command("prune-report")(prune_report.prune_report)
-app.command("explain")(explain.explain)
-app.command("roofline")(roofline.roofline)
-app.command("tune")(tune.tune)
-app.command("run", context_settings=programs.CONTEXT)(programs.run)
-app.command("bench")(bench.bench)
-app.command("check")(check.check)
-app.command("runs")(listing.runs)
-app.command("export")(transfer.export)
-app.command("import")(transfer.import_seeds)
-app.command("replay")(replay.replay)
-app.command("collect")(collect.collect)
-app.command("train")(train.train)
-app.command("features")(listing.features)
-app.command("rules")(listing.rules)
-app.command("kernels")(listing.kernels)
-app.add_typer(targets.app, name="targets", help="List, show and measure devices.")
-app.add_typer(keys.app, name="keys", help="Suggest which keys may share a config.")
-app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned configs.")
-# A list of commands shows each one's first paragraph, which is cut unless it is given as a summary.
-for _info in (
-    *app.registered_commands,
-    *cache.app.registered_commands,
-    *targets.app.registered_commands,
-    *keys.app.registered_commands,
-):
-    _info.short_help = " ".join((_info.callback.__doc__ or "").split("\n\n")[0].split())
+def application(command: str | None = None) -> typer.Typer:
+    """Makes the application with one command or group, or with all of them.
+
+    All of them import a second's worth of modules, of which most commands need few.
+    """
+    app = typer.Typer(
+        name="asmtune",
+        cls=_Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(before)
+    registered = app.registered_commands
+    for name, place in _COMMANDS.items():
+        if command in (None, name):
+            module, _, attribute = place.partition(".")
+            function = getattr(import_module(f"asmtune.cli.{module}"), attribute)
+            app.command(name, context_settings=CONTEXT if name == "run" else None)(function)
+    for name, summary in _GROUPS.items():
+        if command in (None, name):
+            group = import_module(f"asmtune.cli.{name}").app
+            app.add_typer(group, name=name, help=summary)
+            registered = [*registered, *group.registered_commands]
+    # A list of commands shows each one's first paragraph, which is cut unless it is given as a
+    # summary.
+    for info in registered:
+        info.short_help = " ".join((info.callback.__doc__ or "").split("\n\n")[0].split())
+    return app
+
+
+def application_for(arguments: Sequence[str]) -> typer.Typer:
+    """Makes the application that a command line needs, and so imports its command."""
+    named = arguments[0] if arguments and arguments[0] in {*_COMMANDS, *_GROUPS} else None
+    return application(named)
+
+
+def __getattr__(name: str) -> typer.Typer:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return application()
+
 
 # typer has its own copy of click since 0.20 or so; the base of its usage
 # errors is reached in the same way in both.
@@ -118,12 +135,13 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 BAD_INPUT: Final = 2
 
 
-def run(arguments: Sequence[str]) -> int | programs.UserProgram:
+def run(arguments: Sequence[str]) -> int | UserProgram:
     """Runs one command; returns its exit code, or the program that is to run.
 
     A program runs where no command's errors are caught: all that it raises is its own.
     """
     try:
+        app = application_for(arguments)
         code = app(list(arguments), prog_name="asmtune", standalone_mode=False)
     except AsmtuneError as error:
         return _fail(str(error))
@@ -135,7 +153,7 @@ def run(arguments: Sequence[str]) -> int | programs.UserProgram:
     except (KeyboardInterrupt, typer.Abort):
         print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
-    return code if isinstance(code, int | programs.UserProgram) else 0
+    return code if isinstance(code, int | UserProgram) else 0
 
 
 def _fail(message: str) -> int:

@@ -22,7 +22,6 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.safe_store import existing_store
 from asmtune.store.shipped import find_tuned, shipped_of
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreL
         StoreError: the store's folder cannot be looked into.
         InputError: a shipped file is malformed.
     """
+    from asmtune.store.safe_store import existing_store  # loads SQLAlchemy
+
     tuner = None if loaded.module is None else tuner_of(loaded.module)
     launch = StoredLaunch(loaded.problem, loaded.space, tuner)
     return launch.found_on(target, existing_store(settings))

@@ -16,7 +16,7 @@ PRUNE = ("prune-report", "tiled_matmul")
 NEVER_RUN = "predicted from its assembly and data sheet; never run on hardware"
 
 
-@pytest.mark.slow(seconds=20)
+@pytest.mark.slow(seconds=6)
 def test_two_vendors_side_by_side(commands: Commands) -> None:
     """One report has both vendors' ranks; of AMD's it says that nothing was run."""
     pair = ("--target", "MI300X", "--target", "H200")
@@ -29,7 +29,7 @@ def test_two_vendors_side_by_side(commands: Commands) -> None:
     assert "as the AMDGCN or PTX has it" in out.out
 
 
-@pytest.mark.slow(seconds=6)
+@pytest.mark.slow(seconds=1)
 def test_axes_of_the_compiler(commands: Commands) -> None:
     """AMD's options are axes like others: in the table, and in the JSON's configs."""
     axes = (
@@ -53,7 +53,7 @@ def test_axes_of_the_compiler(commands: Commands) -> None:
     }
 
 
-@pytest.mark.slow(seconds=6)
+@pytest.mark.slow(seconds=1)
 def test_an_explanation(commands: Commands) -> None:
     """A config's AMDGCN, registers and limits are shown, and that none of it was run."""
     out = commands.run("explain", "tiled_matmul", "--target", "MI355X", *ONE, "--alone")
@@ -65,7 +65,7 @@ def test_an_explanation(commands: Commands) -> None:
     assert "the layouts of gfx950's TTGIR are not read" in out.out
 
 
-@pytest.mark.slow(seconds=6)
+@pytest.mark.slow(seconds=1)
 def test_a_page(commands: Commands) -> None:
     """The explorer's page carries the AMDGCN, and says that nothing was run."""
     commands.run(*PRUNE, "--target", "MI300X", *ONE, "--format", "html", "-o", "{}/page.html")
@@ -81,7 +81,7 @@ def test_a_page(commands: Commands) -> None:
     assert code["missing"]["sass"].startswith("An AMD device has AMDGCN")
 
 
-@pytest.mark.slow(seconds=6)
+@pytest.mark.slow(seconds=1)
 def test_a_roofline(commands: Commands) -> None:
     """A launch stands under the roofs of AMD's data sheet, and its time was never run."""
     out = commands.run("roofline", "vector_add", "--target", "MI300A")
@@ -89,7 +89,7 @@ def test_a_roofline(commands: Commands) -> None:
     assert NEVER_RUN in out.out
 
 
-@pytest.mark.slow(seconds=6)
+@pytest.mark.slow(seconds=1)
 def test_learned_falls_back(commands: Commands) -> None:
     """`learned` ranks no AMD device: roofline does, and a line says why."""
     out = commands.run(*PRUNE, "--target", "MI300X", *ONE, "--scorer", "learned")

@@ -398,9 +398,10 @@ def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> Non
     assert "cut off" in line
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=3)
 def test_an_unwritable_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command that compiles goes on where the folder cannot be, after one warning."""
+    kernels = str(TIMINGS.parent / "kernels")
     (commands.folder / "cache").write_text("in the way")
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(commands.folder / "cache"))
     with warnings.catch_warnings(record=True) as told:
@@ -408,7 +409,7 @@ def test_an_unwritable_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch
         for command in (
             ("prune-report", "{}/doubled.py"),
             ("explain", "{}/doubled.py"),
-            ("replay", str(TIMINGS), "--kernels", str(TIMINGS.parent / "kernels")),
+            ("replay", str(TIMINGS), "--kernels", kernels, "--scorer", "weights"),
         ):
             ran = commands.run(*command)
             assert (ran.code, ran.err) == (0, "")

@@ -144,6 +144,7 @@ def test_compile(commands: Commands) -> None:
         assert whole["counts"]["compiled"] == 8
 
 
+@pytest.mark.slow(seconds=3)
 def test_compile_by_default(commands: Commands) -> None:
     """By default the best of a large space are compiled, as `auto` says, and `all` compiles all."""
     many = (
@@ -366,6 +367,7 @@ def test_explain_a_config_that_fails(commands: Commands) -> None:
     assert "64 warps are 2048 threads" in ran.out
 
 
+@pytest.mark.slow(seconds=3)
 def test_replay(commands: Commands) -> None:
     """A replay prints the scorers asked for, as a table or as JSON."""
     replay = ("replay", str(TIMINGS), "--kernels", str(KERNELS))
@@ -419,6 +421,7 @@ def asmtune(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_real_run(commands: Commands) -> None:
     """A real process in a pipe prints its result, and not a word on stderr."""
     path = str(commands.folder / "doubled.py")

@@ -71,7 +71,7 @@ def asmtune_run(folder: Path, *arguments: str) -> Ran:
     return python(folder, "-m", "asmtune", "run", *arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 def test_a_script_finds_what_python_gives_it(tmp_path: Path) -> None:
     """Arguments, options that look like asmtune's, `__main__`, path and file are Python's."""
     (tmp_path / "inner").mkdir()
@@ -96,7 +96,7 @@ def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
     assert (refused.code, "target 'H2OO' is unknown" in refused.err) == (2, True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 def test_a_module_finds_what_python_gives_it(tmp_path: Path) -> None:
     """With -m a module of a package runs as `__main__`, with the current folder first."""
     (tmp_path / "package").mkdir()
@@ -108,7 +108,7 @@ def test_a_module_finds_what_python_gives_it(tmp_path: Path) -> None:
     assert json.loads(ran.out) == json.loads(python(tmp_path, *arguments).out)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 @pytest.mark.parametrize("archived", [False, True])
 def test_a_folder_or_an_archive_runs(tmp_path: Path, archived: bool) -> None:
     """What has a `__main__.py` runs as Python would run it."""
@@ -131,7 +131,7 @@ def test_triton_is_patched_in_the_program(tmp_path: Path) -> None:
     assert asmtune_run(tmp_path, "asks.py").out == "True True True True\n"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 @pytest.mark.parametrize(
     ("source", "code", "says"),
     [
@@ -161,7 +161,7 @@ def test_a_program_ends_as_under_python(
     assert says in (None, ran.err)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 def test_a_programs_own_hook_is_called(tmp_path: Path) -> None:
     """An exception hook that the program sets sees its exception."""
     source = "import sys\nsys.excepthook = lambda kind, *_: print(kind.__name__)\n1 / 0"
@@ -180,7 +180,7 @@ sys.exit(3)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 def test_what_was_met_is_told_at_the_end(tmp_path: Path) -> None:
     """A table on stderr tells it, however the program ends, unless it is to be quiet."""
     (tmp_path / "meets.py").write_text(MEETS)
@@ -210,7 +210,7 @@ os.wait()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 def test_threads_outlive_the_script(tmp_path: Path) -> None:
     """Triton is patched until the last thread is done; a forked process tells nothing."""
     (tmp_path / "late.py").write_text(LATE)

@@ -131,8 +131,13 @@ def sleeping_ptxas(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow(seconds=8)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("phase", ["alone", "loky", "multiprocessing", "idle", "bench"])
+@pytest.mark.parametrize(
+    ("phase", "number"),
+    [
+        *((p, signal.SIGKILL) for p in ("alone", "loky", "multiprocessing", "idle", "bench")),
+        *((p, signal.SIGTERM) for p in ("loky", "bench")),
+    ],
+)
 def test_nothing_outlives_its_parent(
     phase: str, number: signal.Signals, sleeping_ptxas: dict[str, str]
 ) -> None:

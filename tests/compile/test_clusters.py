@@ -101,11 +101,15 @@ def test_the_other_cluster() -> None:
     assert "skipped" not in done.stdout
 
 
-def test_a_cluster_compiles(backend: str, target: Target, empty_settings: Settings) -> None:
+def test_a_cluster_compiles(
+    backend: str, workers: Workers, target: Target, empty_settings: Settings
+) -> None:
     """Two workers of the cluster share the compiles; artifacts lie in this process's folder."""
     lowering = Lowering(scale_problem(), target, 30)
+    # Ray starts processes anew for each set of workers, which takes it ten seconds.
+    kept = workers if backend == "ray" else None
     with joblib.parallel_config(backend=backend):
-        found = compile_configs(lowering, CONFIGS, Hooks(where, admit), empty_settings)
+        found = compile_configs(lowering, CONFIGS, Hooks(where, admit), empty_settings, kept)
         made = dict(found)
     assert sorted(made) == list(range(len(CONFIGS)))
     outcomes = [made[position] for position in range(len(CONFIGS))]

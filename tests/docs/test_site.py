@@ -19,7 +19,7 @@ from website.blocks import ROOT
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.slow(seconds=60)  # the build compiles the configs of its live page
+pytestmark = pytest.mark.slow(seconds=21)  # the build compiles the configs of its live page
 
 MISSING = [
     name for name in ("mkdocs", "material", "mkdocstrings") if not importlib.util.find_spec(name)

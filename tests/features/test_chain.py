@@ -289,9 +289,16 @@ def hot_chain(problem: Problem, config: Config, machine: str, launch: Launch) ->
     return max(segments, key=lambda s: (bool(s.depth), sum(s.flops.values()))).chain
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", ["A100", "H200"])
-@pytest.mark.parametrize("tile", [(64, 64, 32, 4), (128, 128, 64, 8), (16, 32, 128, 2)])
+@pytest.mark.slow(seconds=2)
+@pytest.mark.parametrize(
+    ("machine", "tile"),
+    [
+        ("A100", (64, 64, 32, 4)),
+        ("A100", (16, 32, 128, 2)),
+        ("H200", (64, 64, 32, 4)),
+        ("H200", (128, 128, 64, 8)),
+    ],
+)
 def test_stages_of_a_product(machine: str, tile: tuple[int, int, int, int], launch: Launch) -> None:
     """Compiled with more stages, a product's trip takes less, until something else bounds it.
 
@@ -310,7 +317,7 @@ def test_stages_of_a_product(machine: str, tile: tuple[int, int, int, int], laun
     assert min(trips) == trips[-1] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 def test_stages_of_bulk_copies(launch: Launch) -> None:
     """Bulk copies are waited for by barriers, of which the stages tell the trip."""
     sizes = {"M": 512, "N": 512, "K": 512, "WS": False}

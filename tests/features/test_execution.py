@@ -53,7 +53,7 @@ def hot_trips(reading: LaunchReading, tile_flops: float) -> float:
     return trips
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("tile", "stages", "dtype"),
@@ -85,7 +85,7 @@ def test_products_in_fp8(machine: str, launch: Launch) -> None:
     assert hot_trips(reading, 2 * 128 * 128 * 64) == 1024 / 64
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("depth", [64, 128, 1000])
 def test_short_and_ragged_products(machine: str, depth: int, launch: Launch) -> None:
@@ -112,7 +112,7 @@ def test_peeled_trips(launch: Launch) -> None:
     assert times == [1, 15]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("unroll", "trips"), [(2, 16), (2, 17), (4, 19), (4, 2)])
 def test_unrolled_loops(machine: str, unroll: int, trips: int, launch: Launch) -> None:
@@ -141,7 +141,7 @@ def test_static_range(machine: str, launch: Launch) -> None:
     assert not any(segment.depth for segment in reading.profile.segments)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("flatten", [False, True])
 def test_persistent_loops(machine: str, flatten: bool, launch: Launch) -> None:
@@ -165,7 +165,7 @@ def test_nested_loops(machine: str, launch: Launch) -> None:
     assert working == [(0, 1), (1, 4), (2, 4 * 16 - peeled)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("block", [32, 64])
 def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
@@ -183,10 +183,12 @@ def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
     assert loop.trips == keys / 8 / block
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", ["A100", "H200"])
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("warps", [1, 4, 8])
-@pytest.mark.parametrize(("rows", "keys"), [(16, 16), (16, 32), (32, 64), (64, 32)])
+@pytest.mark.parametrize(
+    ("machine", "rows", "keys"),
+    [("A100", 16, 16), ("H200", 16, 32), ("A100", 32, 64), ("H200", 64, 32)],
+)
 def test_duplicated_products(
     machine: str, rows: int, keys: int, warps: int, launch: Launch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
@@ -111,7 +111,8 @@ def test_tiles_are_by_line(launch: Launch) -> None:
         assert {tile.share for (tile,) in tiles.values()} == {1.0}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
+@settings(max_examples=25)
 @given(width=st.sampled_from([1 << n for n in range(10, 18)]), programs=st.integers(1, 1 << 16))
 def test_hits_are_shares(launch: Launch, width: int, programs: int) -> None:
     """For any launch hits and shares lie between 0 and 1, and hits cut L2's bytes by just that."""

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", ["H200", "B200"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, machine: str, settings: Settings) -> None:

@@ -33,24 +33,25 @@ def matrices(*extents: int, dtype: str) -> torch.Tensor:
 
 
 LAYOUTS: dict[str, Callable[[str], tuple[torch.Tensor, torch.Tensor]]] = {
-    "rows": lambda t: (matrices(40, 112, dtype=t), matrices(112, 32, dtype=t)),
-    "odd extents": lambda t: (matrices(67, 129, dtype=t), matrices(129, 35, dtype=t)),
-    "a transposed": lambda t: (matrices(112, 40, dtype=t).T, matrices(112, 32, dtype=t)),
-    "b transposed": lambda t: (matrices(40, 112, dtype=t), matrices(32, 112, dtype=t).T),
-    "both transposed": lambda t: (matrices(112, 40, dtype=t).T, matrices(32, 112, dtype=t).T),
+    "rows": lambda t: (matrices(40, 80, dtype=t), matrices(80, 32, dtype=t)),
+    "odd extents": lambda t: (matrices(37, 65, dtype=t), matrices(65, 19, dtype=t)),
+    "a transposed": lambda t: (matrices(80, 40, dtype=t).T, matrices(80, 32, dtype=t)),
+    "b transposed": lambda t: (matrices(40, 80, dtype=t), matrices(32, 80, dtype=t).T),
+    "both transposed": lambda t: (matrices(80, 40, dtype=t).T, matrices(32, 80, dtype=t).T),
     "every other": lambda t: (
         matrices(40, 112, dtype=t)[:, ::2],
         matrices(56, 64, dtype=t)[:, ::2],
     ),
     "inner block": lambda t: (
-        matrices(90, 90, dtype=t)[5:75, 7:72],
-        matrices(90, 90, dtype=t)[3:68, 1:41],
+        matrices(60, 90, dtype=t)[5:42, 7:72],
+        matrices(90, 60, dtype=t)[3:68, 1:21],
     ),
-    "batch": lambda t: (matrices(3, 40, 64, dtype=t), matrices(3, 64, 48, dtype=t)),
-    "batch by a matrix": lambda t: (matrices(3, 40, 64, dtype=t), matrices(64, 48, dtype=t)),
-    "one row": lambda t: (matrices(1, 112, dtype=t), matrices(112, 32, dtype=t)),
-    "few steps": lambda t: (matrices(40, 16, dtype=t), matrices(16, 48, dtype=t)),
+    "batch": lambda t: (matrices(2, 40, 64, dtype=t), matrices(2, 64, 32, dtype=t)),
+    "batch by a matrix": lambda t: (matrices(2, 40, 64, dtype=t), matrices(64, 32, dtype=t)),
+    "one row": lambda t: (matrices(1, 80, dtype=t), matrices(80, 32, dtype=t)),
+    "few steps": lambda t: (matrices(40, 16, dtype=t), matrices(16, 32, dtype=t)),
 }
+"""Operands of two tiles each way, and of three steps, so that two programs share them unevenly."""
 
 # Which elements are read where does not depend on what they are.
 OF_ALL = ("odd extents", "b transposed")

@@ -35,7 +35,7 @@ INTERPRETED = [
 ]
 
 
-@pytest.mark.slow(seconds=18)
+@pytest.mark.slow(seconds=4)
 @pytest.mark.parametrize(("dtype", "steps"), INTERPRETED)
 def test_results_against_float64(
     dtype: str, steps: tuple[str, ...], interpreter: Interpreter

@@ -24,7 +24,7 @@ INTERPRETED = [
 RESULTS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float16"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=2)
 @pytest.mark.parametrize("dtype", INTERPRETED)
 def test_results_against_float64(dtype: str, interpreter: Interpreter) -> None:
     """For any size, layout and tile the error is what rounding explains, and int8 is exact."""

@@ -29,7 +29,7 @@ def without_samples(record: TuneRecord) -> TuneRecord:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)))
 def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
     """Whatever can be kept comes back from its text equal but for the samples."""
@@ -40,7 +40,7 @@ def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(
     records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)),
     random=st.randoms(use_true_random=False),

@@ -1,4 +1,4 @@
-"""SIGKILL at 200 random moments of tuning runs: nothing committed is lost, and each goes on."""
+"""SIGKILL at 60 random moments of tuning runs: nothing committed is lost, and each goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from asmtune.tuning.tuner import Tuner
 from tests.store.children import finish, killed, memory_folder, say, start
 from tests.tuning_support import BEST, DEVICE, HostMachine, problem, resolved, space, workshop
 
-KILLS = 200
+KILLS = 60
 EFFORT = replace(
     EFFORTS["exhaustive"],
     name="often",
@@ -61,8 +61,8 @@ def stored(store: Store, n: int) -> set[str]:
     return held | {f"kept {n} {m.config}" for m in run.measurements}
 
 
-@pytest.mark.slow(seconds=94)
-def test_killed_at_200_moments() -> None:
+@pytest.mark.slow(seconds=28)
+def test_killed_at_60_moments() -> None:
     """After each kill the store is sound and holds all that was told; runs go on to the end."""
     with memory_folder() as name:
         folder = Path(name)

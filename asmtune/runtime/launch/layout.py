@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 
@@ -85,7 +84,9 @@ class CurrentStream(NamedTuple):
 
 
 def kinds() -> Kinds:
-    """Return the types of the loaded PyTorch and Triton."""
+    """Return the types of PyTorch and Triton."""
+    import torch
+
     frozen = (tl.dtype, torch.dtype, triton.JITFunction)
     tensor = torch.Tensor
     return Kinds(
@@ -98,6 +99,8 @@ def machine() -> CurrentStream:
 
     Without a GPU, or a PyTorch without CUDA, tensors are on "device" -1.
     """
+    import torch
+
     if not torch.cuda.is_available():
         return CurrentStream(lambda: -1, lambda _: 0)
     return CurrentStream(torch._C._cuda_getDevice, torch._C._cuda_getCurrentRawStream)

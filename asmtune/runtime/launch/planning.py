@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, Protocol, cast
 
-import torch
 import triton.language as tl
 from triton import JITFunction, knobs
 
@@ -67,6 +66,8 @@ def backend() -> Backend:
     Raises:
         InputError: it is to be native, and cannot be built.
     """
+    import torch
+
     wanted = Settings.from_environment().launch
     # The C part calls the CUDA driver: on an AMD GPU launches go through Triton's own launcher.
     if wanted == "python" or torch.version.hip is not None:
@@ -100,6 +101,7 @@ def native(driver: str | None = None) -> Backend:
         ImportError: what it made cannot be loaded.
         OSError: the driver cannot be loaded.
     """
+    import torch
     from triton.runtime.build import compile_module_from_src
 
     folder = resources.files("asmtune.runtime.launch") / "native"

@@ -63,12 +63,16 @@ def few(device: str) -> dict[str, float]:
         "taps apart": {"padding": 3, "dilation": (2, 1), "stride": 2},
         "taps apart across": {"padding": 3, "dilation": (1, 2)},
     }
-    for channels, taps in ((1, 3), (3, 7), (5, 4), (24, 3)):
+    for place, (channels, taps) in enumerate(((1, 3), (3, 7), (5, 4), (24, 3))):
         given = module.inputs(_shape(2, (8, 11), (channels, 40), taps), "fp16", device)
         x, weight, bias = (given[name] for name in ("x", "weight", "bias"))
         x[1, 0, 4, 5] = float("nan")
         layouts = {"": x, "NCHW": x.contiguous(), "a part": x[:, :, 1:, :-2], "one": x[1:]}
-        for (what, settings), (layout, some_x) in product(ways.items(), layouts.items()):
+        for (i, (what, settings)), (j, (layout, some_x)) in product(
+            enumerate(ways.items()), enumerate(layouts.items())
+        ):
+            if device == "cpu" and j != (i + place) % len(layouts):
+                continue  # the interpreter takes each two of channels, ways and layouts once
             with launched_with(module.DEFAULT, "conv2d"):
                 got = module.conv2d(some_x, weight, bias, **settings)
             exact = (tensor.double() for tensor in (some_x, weight, bias))
