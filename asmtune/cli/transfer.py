@@ -72,7 +72,7 @@ def export(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes tuned configs in a form that other programs use without asmtune."""
+    """Write tuned configs in a form that other programs use without asmtune."""
     moe = form in _ENGINES
     if names and not moe:
         raise InputError(f"--map is for vllm-moe and sglang-moe, and the format is {form}")
@@ -187,7 +187,7 @@ def import_seeds(
     names: Map = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reads configs as seeds: a search times them first, and no launch uses them untimed."""
+    """Read configs as seeds: a search times them first, and no launch uses them untimed."""
     mapping = MoeMap.parse(names or ())
     entries = [entry for file in files for entry in _read(file, kernel, mapping)]
     count = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
