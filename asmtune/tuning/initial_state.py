@@ -1,4 +1,4 @@
-"""The state that a search begins with: sketches, earlier runs, and records of other shapes."""
+"""The state that a search begins with: sketches, earlier runs, and records of other keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.arithmetic import WORTH_IT, Unread, estimated, sketch_best
@@ -18,12 +19,16 @@ from asmtune.predict.prune.front import Front, can_sketch
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
-from asmtune.store.lookup import EarlierOutcomes
+from asmtune.store.lookup import EarlierOutcomes, Layer
+from asmtune.store.neighbours import neighbours
 from asmtune.tuning.options import Effort
 from asmtune.tuning.search.state import PriorTimings
 
 MOST_SEEDS: Final = 6
-"""Configs of other shapes that go into the first batch."""
+"""Configs of other shapes and devices that go into the first batch."""
+
+MOST_OF_OTHERS: Final = 3
+"""Seeds of other devices: the best of one record, so that there is room for this device's own."""
 
 BEST_OF_EACH: Final = 2
 """Number of a record's fastest configs that are seeds."""
@@ -39,26 +44,44 @@ AGREEING: Final = 2
 
 @dataclass(frozen=True)
 class Experience:
-    """Experience with other shapes of a kernel.
+    """Experience with other shapes of a kernel, and with other devices.
 
     Attributes:
-        seeds: good on other shapes, the nearest shape's first.
-        shunned: failed or slow wherever they were tried.
+        seeds: good on other shapes or devices, the nearest record's first.
+        shunned: failed or slow on this device wherever they were tried.
+        origins: where the seeds of other devices are from, in words.
     """
 
     seeds: tuple[Config, ...] = ()
     shunned: frozenset[Config] = frozenset()
+    origins: Mapping[Config, str] = field(default_factory=dict)
 
 
-def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
-    """Collect experience from records of the key's kernel, device and dtypes, but other shapes."""
-    others = [record for record in records if _related(record.key, key)]
-    others.sort(key=lambda record: distance(record.key.shape, key.shape))
+def experience(
+    layers: Mapping[Layer, Iterable[TuneRecord]], key: TuneKey, here: Target | None = None
+) -> Experience:
+    """Collect experience from records of the key's kernel and dtypes, in order of `neighbours`.
+
+    Args:
+        layers: records of any keys.
+        key: the key to be tuned.
+        here: the device's target; without it other devices are left out.
+    """
+    near = neighbours(layers, key, here, distance)
     seeds: dict[Config, None] = {}
-    for record in others:
-        fastest = sorted(record.measurements, key=lambda m: m.median_us)[:BEST_OF_EACH]
-        seeds |= dict.fromkeys([record.winner, *(m.config for m in fastest)])
-    return Experience(tuple(seeds)[:MOST_SEEDS], _shunned(others))
+    origins: dict[Config, str] = {}
+    for one in near:
+        fastest = sorted(one.record.measurements, key=lambda m: m.median_us)[:BEST_OF_EACH]
+        own = dict.fromkeys([one.record.winner, *(m.config for m in fastest)])
+        own = {config: None for config in own if config not in seeds}
+        if one.recorded_on is not None:
+            own = dict(list(own.items())[: MOST_OF_OTHERS - len(origins)])
+            origins |= dict.fromkeys(own, one.origin)
+        seeds |= own
+    chosen = tuple(seeds)[:MOST_SEEDS]
+    tried_here = [one.record for one in near if one.recorded_on is None]
+    named = {config: origins[config] for config in chosen if config in origins}
+    return Experience(chosen, _shunned(tried_here), named)
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
@@ -74,11 +97,6 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
         elif a != b:
             total += 1.0
     return total
-
-
-def _related(one: TuneKey, other: TuneKey) -> bool:
-    same = (one.kernel, one.device, dict(one.dtypes))
-    return same == (other.kernel, other.device, dict(other.dtypes)) and one != other
 
 
 def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
@@ -148,7 +166,7 @@ def _best_sketched(funnel: Funnel, front: Front, estimates: Sequence[Verdict]) -
 def known_to(
     configs: Sequence[Config], remembered: EarlierOutcomes, experience: Experience
 ) -> tuple[PriorTimings, dict[Config, Measurement]]:
-    """Select what earlier runs and other shapes know of these configs; return it and the timings.
+    """Select what earlier runs and other keys know of these configs; return it and the timings.
 
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
     cap, which is not of the space, is left out: it is derived again.
@@ -163,6 +181,13 @@ def known_to(
         failures=_keyed(((c, f) for c, f in remembered.failures if f.kind not in _PASSING), own),
     )
     return known, measured
+
+
+def seed_notes(known: PriorTimings, experience: Experience) -> tuple[str, ...]:
+    """Say which seeds are from other devices' records, a note a record."""
+    names = {config_text(config): origin for config, origin in experience.origins.items()}
+    origins = Counter(names[t] for seed in known.seeds if (t := config_text(seed)) in names)
+    return tuple(f"tried first: {count} of {origin}" for origin, count in origins.items())
 
 
 def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:

@@ -31,7 +31,13 @@ from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
 from asmtune.tuning.finals import FinalDecision
-from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
+from asmtune.tuning.initial_state import (
+    Experience,
+    initial_verdicts,
+    known_to,
+    seed_notes,
+    with_edited,
+)
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
@@ -124,6 +130,8 @@ class Session:
         if not self.options.force:
             remembered = self.store.earlier_outcomes(request.key, watch.expected)
         known, measured = known_to(configs, remembered, self.experience)
+        for note in seed_notes(known, self.experience):
+            watch.note(note)
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
         return State(verdicts, default, with_edited(known, configs)), measured

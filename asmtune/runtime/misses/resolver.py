@@ -183,10 +183,10 @@ class Resolver:
 
     def _predicted(self, lookup: MissLookup) -> Choice:
         """Return the nearest neighbour's config if that is allowed, else the model's first pick."""
-        near = self._nearest(lookup)
+        request = lookup.request
+        near = self._nearest(lookup, self._fit_check(request))
         if near is not None:
             return replace(near, final=True)
-        request = lookup.request
         try:
             prediction = self._tuners.of(request.key.device).predict(request)
         except CompileError as error:
@@ -206,9 +206,13 @@ class Resolver:
             return Choice(stored.config, False, "predicted")
         return replace(self._heuristic(lookup.request), final=False)
 
-    def _nearest(self, lookup: MissLookup) -> Choice | None:
-        config = lookup.nearest() if self.options.nearest else None
-        return None if config is None else Choice(config, False, "nearest")
+    def _nearest(
+        self, lookup: MissLookup, runs: Callable[[Config], bool] | None = None
+    ) -> Choice | None:
+        return lookup.nearest(runs) if self.options.nearest else None
+
+    def _fit_check(self, request: TuningRequest) -> Callable[[Config], bool]:
+        return lambda config: self._tuners.of(request.key.device).runs(request, config)
 
     def _heuristic(self, request: TuningRequest) -> Choice:
         config = self.options.heuristic_config(request.space, request.problem.arguments)
