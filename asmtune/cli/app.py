@@ -21,6 +21,7 @@ from asmtune.cli import (
     listing,
     prune_report,
     replay,
+    retarget,
     roofline,
     targets,
     train,
@@ -52,7 +53,16 @@ app: Final = typer.Typer(
 )
 
 _INTERPRET: Final = "TRITON_INTERPRET"
-_COMPILING: Final = ("prune-report", "explain", "roofline", "tune", "bench", "replay", "collect")
+_COMPILING: Final = (
+    "prune-report",
+    "explain",
+    "roofline",
+    "tune",
+    "bench",
+    "replay",
+    "retarget",
+    "collect",
+)
 
 
 def _show_version(value: bool) -> None:
@@ -84,6 +94,7 @@ def before(
 app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
 app.command("roofline")(roofline.roofline)
+app.command("retarget")(retarget.retarget)
 app.command("tune")(tune.tune)
 app.command("run", context_settings=programs.CONTEXT)(programs.run)
 app.command("bench")(bench.bench)
