@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import string
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -56,7 +57,7 @@ def retarget(
     """
     machine, settings = load_target(target), Settings.from_environment()
     check_inputs((), dtype)
-    sizes = None if shape is None else parse_assignments(shape, "--shape")
+    sizes: Mapping[str, Any] | None = None if shape is None else parse_assignments(shape, "--shape")
     if names_run(record) and set(record.lower()) - set(string.hexdigits):
         header = read_trace(find_run(settings.runs_dir, record)).header
         record, kernel = key_digest(header.key), kernel or header.reference
