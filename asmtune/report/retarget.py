@@ -33,6 +33,10 @@ _FIGURES: Final = (
 """Figures of a device that a choice of config depends on."""
 
 
+_DIFFERENCE: Final = 0.01
+"""Share by which a figure of two devices must differ to be listed."""
+
+
 def retargeted_json(result: Retargeted, layer: str) -> dict[str, Any]:
     """Returns everything as JSON values; `ranking` is best first."""
     key = result.record.key
@@ -46,7 +50,7 @@ def retargeted_json(result: Retargeted, layer: str) -> dict[str, Any]:
         "target": result.target.name,
         "changed": changed_figures(result),
         "outcome": result.fate,
-        "gain": result.gain,
+        "gain": None if result.gain is None else round(result.gain, 4),
         "stored": _row(result.stored),
         "best": _row(result.best),
         "evidence": result.evidence,
@@ -56,7 +60,7 @@ def retargeted_json(result: Retargeted, layer: str) -> dict[str, Any]:
 
 
 def changed_figures(result: Retargeted) -> dict[str, tuple[Any, Any]]:
-    """Returns the figures in which the two devices differ, as they were and as they are."""
+    """Returns the figures in which the two devices differ by a percent, as they were and are."""
     old, new = result.recorded_on, result.target
     if old is None:
         return {}
@@ -66,7 +70,13 @@ def changed_figures(result: Retargeted) -> dict[str, tuple[Any, Any]]:
         f"tensor_flops_per_s.{name}": (rate, new.tensor_flops_per_s[name])
         for name, rate in rates.items()
     }
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return {name: pair for name, pair in pairs.items() if _differ(*pair)}
+
+
+def _differ(old: Any, new: Any) -> bool:
+    if isinstance(old, int | float) and isinstance(new, int | float):
+        return abs(new / old - 1.0) >= _DIFFERENCE
+    return bool(old != new)
 
 
 def _row(row: RetargetedConfig) -> dict[str, Any]:
@@ -74,7 +84,7 @@ def _row(row: RetargetedConfig) -> dict[str, Any]:
     return {
         "config": verdict.config.to_dict(),
         "rank": verdict.rank,
-        "expected_us": row.expected_us,
+        "expected_us": None if row.expected_us is None else round(row.expected_us, 3),
         "predicted_us": verdict.predicted_us,
         "recorded_us": row.measured_us,
         "bottleneck": verdict.bottleneck,
@@ -127,4 +137,6 @@ def _named(target: Target) -> str:
 
 
 def _figure(value: Any) -> str:
-    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)

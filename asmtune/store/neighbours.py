@@ -39,6 +39,11 @@ class Neighbour:
     here: Target | None = None
 
     @property
+    def same_code(self) -> bool:
+        """Return whether it is of the same key, on another device of the same architecture."""
+        return self.place[0] == _SAME_CODE
+
+    @property
     def origin(self) -> str:
         """Say in words where its config comes from: shape, device and layer."""
         key = self.record.key

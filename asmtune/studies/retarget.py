@@ -7,9 +7,8 @@ one, times the predicted change from the one device to the other.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Final, Literal, TypeVar
 
 from asmtune.base.errors import InputError
@@ -19,7 +18,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import known_device
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.keys.buckets import bucket_of
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord, quantile
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
@@ -29,8 +28,15 @@ from asmtune.studies.api import prune_report
 from asmtune.studies.stored import LoadedKernel, StoredLaunch, kernel_module, load_kernel, tuner_of
 
 PAYS: Final = 0.05
-"""Expected gain over the stored config from which another is used. Between an H100 and an H200 a
-smaller one is mostly an error: without it 80 stored configs kept 0.979 instead of 0.985."""
+"""Expected gain over the stored config from which another timed one is used. Between an H100 and
+an H200 smaller ones are mostly errors (`python -m benchmarks.devices`)."""
+
+UNTIMED_PAYS: Final = 0.2
+"""The same of a config that was never timed: its prediction alone keeps 0.92 of the best speed."""
+
+UNTIMED: Final = 0.8
+"""Quantile of measured over predicted times that an untimed config is given. With the median 8
+timings on the other device kept at worst 0.94 of the best speed, so 0.96."""
 
 MOST_TIMED: Final = 24
 """Fastest configs of a record that are judged on the target, besides those that rank there."""
@@ -48,20 +54,28 @@ def expected_us(
     Args:
         here: predicted on the device.
         there: predicted on the device of the timings, of the timed configs at least.
-        measured: the timings; a config without one is taken to be as far from its prediction as
-            the timed ones are in the median.
+        measured: the timings; a config without one is given the ratio to its prediction that
+            `UNTIMED` of the timed ones stay below.
     """
     ratios = {key: us / there[key] for key, us in measured.items() if key in there}
-    usual = median(ratios.values()) if ratios else 1.0
+    usual = quantile(sorted(ratios.values()), UNTIMED) if ratios else 1.0
     return {key: us * ratios.get(key, usual) for key, us in here.items()}
 
 
-def best_of(expected: Mapping[_Key, float], stored: _Key) -> _Key:
-    """Return the config to use: the stored one, unless another is expected to pay."""
-    best = min(expected, key=lambda key: expected[key])
+def best_of(expected: Mapping[_Key, float], stored: _Key, timed: Collection[_Key]) -> _Key:
+    """Return the config to use: the stored one, unless another is expected to pay.
+
+    Args:
+        expected: microseconds of what runs on the device.
+        stored: the record's config.
+        timed: configs whose timings correct what is expected; without any, all count alike.
+    """
+    first = min(expected, key=lambda key: expected[key])
+    tried = [key for key in timed if key in expected]
+    best = min(tried, key=lambda key: expected[key]) if tried else first
     if stored in expected and expected[stored] <= (1 + PAYS) * expected[best]:
-        return stored
-    return best
+        best = stored
+    return first if expected[best] > (1 + UNTIMED_PAYS) * expected[first] else best
 
 
 @dataclass(frozen=True)
@@ -72,11 +86,13 @@ class RetargetedConfig:
         verdict: the funnel's; its rank is by expected time.
         measured_us: on the device of the record; None if it was not timed.
         expected_us: on the target; None if it does not run there.
+        corrected: whether its own timing corrects its expected time.
     """
 
     verdict: Verdict
     measured_us: float | None = None
     expected_us: float | None = None
+    corrected: bool = False
 
     @property
     def reason(self) -> str:
@@ -114,7 +130,8 @@ class Retargeted:
         """The config to use on the target."""
         by_config = {row.verdict.config: row for row in self.ranking}
         expected = {config: row.expected_us or 0.0 for config, row in by_config.items()}
-        return by_config[best_of(expected, self.stored.verdict.config)]
+        timed = [config for config, row in by_config.items() if row.corrected]
+        return by_config[best_of(expected, self.stored.verdict.config, timed)]
 
     @property
     def fate(self) -> Fate:
@@ -256,9 +273,14 @@ def retarget(
     if recorded_on is not None and not why:
         there = _predicted(_judged(launch, recorded_on, settings, list(timings)))
     expected = expected_us(_predicted(verdicts), there, timings)
-    rows = _rows(verdicts, expected, timings)
-    used = sum(config in expected for config in timings.keys() & there.keys())
-    evidence = why or f"{used} timings of {launch.record.key.device} correct the prediction"
+    corrected = timings.keys() & there.keys() & expected.keys()
+    rows = [
+        replace(row, corrected=row.verdict.config in corrected)
+        for row in _rows(verdicts, expected, timings)
+    ]
+    evidence = (
+        why or f"{len(corrected)} timings of {launch.record.key.device} correct the prediction"
+    )
     return Retargeted(
         record=launch.record,
         recorded_on=recorded_on,

@@ -20,7 +20,14 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.studies.retarget import PAYS, Retargeted, RetargetedConfig, best_of, expected_us
+from asmtune.studies.retarget import (
+    PAYS,
+    UNTIMED_PAYS,
+    Retargeted,
+    RetargetedConfig,
+    best_of,
+    expected_us,
+)
 from asmtune.studies.stored import load_kernel
 from asmtune.tuning.request import expected_of, key_of
 
@@ -140,10 +147,12 @@ def test_expected_times(
 
 
 def test_the_stored_config_stays_unless_another_pays() -> None:
-    """A small expected gain does not take the place of a timed config; a large one does."""
-    assert best_of({1: 10.0, 2: 10.0 * (1 + PAYS) - 0.01}, 2) == 2
-    assert best_of({1: 10.0, 2: 10.0 * (1 + PAYS) + 0.01}, 2) == 1
-    assert best_of({1: 10.0}, 2) == 1
+    """A timed config must gain a little to take its place, one that was never timed more."""
+    for timed, gain in (((1, 2), PAYS), ((2,), UNTIMED_PAYS), ((), PAYS)):
+        assert best_of({1: 10.0, 2: 10.0 * (1 + gain) - 0.01}, 2, timed) == 2
+        assert best_of({1: 10.0, 2: 10.0 * (1 + gain) + 0.01}, 2, timed) == 1
+    assert best_of({1: 10.0}, 2, ()) == 1
+    assert best_of({1: 10.0, 3: 11.0}, 2, (2, 3)) == 3
 
 
 def test_a_config_that_no_longer_pays(stored: TuneRecord) -> None:

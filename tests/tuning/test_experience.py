@@ -60,10 +60,13 @@ def test_another_device_gives_seeds_but_shuns_nothing() -> None:
     further = replace(same, key=replace(same.key, device="NVIDIA L4"), winner=config(9))
     own = record({"M": 2048, "N": 1024}, {5: 1.0, 6: 1.1})
     told = experience({"store": [own, further, same] * AGREEING}, KEY, load_target("H200"))
-    assert told.seeds == tuple(map(config, (1, 2, 5, 6, 9)))
-    assert set(told.origins) == {config(1), config(2), config(9)}
+    assert told.seeds == tuple(map(config, (1, 2, 3, 5, 6)))
+    assert set(told.origins) == {config(1), config(2), config(3)}
     assert h100 in told.origins[config(1)]
     assert told.shunned == frozenset()
+    alone = experience({"shipped": [further, same]}, KEY, load_target("H200"))
+    assert alone.seeds == tuple(map(config, (1, 2, 3, 4, 9)))
+    assert "in the shipped configs" in alone.origins[config(9)]
 
 
 def test_what_was_bad_everywhere_is_tried_last() -> None:
