@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ class Neighbour:
 
 
 def neighbours(
-    layers: Mapping[Layer, Iterable[TuneRecord]],
+    layers: Mapping[Layer, Collection[TuneRecord]],
     key: TuneKey,
     here: Target | None,
     distance: Distance,
@@ -84,17 +84,24 @@ def neighbours(
         here: the target of the key's device; without it other devices are left out.
         distance: of two shapes.
     """
+    named = {record.key.device for records in layers.values() for record in records}
+    targets = {device: known_device(device) for device in named - {key.device} if here is not None}
     listed = [
         neighbour
         for layer, records in layers.items()
         for record in records
-        if (neighbour := _neighbour(record, layer, key, here, distance)) is not None
+        if (neighbour := _neighbour(record, layer, key, here, distance, targets)) is not None
     ]
     return sorted(listed, key=lambda one: one.place)
 
 
 def _neighbour(
-    record: TuneRecord, layer: Layer, key: TuneKey, here: Target | None, distance: Distance
+    record: TuneRecord,
+    layer: Layer,
+    key: TuneKey,
+    here: Target | None,
+    distance: Distance,
+    targets: Mapping[str, Target | None],
 ) -> Neighbour | None:
     own = record.key
     if (own.kernel, dict(own.dtypes)) != (key.kernel, dict(key.dtypes)) or own == key:
@@ -104,7 +111,7 @@ def _neighbour(
         return None
     if own.device == key.device:
         return Neighbour(record, (_HERE, (), shape_away), layer, None, here)
-    there = None if here is None else known_device(own.device)
+    there = targets.get(own.device)
     away = None if here is None or there is None else apart(there, here)
     if away is None or here is None or there is None:
         return None

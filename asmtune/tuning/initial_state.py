@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -57,7 +57,7 @@ class Experience:
 
 
 def experience(
-    layers: Mapping[Layer, Iterable[TuneRecord]], key: TuneKey, here: Target | None = None
+    layers: Mapping[Layer, Collection[TuneRecord]], key: TuneKey, here: Target | None = None
 ) -> Experience:
     """Collect experience from records of the key's kernel and dtypes, in order of `neighbours`.
 

@@ -6,7 +6,7 @@ SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's fil
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def nearest(
-    layers: Mapping[Layer, Iterable[TuneRecord]],
+    layers: Mapping[Layer, Collection[TuneRecord]],
     request: TuningRequest,
     runs: Callable[[Config], bool] | None = None,
 ) -> tuple[Config, str] | None:
@@ -162,7 +162,7 @@ class MissLookup:
     def nearest(self, runs: Callable[[Config], bool] | None = None) -> Choice | None:
         """Return the config of the nearest neighbour, stored or shipped; see `nearest`."""
         kernel = self.request.key.kernel
-        layers: dict[Layer, Iterable[TuneRecord]] = {
+        layers: dict[Layer, Sequence[TuneRecord]] = {
             "store": self._store.records(kernel),
             "shipped": shipped_of(kernel),
         }
