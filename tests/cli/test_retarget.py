@@ -30,6 +30,7 @@ from asmtune.studies.retarget import (
 )
 from asmtune.studies.stored import load_kernel
 from asmtune.tuning.request import expected_of, key_of
+from tests.trace_runs import HEADER, write_run
 
 WINNER = Config({"BLOCK": 256}, num_warps=4)
 OTHER = Config({"BLOCK": 128}, num_warps=2)
@@ -86,6 +87,16 @@ def test_a_config_that_pays(commands: Commands, stored: TuneRecord) -> None:
     text = commands.run(*arguments(stored, "H100")).out
     assert f"use: {WINNER} (the stored one)" in text
     assert "dram_bytes_per_s: 4.8e+12 -> 3.35e+12" in text
+
+
+def test_a_run_names_its_record(commands: Commands, stored: TuneRecord, tmp_path: Path) -> None:
+    """A run's trace has key, kernel and sizes, so that nothing else need be given."""
+    module = str(commands.folder / "doubled.py")
+    header = replace(HEADER, key=stored.key, reference=module, sizes={"n": 100})
+    run = write_run(tmp_path / "runs", header)
+    ran = commands.run("retarget", str(run.path), "--target", "H100", "--json")
+    assert ran.code == 0, ran
+    assert json.loads(ran.out)["key"] == key_digest(stored.key)
 
 
 def test_a_config_that_does_not_fit(commands: Commands, stored: TuneRecord, tmp_path: Path) -> None:
