@@ -6,6 +6,7 @@ tuning_queue  shapes tuned one after another, for `asmtune tune`
 regression/   bench runs and checks: have kernels become slower?
 roofline/     kernels under a machine's roofs, before tuning and after
 replay/       the funnel and the search over recorded timings, without a GPU
+retarget      a stored config on another device: what fits, what pays, what to use
 collect       times whole spaces on a GPU, for replay and training
 train         training rows of the learned scorer
 """
