@@ -131,6 +131,7 @@ SOURCES: Final = (
     "ablation_families2",
     "replay_strategies",
     "replay_strategies_kinds",
+    "devices",
     "prune_overhead",
     "launch_cost",
     "cold_start",

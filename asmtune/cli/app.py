@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "prune-report": "prune_report.prune_report",
     "explain": "explain.explain",
     "roofline": "roofline.roofline",
+    "retarget": "retarget.retarget",
     "tune": "tune.tune",
     "run": "run.run",
     "bench": "bench.bench",
@@ -55,7 +56,16 @@ _GROUPS: Final = {
 """Summaries of the groups of commands: modules whose `app` has them."""
 
 _INTERPRET: Final = "TRITON_INTERPRET"
-_COMPILING: Final = ("prune-report", "explain", "roofline", "tune", "bench", "replay", "collect")
+_COMPILING: Final = (
+    "prune-report",
+    "explain",
+    "roofline",
+    "tune",
+    "bench",
+    "replay",
+    "retarget",
+    "collect",
+)
 
 
 def _show_version(value: bool) -> None:

@@ -168,7 +168,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Shows one record with every timing, fastest first, and where it comes from."""
-    layer, record = _one(key_prefix, where)
+    layer, record = find_record(key_prefix, where)
     if as_json:
         key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
         print_json(key | record_to_json(record))
@@ -327,7 +327,12 @@ def place(where: str | None) -> str:
     return transactions.shown(_where(where))
 
 
-def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
+def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
+    """Finds the one record, stored or shipped, whose key begins with these digits.
+
+    Raises:
+        InputError: there is none, or more than one.
+    """
     digits = prefix.lower()
     if not digits or set(digits) - set(string.hexdigits):
         raise InputError(f"key {prefix!r}: expected hex digits, as `asmtune cache ls` shows them")

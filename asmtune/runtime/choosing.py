@@ -214,7 +214,7 @@ class Chooser:
         emit_launch(request, call)
         choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
-            self._notices.untuned(request.key, choice.config, "capture")
+            self._notices.untuned(request.key, choice, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
             self._emit_resolved(choice)
@@ -224,7 +224,9 @@ class Chooser:
         return Choice(self.options.heuristic_config(space, call.arguments), final, "heuristic")
 
     def _emit_resolved(self, choice: Choice) -> None:
-        event = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
+        event = KeyResolved(
+            kernel=self.name, how=choice.how, seconds=choice.seconds, origin=choice.origin
+        )
         emit(replace(event, compiled=choice.compiled, timed=choice.timed))
 
     def _request(

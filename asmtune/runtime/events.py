@@ -29,6 +29,7 @@ class KeyResolved:
         how: a `misses.Choice`'s: "tuned", "known", "predicted" and the others.
         compiled, timed: configs, while it was tuned.
         seconds: wall clock, from the first launch of the key to its config.
+        origin: where a "nearest" config is from, in words.
     """
 
     kernel: str
@@ -36,6 +37,7 @@ class KeyResolved:
     compiled: int = 0
     timed: int = 0
     seconds: float = 0.0
+    origin: str = ""
 
 
 # Replaced whole, so that `emit` reads it without the lock. A launch of a known key emits nothing.
@@ -148,14 +150,14 @@ class Notices:
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
-    def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
+    def untuned(self, key: TuneKey, choice: Choice | Config, moment: str) -> None:
         """Warn that a launch continues with an untuned config; `moment` is a key of `_ADVICE`."""
         text = key_text(key)
         with self._lock:
             first = (moment, text) not in self._warned
             self._warned.add((moment, text))
         if first:
-            message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {config}"
+            message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {choice}"
             warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
 
 

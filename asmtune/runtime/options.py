@@ -114,7 +114,8 @@ class DecoratorOptions:
         on_miss: what to do with a key that no store has: "tune" it now, "predict" (use the
             model's first pick, nothing timed), tune it in the "background" and launch a
             provisional config until then, or "raise".
-        nearest: use the nearest stored neighbour's config while a key is unknown.
+        nearest: use the nearest record's config while a key is unknown, of another shape or
+            device; see `store.neighbours`.
         prune: the user's own choice of what is searched, by arguments.
         choices: how to tune, by keyword; see `tuning.options.TuneOptions`.
         strict: refuse bad use; under `patch()` that is left to Triton.

@@ -11,7 +11,8 @@ raises (safe_store). It also holds the outcomes of runs that have not ended, the
 nobody has timed and the training rows of runs, and lets one process tune a key while others wait
 (lease). `Store` runs each call in a transaction (transactions) over rows that carry a seal (rows,
 tables), in a file that is known to be ours and is never held open over a fork (sqlite_file), and
-tells what is wrong in one line (faults). `lookup` holds the answers and the rules of
+tells what is wrong in one line (faults). `neighbours` sorts the records that may serve another key,
+of another shape or device. `lookup` holds the answers and the rules of
 validity, `codec` the JSON form of records, `trace` the events of one tuning run.
 
 Nothing loaded from either layer can execute: both hold JSON, and training rows are numbers.

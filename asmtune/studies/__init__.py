@@ -7,6 +7,7 @@ key_rules     buckets that stored timings bear out, for `asmtune keys suggest`
 regression/   bench runs and checks: have kernels become slower?
 roofline/     kernels under a machine's roofs, before tuning and after
 replay/       the funnel and the search over recorded timings, without a GPU
+retarget      a stored config on another device: what fits, what pays, what to use
 collect       times whole spaces on a GPU, for replay and training
 train         training rows of the learned scorer
 """

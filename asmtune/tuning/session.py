@@ -36,6 +36,7 @@ from asmtune.tuning.initial_state import (
     imported_of,
     initial_verdicts,
     known_to,
+    seed_notes,
     with_edited,
 )
 from asmtune.tuning.options import TuneOptions
@@ -130,6 +131,8 @@ class Session:
         if not self.options.force:
             remembered = self.store.earlier_outcomes(request.key, watch.expected)
         known, measured = known_to(configs, remembered, self.experience)
+        for note in seed_notes(known, self.experience):
+            watch.note(note)
         if self.experience.imported:
             count = len(imported_of(configs, self.experience))
             watch.note(

@@ -21,6 +21,7 @@ from asmtune.base.errors import (
 from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
 from asmtune.compile.load import launch_values
+from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
@@ -35,10 +36,10 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import user_scorer
-from asmtune.store.lookup import StoredPrediction
+from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
-from asmtune.store.shipped import find_tuned
+from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
@@ -147,6 +148,16 @@ class Tuner:
             pick = first_pick(self.funnel, request.problem, request.space)
         return self._store_prediction(request, pick)
 
+    def runs(self, request: TuningRequest, config: Config) -> bool:
+        """Return whether a config's machine code fits this device; compiles it, launches nothing.
+
+        Raises:
+            ProblemError: the config does not fit the kernel.
+        """
+        with _preserved_from_hooks(request):
+            (verdict,) = self.funnel.judge(request.problem, [config])
+        return verdict.kept
+
     def predict_small(
         self, request: TuningRequest, limit_us: float | None
     ) -> StoredPrediction | None:
@@ -216,13 +227,16 @@ class Tuner:
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
-        known = [*self.done, *self.store.records(kernel, request.key.device)]
+        layers: dict[Layer, Sequence[TuneRecord]] = {
+            "store": [*self.done, *self.store.records(kernel)],
+            "shipped": shipped_of(kernel),
+        }
         imported = SeedFolder(self.funnel.settings.seeds_dir).of(kernel)
         return Session(
             funnel=self.funnel,
             options=self.options,
             store=self.store,
-            experience=experience(known, request.key, imported),
+            experience=experience(layers, request.key, self.funnel.target, imported),
             listener=self.listener,
             opener=self.opener,
         )
@@ -239,6 +253,10 @@ class UnrankedTuner(Tuner):
             CompileError: always; says why.
         """
         raise CompileError(f"{request.key.device}: {self.unread}")
+
+    def runs(self, request: TuningRequest, config: Config) -> bool:  # noqa: ARG002
+        """Return False: nothing is known of the device's limits."""
+        return False
 
     def predict_small(
         self,

@@ -339,6 +339,68 @@ def test_nearest_is_of_the_same_kernel_source_and_space(host: Host) -> None:
     assert described(found) == ("nearest", False, support.BEST)
 
 
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def of_device(device: str, n: int, winner: Config) -> TuneRecord:
+    """A record of another device, made with this source and Triton."""
+    own = record(miss(n), winner)
+    return replace(own, key=replace(own.key, device=device))
+
+
+def test_the_nearest_device_s_record_is_the_pick(host: Host) -> None:
+    """The same key of the same architecture goes before other shapes here; its origin is told."""
+    with store(host) as opened:
+        opened.save(of_device(H100, 2048, SLOWEST))
+        opened.save(of_device("NVIDIA H20", 2048, support.BEST))
+        opened.save(of_device(H100, 4096, support.BEST))
+    resolver = host.resolver(nearest=True)
+    found = resolver.resolve(miss(2048), capturing=True)
+    assert described(found) == ("nearest", False, SLOWEST)
+    assert found.origin == f"the record of n=2048 on {H100} in this store"
+    assert str(found) == f"{SLOWEST}, from {found.origin}"
+    with store(host) as opened:
+        opened.save(record(miss(1024), support.DEFAULT))
+    assert resolver.resolve(miss(2048), capturing=True).config == SLOWEST
+    assert resolver.resolve(miss(512), capturing=True).config == support.DEFAULT
+    assert host.opened == []
+
+
+def test_what_may_not_fit_is_compiled_or_left_out(host: Host) -> None:
+    """Of another architecture nothing is handed out unread; what compiles and fits is."""
+    wide = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=64)
+    space = Space.from_configs([support.DEFAULT, support.BEST, wide])
+    at = miss(2048, space=space)
+    for device, winner, how in (
+        ("NVIDIA A100-SXM4-80GB", support.BEST, "nearest"),
+        ("NVIDIA A100-SXM4-80GB", wide, "predicted"),
+        ("NVIDIA Never Made", support.BEST, "predicted"),
+    ):
+        with store(host) as opened:
+            opened.clear()
+            opened.save(of_device(device, 2048, winner))
+        captured = host.resolver(nearest=True, space=space).resolve(at, capturing=True)
+        assert captured.how == "heuristic"
+        found = host.resolver(nearest=True, on_miss="predict", space=space).resolve(at)
+        assert found.how == how, (device, winner)
+        assert (found.config == winner) == (how == "nearest") or how == "predicted"
+        assert found.config != wide
+    assert host.machine.timed == []
+
+
+@pytest.mark.slow
+def test_a_search_begins_with_the_nearest_device_s_best(host: Host) -> None:
+    """The first batch has another device's winner, and the run's notes say where it is from."""
+    with store(host) as opened:
+        opened.save(of_device(H100, 4096, SLOWEST))
+    found = host.resolver(choices={"effort": "quick"}).resolve(miss())
+    assert described(found) == ("tuned", True, support.BEST)
+    assert SLOWEST in host.machine.timed
+    (trace,) = (host.folder / "runs").glob("*.jsonl")
+    told = f"tried first: 1 of the record of n=4096 on {H100} in this store"
+    assert told in trace.read_text()
+
+
 @pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""

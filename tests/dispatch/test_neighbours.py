@@ -1,8 +1,9 @@
-"""How far two shapes are apart, and which stored config is a space's own."""
+"""How far shapes and devices are apart, and which stored config is a space's own."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
+from asmtune.core.hardware.model import apart, runs_all_of
+from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.misses.lookups import distance
+from asmtune.store.neighbours import neighbours
 
 _sizes = st.integers(1, 1 << 40) | st.floats(1e-6, 1e12)
 _others = st.booleans() | st.none() | st.text(max_size=3)
@@ -81,3 +86,55 @@ def test_own_config_of_another_space_is_none() -> None:
     assert space.matching(Config({"BLOCK": 64}), n=64) is None
     assert space.matching(Config({"BLOCK": 32}), n=64) == Config({"BLOCK": 32})
     assert space.matching(Config({"BLOCK": 32}), n=16) is None
+
+
+def test_devices_are_sorted_by_architecture_sms_and_bandwidth() -> None:
+    """An H200 is nearest to itself, then to Hoppers of as many SMs, and to no device of AMD."""
+    here = load_target("H200")
+    away = {name: apart(load_target(name), here) for name in target_names()}
+    near = sorted((d, name) for name, d in away.items() if d is not None)
+    order = [name for _, name in near]
+    assert order[0] == "H200"
+    assert order.index("H100") < order.index("H100-PCIe") < order.index("H20")
+    assert order.index("H20") < order.index("L4")
+    assert order.index("A10") < order.index("T4")
+    assert away["MI300X"] is None
+    radeon, instinct = (
+        replace(load_target(name), arch=arch)
+        for name, arch in (("MI300X", "gfx90a"), ("MI300X", "gfx950"))
+    )
+    assert apart(radeon, instinct) == (0, 0x46, 0.0, 0.0)
+    assert apart(replace(radeon, arch="gfx1100"), instinct) > (1,)
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        ({}, True),
+        ({"sms": 66}, True),
+        ({"shared_bytes_per_block": 100 << 10}, False),
+        ({"registers_per_sm": 32768}, False),
+        ({"max_threads_per_block": 512}, False),
+        ({"arch": "sm_100"}, False),
+    ],
+)
+def test_what_runs_there_runs_here(change: dict[str, Any], fits: bool) -> None:
+    """Whatever ran on an H100 runs where the code is the same and no limit is smaller."""
+    assert runs_all_of(replace(load_target("H200"), **change), load_target("H100")) == fits
+
+
+def test_a_cluster_needs_as_many_sms() -> None:
+    """A config of clusters is sure to fit a device of as many SMs only."""
+    key = TuneKey("m.k", {"n": 4}, {"x": "fp16"}, "NVIDIA H100 80GB HBM3")
+    made = Provenance("s", "p", "3.6.0", "2.11", "0.1", "580", "2026-01-01")
+    record = TuneRecord(key, Config({"B": 1}, num_ctas=2), (), made)
+    here = load_target("H200")
+    for sms, fits in ((132, True), (66, False)):
+        (near,) = neighbours(
+            {"store": [record]},
+            replace(key, device=here.aliases[0]),
+            replace(here, sms=sms),
+            distance,
+        )
+        assert near.surely_fits(record.winner) == fits
+        assert near.surely_fits(Config({"B": 1}))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.lookup import EarlierOutcomes
@@ -38,7 +39,7 @@ def test_the_nearest_shape_goes_first() -> None:
     """Seeds are winners and runners-up, those of the most similar shape before the others."""
     far = record({"M": 64, "N": 1024}, {1: 1.0, 2: 1.1, 3: 9.0})
     near = record({"M": 2048, "N": 1024}, {4: 1.0, 5: 1.2, 1: 1.3})
-    assert experience([far, near], KEY).seeds == tuple(map(config, (4, 5, 1, 2)))
+    assert experience({"store": [far, near]}, KEY).seeds == tuple(map(config, (4, 5, 1, 2)))
 
 
 def test_what_is_not_related_teaches_nothing() -> None:
@@ -50,8 +51,26 @@ def test_what_is_not_related_teaches_nothing() -> None:
         replace(sound, key=replace(sound.key, device="NVIDIA H100")),
         replace(sound, key=KEY),
     ]
-    found = experience(others * AGREEING, KEY)
+    found = experience({"store": others * AGREEING}, KEY)
     assert (found.seeds, found.shunned) == ((), frozenset())
+
+
+def test_another_device_gives_seeds_but_shuns_nothing() -> None:
+    """The same key of the nearest device goes first, with few seeds, and says where it is from."""
+    h100 = "NVIDIA H100 80GB HBM3"
+    times = {1: 1.0, 2: 1.1, 3: 1.2, 4: 99.0}
+    same = record({"M": 1024, "N": 1024}, times)
+    same = replace(same, key=replace(same.key, device=h100))
+    further = replace(same, key=replace(same.key, device="NVIDIA L4"), winner=config(9))
+    own = record({"M": 2048, "N": 1024}, {5: 1.0, 6: 1.1})
+    told = experience({"store": [own, further, same] * AGREEING}, KEY, load_target("H200"))
+    assert told.seeds == tuple(map(config, (1, 2, 3, 5, 6)))
+    assert set(told.origins) == {config(1), config(2), config(3)}
+    assert h100 in told.origins[config(1)]
+    assert told.shunned == frozenset()
+    alone = experience({"shipped": [further, same]}, KEY, load_target("H200"))
+    assert alone.seeds == tuple(map(config, (1, 2, 3, 4, 9)))
+    assert "in the shipped configs" in alone.origins[config(9)]
 
 
 def test_what_was_bad_everywhere_is_tried_last() -> None:
@@ -59,14 +78,14 @@ def test_what_was_bad_everywhere_is_tried_last() -> None:
     first = record({"M": 2, "N": 2}, {1: 1.0, 2: 9.0, 3: 9.0}, failed=(4,))
     second = record({"M": 4, "N": 4}, {1: 1.0, 2: 9.0, 3: 9.0}, failed=(4,))
     third = record({"M": 8, "N": 8}, {1: 1.0, 3: 1.1})
-    assert experience([first, second, third], KEY).shunned == {config(2), config(4)}
+    assert experience({"store": [first, second, third]}, KEY).shunned == {config(2), config(4)}
 
 
 @given(st.integers(1, 12))
 def test_seeds_are_few_and_different(shapes: int) -> None:
     """However many shapes are known, no more than a batch's share of seeds comes of them."""
     records = [record({"M": 1 << i, "N": 3}, {i: 1.0, i + 1: 1.1}) for i in range(shapes)]
-    seeds = experience(records, KEY).seeds
+    seeds = experience({"store": records}, KEY).seeds
     assert len(seeds) == len(set(seeds)) <= MOST_SEEDS
 
 

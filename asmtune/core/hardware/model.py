@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -183,6 +184,46 @@ class Target:
     def source(self, name: str) -> str:
         """Return the source of a figure; names as for `figure`."""
         return self.figure(name).source
+
+
+def apart(one: Target, other: Target) -> tuple[float, ...] | None:
+    """Return how far two devices are apart, to sort by; None for devices of two vendors.
+
+    The architecture counts first (its generation, then its variant), then the ratio of SMs, then
+    that of memory bandwidth.
+    """
+    if one.backend != other.backend:
+        return None
+    (generation, variant), (other_generation, other_variant) = map(_architecture, (one, other))
+    return (
+        abs(generation - other_generation),
+        abs(variant - other_variant),
+        abs(math.log2(one.sms / other.sms)),
+        abs(math.log2(one.dram_bytes_per_s / other.dram_bytes_per_s)),
+    )
+
+
+def _architecture(target: Target) -> tuple[int, int]:
+    """Return an architecture's numbers: (9, 0) of sm_90, (9, 0x42) of gfx942."""
+    if target.backend == "cuda":
+        return divmod(target.capability, 10)
+    return int(target.arch[3:-2], 16), int(target.arch[-2:], 16)
+
+
+_LIMITS: Final = (
+    "registers_per_sm",
+    "max_registers_per_thread",
+    "shared_bytes_per_sm",
+    "shared_bytes_per_block",
+    "max_warps_per_sm",
+    "max_threads_per_block",
+)
+
+
+def runs_all_of(here: Target, other: Target) -> bool:
+    """Return whether whatever runs on another device runs here: same code, no smaller limit."""
+    same = (here.backend, here.arch, here.warp_size) == (other.backend, other.arch, other.warp_size)
+    return same and all(getattr(here, name) >= getattr(other, name) for name in _LIMITS)
 
 
 L2_BYTES_PER_CYCLE: Final = 64.0

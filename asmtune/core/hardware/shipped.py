@@ -42,7 +42,7 @@ def load_target(name_or_path: str, *, own: bool = True) -> Target:
         users = _own_targets()
         if users.unreadable or plain(name_or_path) in users.refused:
             raise TargetError(users.unreadable or users.refused[plain(name_or_path)])
-    target = _match(name_or_path) if own else shipped_target(name_or_path)
+    target = known_device(name_or_path) if own else shipped_target(name_or_path)
     if target is None:
         raise TargetError(_unknown(name_or_path))
     return target
@@ -89,10 +89,11 @@ def match_device(device_name: str) -> Target | None:
     another number of SMs: a slice or a variant. A target that was chosen for the process counts
     for every device.
     """
-    return _chosen[0] if _chosen else _match(device_name)
+    return _chosen[0] if _chosen else known_device(device_name)
 
 
-def _match(device_name: str) -> Target | None:
+def known_device(device_name: str) -> Target | None:
+    """Find the target of a device as `match_device` does, whichever the process has chosen."""
     own = _own_targets()
     own.warn()
     if plain(device_name) in own.by_name:

@@ -6,15 +6,15 @@ SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's fil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
-from asmtune.store.lookup import StoredPrediction, reusable
+from asmtune.store.lookup import Layer, StoredPrediction, reusable
 from asmtune.store.shipped import find_tuned, shipped_of
 
 if TYPE_CHECKING:
@@ -22,31 +22,46 @@ if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
 
 
-def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | None:
+def nearest(
+    layers: Mapping[Layer, Collection[TuneRecord]],
+    request: TuningRequest,
+    runs: Callable[[Config], bool] | None = None,
+) -> tuple[Config, str] | None:
     """Return the winner of the nearest record whose winner is in the request's space; else None.
 
-    A space whose constraints name sizes differs from shape to shape, so that the configs are
-    compared and not the spaces.
+    With the config comes where it is from, in words. A space whose constraints name sizes differs
+    from shape to shape, so that the configs are compared and not the spaces. A config of another
+    device must be sure to fit this one.
 
     Args:
-        records: of any keys; those of another kernel, device or dtypes, made with another
-            source or Triton, or of a shape that does not compare are left out.
+        layers: records of any keys, as `neighbours` takes them; those made with another source or
+            Triton, or of a shape that does not compare, are left out.
         request: the launch.
+        runs: compiles a config of which it is not sure that it fits, and returns whether it does;
+            without it such a config is left out.
     """
-    key = request.key
-    placed = [
-        (away, record)
-        for record in records
-        if _related(record.key, key)
-        and record.winner.ir_override is None  # nothing checks a neighbour's config here
-        and reusable(record.provenance.source, record.provenance.triton, request.expected)
-        and (away := distance(record.key.shape, key.shape)) is not None
-    ]
-    for _, record in sorted(placed, key=lambda pair: pair[0]):
-        config = request.space.matching(record.winner, **request.problem.shape)
-        if config is not None:
-            return config
+    from asmtune.core.hardware.shipped import match_device
+    from asmtune.store.neighbours import neighbours
+
+    valid = {
+        layer: [r for r in records if _serves(r, request)] for layer, records in layers.items()
+    }
+    if not any(valid.values()):
+        return None
+    for near in neighbours(valid, request.key, match_device(request.key.device), distance):
+        config = request.space.matching(near.record.winner, **request.problem.shape)
+        if config is None:
+            continue
+        if near.surely_fits(config) or (runs is not None and runs(config)):
+            return config, near.origin
     return None
+
+
+def _serves(record: TuneRecord, request: TuningRequest) -> bool:
+    """Return whether a record's winner may be launched: of this source, and not hand-edited."""
+    if record.key.kernel != request.key.kernel or record.winner.ir_override is not None:
+        return False  # nothing checks a neighbour's hand-edited code here
+    return reusable(record.provenance.source, record.provenance.triton, request.expected)
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
@@ -72,11 +87,6 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-def _related(one: TuneKey, other: TuneKey) -> bool:
-    same = (one.kernel, one.device, dict(one.dtypes))
-    return same == (other.kernel, other.device, dict(other.dtypes))
-
-
 How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
 
 
@@ -94,6 +104,7 @@ class Choice:
             be read whole.
         compiled, timed: number of configs, if it was tuned now.
         seconds: that resolving took.
+        origin: where a "nearest" config is from, in words: shape, device and layer.
     """
 
     config: Config
@@ -103,6 +114,10 @@ class Choice:
     compiled: int = 0
     timed: int = 0
     seconds: float = 0.0
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.config}, from {self.origin}" if self.origin else str(self.config)
 
 
 @dataclass(frozen=True)
@@ -144,11 +159,15 @@ class MissLookup:
             return None
         return StoredConfig(own, "predicted", stored.predicted_us)
 
-    def nearest(self) -> Config | None:
-        """Return the config of the nearest neighbour, stored or shipped."""
-        key = self.request.key
-        own = self._store.records(key.kernel, key.device)
-        return nearest([*own, *shipped_of(key.kernel)], self.request)
+    def nearest(self, runs: Callable[[Config], bool] | None = None) -> Choice | None:
+        """Return the config of the nearest neighbour, stored or shipped; see `nearest`."""
+        kernel = self.request.key.kernel
+        layers: dict[Layer, Sequence[TuneRecord]] = {
+            "store": self._store.records(kernel),
+            "shipped": shipped_of(kernel),
+        }
+        near = nearest(layers, self.request, runs)
+        return None if near is None else Choice(near[0], False, "nearest", origin=near[1])
 
     @property
     def _store(self) -> SafeStore:

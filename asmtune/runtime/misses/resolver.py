@@ -219,7 +219,7 @@ class Resolver:
         request = lookup.request
         if self._checked_only:
             return self._default(request)
-        near = self._nearest(lookup)
+        near = self._nearest(lookup, self._fit_check(request))
         if near is not None:
             return replace(near, final=True)
         try:
@@ -243,9 +243,13 @@ class Resolver:
             return Choice(stored.config, False, "predicted")
         return replace(self._heuristic(lookup.request), final=False)
 
-    def _nearest(self, lookup: MissLookup) -> Choice | None:
-        config = lookup.nearest() if self.options.nearest else None
-        return None if config is None else Choice(config, False, "nearest")
+    def _nearest(
+        self, lookup: MissLookup, runs: Callable[[Config], bool] | None = None
+    ) -> Choice | None:
+        return lookup.nearest(runs) if self.options.nearest else None
+
+    def _fit_check(self, request: TuningRequest) -> Callable[[Config], bool]:
+        return lambda config: self._tuners.of(request.key.device).runs(request, config)
 
     def _heuristic(self, request: TuningRequest) -> Choice:
         config = self.options.heuristic_config(request.space, request.problem.arguments)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -66,22 +67,26 @@ class MomentReading:
         return cls(slowdown, columns)
 
 
+Reader = Callable[[Sequence[Verdict]], MomentReading]
+
+
 class ConfigPoints:
     """Points of all configs of a space; what does not change is computed once.
 
     Args:
         state: gives the space as it is now; if configs join it, new points are needed.
         predictor: without one all are predicted alike, and lie on the axes alone.
+        read: reads verdicts of one moment; by default by their features and the predictor.
     """
 
-    def __init__(self, state: State, predictor: Predictor | None) -> None:
+    def __init__(
+        self, state: State, predictor: Predictor | None, read: Reader | None = None
+    ) -> None:
         self.configs = tuple(state.configs)
         self._initial = state.initial
         self.row = {config: row for row, config in enumerate(self.configs)}
-        self._predictor = predictor
-        self._early = MomentReading.of(
-            [state.initial[config] for config in self.configs], predictor
-        )
+        self._read = read or partial(MomentReading.of, predictor=predictor)
+        self._early = self._read([state.initial[config] for config in self.configs])
         readable = self._early.columns[~np.isnan(self._early.columns).any(axis=1)]
         spread = readable.std(axis=0) if len(readable) else np.zeros(len(BASE))
         self._used = spread > 1e-6
@@ -97,7 +102,7 @@ class ConfigPoints:
     def points(self, state: State) -> Points:
         """Return the points of all configs, with what is known of them now."""
         rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
-        late = MomentReading.of(list(state.verdicts.values()), self._predictor)
+        late = self._read(list(state.verdicts.values()))
         columns = self._early.columns.copy()
         columns[rows] = _first_known(late.columns, columns[rows])
         # What has no features lies in the middle.
@@ -183,8 +188,14 @@ class Model:
 
     name = "model"
 
-    def __init__(self, predictor: Predictor | None, pace: BatchSizes, seed: int = 0) -> None:
-        self._predictor, self._pace, self._seed = predictor, pace, seed
+    def __init__(
+        self,
+        predictor: Predictor | None,
+        pace: BatchSizes,
+        seed: int = 0,
+        read: Reader | None = None,
+    ) -> None:
+        self._predictor, self._pace, self._seed, self._read = predictor, pace, seed, read
         self._config_points: ConfigPoints | None = None
 
     def propose(self, state: State) -> Proposal:
@@ -237,7 +248,7 @@ class Model:
     def _view(self, state: State) -> _View:
         config_points = self._config_points
         if config_points is None or not config_points.is_of(state):
-            config_points = self._config_points = ConfigPoints(state, self._predictor)
+            config_points = self._config_points = ConfigPoints(state, self._predictor, self._read)
         points = config_points.points(state)
         timed = points.at([config_points.row[config] for config in state.timings])
         log_us = np.log(np.array(list(state.timings.values())))
