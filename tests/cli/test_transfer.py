@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import triton
 from typer.testing import CliRunner
@@ -195,6 +197,25 @@ def test_function_of_the_key(cache: Path, tmp_path: Path) -> None:
     assert config("pkg.constant", {"a": "fp16"}, H200, {}) == block(8).to_dict()
 
 
+def test_function_of_buckets(cache: Path, tmp_path: Path) -> None:
+    """A kernel's buckets are named apart from another kernel's; NumPy's numbers and None serve."""
+    store(
+        record({"pow2(n)": 1024}, block(16), kernel="a"),
+        record({"pow2(n)": None}, block(32), kernel="a"),
+        record({"pow2(n)": 512, "n": 300}, block(64), kernel="b"),
+    )
+    run("export", tmp_path / "out.py", "--format", "python")
+    config = executed(tmp_path / "out.py")["config"]
+    at = ({"a": "fp16"}, H200)
+    for n in (777, np.int64(777)):
+        assert config("a", *at, {"n": n}, strict=True)["BLOCK"] == 16
+    assert config("a", *at, {"n": np.int64(5)})["BLOCK"] == 16
+    assert config("a", *at, {"n": None}, strict=True)["BLOCK"] == 32
+    assert config("b", *at, {"pow2(n)": 512, "n": np.int64(300)}, strict=True)["BLOCK"] == 64
+    with pytest.raises(LookupError, match="no config is stored for shape"):
+        config("a", *at, {"n": "777"})
+
+
 def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
     """A shape that is not stored gets the nearest one's config, or raises; other keys raise."""
     store(*RECORDS)
@@ -378,7 +399,15 @@ def test_what_moe_files_cannot_say(cache: Path, tmp_path: Path) -> None:
         "export", out, *form
     )
     store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, "EVEN": True}), kernel="b"))
-    assert "its configs have EVEN, which" in refused("export", out, *form, "--kernel", "b")
+    assert "its configs have EVEN=True, which" in refused("export", out, *form, "--kernel", "b")
+    for name, value in (("USE_TMA", True), ("SPLIT_K", 4)):
+        store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, name: value}), kernel=name))
+        command = ("export", out / name, "--kernel", name, "--format")
+        assert f"have {name}={value}, which the fused_moe kernel of vllm" in refused(
+            *command, "vllm-moe"
+        )
+        run(*command, "sglang-moe")
+    shutil.rmtree(out)
     store(record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel="c", dtypes={"a": "i8"}))
     assert "do not say how it quantises" in refused("export", out, *form, "--kernel", "c")
     both = [
