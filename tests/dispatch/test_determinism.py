@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 import triton
 
 import asmtune
@@ -28,7 +29,9 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune import flow
 from asmtune.runtime import determinism
 from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime.misses import resolver
 from asmtune.runtime.misses.resolver import MissWarning
+from asmtune.runtime.rank_agreement import AgreementKey, RankGroup
 from asmtune.store.database import Store
 from asmtune.tuning import deterministic as picks
 from asmtune.tuning.request import provenance
@@ -45,7 +48,7 @@ SIZES = ("131073", "262144", "1048576")
 @pytest.fixture(autouse=True)
 def switched() -> Iterator[None]:
     """Leave the switch as it was."""
-    before = list(determinism._chosen)
+    before = determinism._chosen[0]
     yield
     determinism._choose(before)
     torch.use_deterministic_algorithms(False)
@@ -150,6 +153,23 @@ def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
     assert host.machine.timed == []
     with asmtune.deterministic(), pytest.raises(MissError, match="on_miss='raise'"):
         host.resolver(on_miss="raise").resolve(miss())
+
+
+def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank's pick is the model's whatever its job agreed on before; on_miss="raise" raises."""
+    monkeypatch.setattr(Tuner, "open", refuse)
+    job = RankGroup(dist.HashStore(), 0)
+    monkeypatch.setattr(resolver, "current_job", lambda: job)
+    at = miss()
+    slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
+    job.publish(AgreementKey(at.key, at.expected, at.configs), slow)
+    assert resolver.resolve(host.resolver(), at).config == slow
+    with asmtune.deterministic():
+        with pytest.raises(MissError, match="on_miss='raise'"):
+            resolver.resolve(host.resolver(on_miss="raise"), at)
+        picked = resolver.resolve(host.resolver(), at)
+    assert (picked.how, picked.final) == ("predicted", True)
+    assert picked.config != slow
 
 
 def test_ties_go_by_the_space(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
