@@ -192,8 +192,9 @@ def import_seeds(
     entries = [entry for file in files for entry in _read(file, kernel, mapping)]
     count = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
     kernels = len({entry.key.kernel for entry in entries})
-    plural = "" if kernels == 1 else "s"
-    print_count("imported", count, as_json, f"seeds of {kernels} kernel{plural}")
+    seeds = "seed" if count == 1 else "seeds"
+    owners = "kernel" if kernels == 1 else "kernels"
+    print_count("imported", count, as_json, f"{seeds} of {kernels} {owners}")
 
 
 def _read(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:

@@ -23,6 +23,9 @@ CONFIGS_FORMAT: Final = "asmtune-triton-configs"
 FUNCTION_FORMAT: Final = "asmtune-python"
 VERSION: Final = 1
 
+_MOST_PARTS: Final = 90
+"""Parts of a key that nested ifs serve: Python allows 100 levels of indentation."""
+
 _CONFIGS_HEAD: Final = '''\
 """Configs of Triton kernels by key, the best of each key first; written by asmtune {version}.
 
@@ -122,8 +125,18 @@ def triton_configs(entries: Iterable[KeyedConfigs]) -> str:
 
 
 def function_file(entries: Iterable[KeyedConfigs]) -> str:
-    """Write the text of a Python file with a function of the key, by the best configs."""
+    """Write the text of a Python file with a function of the key, by the best configs.
+
+    Raises:
+        InputError: a key has more parts than ifs can be nested.
+    """
     listed = _sorted(entries)
+    for entry in listed:
+        if len(entry.key.shape) > _MOST_PARTS:
+            raise InputError(
+                f"kernel {entry.key.kernel}: its key has {len(entry.key.shape)} parts, and nested "
+                f"ifs take {_MOST_PARTS}; use --format triton-configs or json"
+            )
     lines = [_head(_FUNCTION_HEAD, FUNCTION_FORMAT, listed)]
     for entry in listed:
         record = {"key": key_to_json(entry.key), "config": entry.configs[0].to_dict()}

@@ -147,6 +147,16 @@ def test_seeds_are_no_records(cache: Path, tmp_path: Path) -> None:
     assert seeds("pkg.softmax")
 
 
+def test_seeds_of_one_key(cache: Path, tmp_path: Path) -> None:
+    """Files of two dtypes say the same key: the second import keeps the first's, after its own."""
+    for size, name in ((64, "E=1,N=2,device_name=X"), (16, "E=1,N=2,device_name=X,dtype=fp8_w8a8")):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"1": {**MOE, "BLOCK_SIZE_M": size}}))
+        assert "imported 1 seed of 1 kernel" in run("import", path, "--kernel", "k").stdout
+    (configs,) = seeds("k").values()
+    assert [config["BLOCK_SIZE_M"] for config in configs] == [16, 64]
+
+
 def test_triton_configs_are_for_triton(cache: Path, tmp_path: Path) -> None:
     """The file has lists of `triton.Config` by key, and one for `configs=` of `triton.autotune`."""
     store(*RECORDS)
@@ -254,6 +264,18 @@ def test_awkward_names(cache: Path, tmp_path: Path) -> None:
         if form == "python":
             given = names["config"](odd.kernel, odd.dtypes, odd.device, odd.shape, strict=True)
             assert given == config.to_dict()
+
+
+def test_key_of_many_parts(cache: Path, tmp_path: Path) -> None:
+    """A key with more parts than Python nests ifs gives one line, and no file."""
+    store(record({f"a{i}": i for i in range(90)}, block(16)))
+    run("export", tmp_path / "a.py", "--format", "python")
+    config = executed(tmp_path / "a.py")["config"]
+    assert config(MATMUL, {"a": "fp16"}, H200, {f"a{i}": i for i in range(90)}, strict=True)
+    store(record({f"a{i}": i for i in range(91)}, block(16)))
+    line = refused("export", tmp_path / "b.py", "--format", "python")
+    assert "its key has 91 parts, and nested ifs take 90" in line
+    assert not (tmp_path / "b.py").exists()
 
 
 def test_files_do_not_depend_on_order() -> None:
