@@ -274,10 +274,10 @@ def _path(record: TuneRecord, names: MoeMap, engine: Engine) -> str:
         return f"{','.join(words)}.json"
     if names.flag("per_channel_quant"):
         words.append("per_channel_quant=True")
-    version = re.match(r"\d+\.\d+\.\d+", record.provenance.triton)
-    if version is None:
-        raise InputError(f"kernel {key.kernel}: Triton {record.provenance.triton!a} has no version")
-    folder = f"configs/triton_{version[0].replace('.', '_')}"
+    version = record.provenance.triton
+    if not re.fullmatch(r"\d+\.\d+\.\d+[\w.+-]*", version):
+        raise InputError(f"kernel {key.kernel}: {version!a} is no version of Triton")
+    folder = f"configs/triton_{version.replace('.', '_')}"
     return f"{folder}/{','.join(words)}{'_down' if names.flag('down') else ''}.json"
 
 

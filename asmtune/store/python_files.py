@@ -48,13 +48,13 @@ _CONFIGS_TAIL: Final = '''\
 
 def configs(kernel, device=None):
     """Return the configs of a kernel's keys, on one device or on all, equal ones once."""
-    found = {}
+    unique = {}
     for (name, where, _, _), listed in CONFIGS.items():
         if name == kernel and device in (None, where):
-            found.update((str(config), config) for config in listed)
-    if not found:
+            unique.update((str(config), config) for config in listed)
+    if not unique:
         raise LookupError(f"no config of kernel {kernel!r} on device {device or 'any'}")
-    return list(found.values())
+    return list(unique.values())
 '''
 
 _FUNCTION_HEAD: Final = '''\
@@ -65,8 +65,9 @@ _FUNCTION_HEAD: Final = '''\
 
 It needs Python alone. A shape that is not stored gets the config of the nearest stored one of the
 kernel, dtypes and device: that with the least sum of |log2| of the ratios of its sizes. Values
-that are no sizes must be equal. With `strict=True` a shape that is not stored raises LookupError,
-and so does in any case a kernel, dtypes or a device that is not stored.
+that are no sizes must be equal. No constraint is checked: for a kernel whose config must fit the
+shape (BLOCK at least a row, say) give `strict=True`, with which a shape that is not stored raises
+LookupError. A kernel, dtypes or a device that is not stored raises it in any case.
 """
 
 from math import inf, log2
@@ -158,17 +159,17 @@ def read_python(text: str | bytes) -> list[KeyedConfigs]:
         InputError: the text is no such file; says what is wrong, and in which line.
     """
     constants = _constants(text)
-    found = _literal(constants.get("FORMAT"), "FORMAT")
+    form = _literal(constants.get("FORMAT"), "FORMAT")
     readers: dict[Any, tuple[str, Callable[[ast.expr], list[KeyedConfigs]]]] = {
         CONFIGS_FORMAT: ("CONFIGS", _read_lists),
         FUNCTION_FORMAT: ("RECORDS", _read_records),
     }
-    if not isinstance(found, str) or found not in readers:
+    if not isinstance(form, str) or form not in readers:
         names = " or ".join(map(repr, readers))
-        raise InputError(f"FORMAT is {found!r}: expected {names}, as `asmtune export` writes them")
-    document = {"format": found, "version": _literal(constants.get("VERSION"), "VERSION")}
-    header_of(document, found, VERSION)
-    name, reader = readers[found]
+        raise InputError(f"FORMAT is {form!r}: expected {names}, as `asmtune export` writes them")
+    document = {"format": form, "version": _literal(constants.get("VERSION"), "VERSION")}
+    header_of(document, form, VERSION)
+    name, reader = readers[form]
     if name not in constants:
         raise InputError(f"{name} is missing")
     return reader(constants[name])

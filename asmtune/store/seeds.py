@@ -92,9 +92,9 @@ def header_of(document: Any, name: str, version: int) -> None:
     Raises:
         InputError: it is another format, or of another version.
     """
-    found = document.get("format") if isinstance(document, Mapping) else None
-    if found != name:
-        raise expected(repr(name), "format", found)
+    form = document.get("format") if isinstance(document, Mapping) else None
+    if form != name:
+        raise expected(repr(name), "format", form)
     if type(document.get("version")) is not int or document["version"] != version:
         raise InputError(
             f"version is {document.get('version')!r}, and this asmtune reads {version}; "

@@ -335,6 +335,18 @@ def test_sglang_files(cache: Path, tmp_path: Path) -> None:
     )
 
 
+def test_folder_of_sglangs_triton(cache: Path, tmp_path: Path) -> None:
+    """The folder has the whole version, as SGLang spells it; a name that is none is refused."""
+    for version in ("3.6.0+git12ab", "main/../.."):
+        one = record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel=version)
+        store(replace(one, provenance=replace(one.provenance, triton=version)))
+    command = ("export", tmp_path, "--format", "sglang-moe", "--kernel")
+    run(*command, "3.6.0+git12ab")
+    (path,) = (tmp_path / "configs").iterdir()
+    assert path.name == "triton_3_6_0+git12ab"
+    assert "'main/../..' is no version of Triton" in refused(*command, "main/../..")
+
+
 def test_moe_round_trip(cache: Path, tmp_path: Path) -> None:
     """A file's sizes become the kernel's arguments again, by the same options."""
     store(*MOE_RECORDS)
