@@ -66,7 +66,8 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
     if target is None or target.backend != "cuda":
         return f"no machine code of {device} can be read"
     tiles = bool(request.choices.get("tiles", False))
-    funnel = _funnel(target, replace(settings, compile_timeout_s=COMPILE_TIMEOUT_S), tiles)
+    patient = replace(settings, compile_timeout_s=COMPILE_TIMEOUT_S)
+    funnel = _funnel(request.key.kernel, target, patient, tiles)
     space = unedited(request.space)
     try:
         configs = [*islice(space.configs(**shape), _MOST_SAMPLED)]
@@ -84,8 +85,12 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
 
 
 @cache
-def _funnel(target: Target, settings: Settings, tiles: bool) -> Funnel:
-    """Return the funnel of a target, which shares compiles between keys."""
+def _funnel(_kernel: str, target: Target, settings: Settings, tiles: bool) -> Funnel:
+    """Return the funnel of a kernel on a target, which shares compiles between keys.
+
+    Another kernel, launched in another thread, has its own: `_check_machine` takes all failures
+    of a funnel for those of one pick.
+    """
     return Funnel(target, make_scorer("roofline"), settings, tiles=tiles)
 
 
