@@ -44,7 +44,7 @@ Map = Annotated[
     typer.Option(
         "--map",
         metavar="NAME=VALUE",
-        help="Of fused_moe files: what M, E, N, dtype, block_shape or a config's value is in the "
+        help="For fused_moe files: what M, E, N, dtype, block_shape or a config's value is in the "
         "kernel, such as M=num_tokens, N=N/2, E=8, dtype=fp8_w8a8; repeatable.",
     ),
 ]
@@ -53,7 +53,9 @@ Map = Annotated[
 def export(
     to: Annotated[
         Path,
-        typer.Argument(help="File to write, replaced if it exists; of fused_moe files the folder."),
+        typer.Argument(
+            help="File to write, replaced if it exists; for fused_moe files, their folder."
+        ),
     ],
     form: Annotated[Format, typer.Option("--format", help="What reads it.")],
     kernel: Kernel = None,
@@ -63,7 +65,7 @@ def export(
         typer.Option(metavar="NAME=VALUE", help="Only keys with this value; repeatable."),
     ] = None,
     fastest: Annotated[
-        int, typer.Option(min=1, help="Keep so many configs of each key, the winner first.")
+        int, typer.Option(min=1, help="Number of configs to write of each key, the winner first.")
     ] = 1,
     names: Map = None,
     shipped: Annotated[
@@ -192,8 +194,9 @@ def import_seeds(
     entries = [entry for file in files for entry in _read(file, kernel, mapping)]
     count = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
     kernels = len({entry.key.kernel for entry in entries})
-    plural = "" if kernels == 1 else "s"
-    print_count("imported", count, as_json, f"seeds of {kernels} kernel{plural}")
+    seeds = "seed" if count == 1 else "seeds"
+    owners = "kernel" if kernels == 1 else "kernels"
+    print_count("imported", count, as_json, f"{seeds} of {kernels} {owners}")
 
 
 def _read(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:

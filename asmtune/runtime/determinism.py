@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from asmtune.base.errors import ArgumentTypeError
 from asmtune.base.settings import deterministic_by_environment
 
-_chosen: list[bool] = []
+_chosen: Final[list[bool | None]] = [None]
 _listeners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
 class Determinism:
     """The state before a call of `deterministic`, which the end of a `with` block restores."""
 
-    def __init__(self, before: list[bool]) -> None:
+    def __init__(self, before: bool | None) -> None:
         self._before = before
 
     def __enter__(self) -> Determinism:
@@ -44,15 +44,16 @@ def deterministic(enabled: bool = True) -> Determinism:
     """
     if not isinstance(enabled, bool):
         raise ArgumentTypeError(f"deterministic({enabled!r:.60}): give True or False")
-    before = list(_chosen)
-    _choose([enabled])
+    before = _chosen[0]
+    _choose(enabled)
     return Determinism(before)
 
 
 def is_deterministic() -> bool:
     """Return whether launches choose deterministically now."""
-    if _chosen:
-        return _chosen[0]
+    chosen = _chosen[0]
+    if chosen is not None:
+        return chosen
     if deterministic_by_environment():
         return True
     torch = sys.modules.get("torch")
@@ -64,8 +65,8 @@ def on_switch(owner: Any, forget: Callable[[Any], None]) -> None:
     _listeners[owner] = forget
 
 
-def _choose(state: list[bool]) -> None:
-    if state != _chosen:
-        _chosen[:] = state
+def _choose(state: bool | None) -> None:
+    if state != _chosen[0]:
+        _chosen[0] = state
         for owner, forget in list(_listeners.items()):
             forget(owner)

@@ -35,6 +35,7 @@ from asmtune.base.json_codec import printable
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 
 _T = TypeVar("_T")
@@ -208,8 +209,9 @@ class RankPace:
 class AgreementKey:
     """The launch that ranks agree on.
 
-    The kernel's source and the configs of `expected` count. `configs` gives the space's own, so
-    that another rank's config gets its `pre_hook`.
+    The kernel's source and the configs of `expected` count, and whether configs are chosen
+    deterministically: what ranks agreed on before that may have been timed. `configs` gives the
+    space's own, so that another rank's config gets its `pre_hook`.
     """
 
     key: TuneKey
@@ -222,7 +224,8 @@ class AgreementKey:
         key, made = self.key, self.expected
         # Without versions: ranks with different builds of PyTorch are ranks of one job.
         identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
-        return f"asmtune/{digest(*identity, key.device, made.source, made.space)}"
+        mode = ("deterministic",) if is_deterministic() else ()
+        return f"asmtune/{digest(*identity, key.device, made.source, made.space, *mode)}"
 
 
 @dataclass(frozen=True)

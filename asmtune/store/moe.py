@@ -33,7 +33,9 @@ Engine = Literal["vllm", "sglang"]
 
 _BLOCKS: Final = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
 _FIELDS: Final = (*_BLOCKS, "SPLIT_K", "USE_TMA", *AMD_OPTIONS, *OPTION_AXES)
-"""What a config may hold: the kernels take all of it by keyword, and no other."""
+"""Values that a config may hold: the kernels take all of them by keyword, and no other.
+
+vLLM's has no USE_TMA, and vLLM launches it with SPLIT_K=1 whatever a file says."""
 
 _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
     "M": ("M", "num_tokens"),
@@ -166,11 +168,11 @@ class MoeMap:
             raise InputError(f"--map {name}={text}: expected true or false")
         return text == "true"
 
-    def fields(self, config: Config, where: str) -> dict[str, Any]:
-        """Return a config as a file holds it.
+    def fields(self, config: Config, engine: Engine, where: str) -> dict[str, Any]:
+        """Return a config as a file of an engine holds it.
 
         Raises:
-            InputError: it lacks a block size, or has a value that the engines do not take.
+            InputError: it lacks a block size, or has a value that the engine does not take.
         """
         ours = {self.values.get(name, name): name for name in (*_BLOCKS, "SPLIT_K")}
         values = {
@@ -185,10 +187,14 @@ class MoeMap:
                 f"say which it is, --map {missing}=NAME"
             )
         unknown = next((name for name in values if name not in _FIELDS), None)
+        if engine == "vllm" and unknown is None:
+            split = values.get("SPLIT_K", 1) != 1
+            unknown = "USE_TMA" if "USE_TMA" in values else "SPLIT_K" if split else None
         if unknown is not None:
             raise InputError(
-                f"{where}: its configs have {unknown}, which the engines' fused_moe kernel does "
-                "not take; export another kernel, or leave the axis out"
+                f"{where}: its configs have {unknown}={shown(values[unknown])}, which the "
+                f"fused_moe kernel of {engine} does not take; export another kernel, or leave the "
+                "axis out"
             )
         order = [*_BLOCKS, *(name for name in _FIELDS if name not in _BLOCKS)]
         return {name: values[name] for name in order if name in values}
@@ -232,7 +238,7 @@ def moe_files(records: Iterable[TuneRecord], names: MoeMap, engine: Engine) -> d
     files: dict[str, dict[int, tuple[dict[str, Any], TuneRecord]]] = {}
     for record in records:
         path = _path(record, names, engine)
-        fields = names.fields(record.winner, f"kernel {record.key.kernel}")
+        fields = names.fields(record.winner, engine, f"kernel {record.key.kernel}")
         tokens = names.size("M", record.key)
         earlier = files.setdefault(path, {}).setdefault(tokens, (fields, record))
         if earlier[0] != fields:
@@ -268,10 +274,10 @@ def _path(record: TuneRecord, names: MoeMap, engine: Engine) -> str:
         return f"{','.join(words)}.json"
     if names.flag("per_channel_quant"):
         words.append("per_channel_quant=True")
-    version = re.match(r"\d+\.\d+\.\d+", record.provenance.triton)
-    if version is None:
-        raise InputError(f"kernel {key.kernel}: Triton {record.provenance.triton!a} has no version")
-    folder = f"configs/triton_{version[0].replace('.', '_')}"
+    version = record.provenance.triton
+    if not re.fullmatch(r"\d+\.\d+\.\d+[\w.+-]*", version):
+        raise InputError(f"kernel {key.kernel}: {version!a} is no version of Triton")
+    folder = f"configs/triton_{version.replace('.', '_')}"
     return f"{folder}/{','.join(words)}{'_down' if names.flag('down') else ''}.json"
 
 

@@ -23,6 +23,9 @@ CONFIGS_FORMAT: Final = "asmtune-triton-configs"
 FUNCTION_FORMAT: Final = "asmtune-python"
 VERSION: Final = 1
 
+_MOST_PARTS: Final = 90
+"""Parts of a key that nested ifs serve: Python allows 100 levels of indentation."""
+
 _CONFIGS_HEAD: Final = '''\
 """Configs of Triton kernels by key, the best of each key first; written by asmtune {version}.
 
@@ -45,13 +48,13 @@ _CONFIGS_TAIL: Final = '''\
 
 def configs(kernel, device=None):
     """Return the configs of a kernel's keys, on one device or on all, equal ones once."""
-    found = {}
+    unique = {}
     for (name, where, _, _), listed in CONFIGS.items():
         if name == kernel and device in (None, where):
-            found.update((str(config), config) for config in listed)
-    if not found:
+            unique.update((str(config), config) for config in listed)
+    if not unique:
         raise LookupError(f"no config of kernel {kernel!r} on device {device or 'any'}")
-    return list(found.values())
+    return list(unique.values())
 '''
 
 _FUNCTION_HEAD: Final = '''\
@@ -62,11 +65,13 @@ _FUNCTION_HEAD: Final = '''\
 
 It needs Python alone. A shape that is not stored gets the config of the nearest stored one of the
 kernel, dtypes and device: that with the least sum of |log2| of the ratios of its sizes. Values
-that are no sizes must be equal. With `strict=True` a shape that is not stored raises LookupError,
-and so does in any case a kernel, dtypes or a device that is not stored.
+that are no sizes must be equal. No constraint is checked: for a kernel whose config must fit the
+shape (BLOCK at least a row, say) give `strict=True`, with which a shape that is not stored raises
+LookupError. A kernel, dtypes or a device that is not stored raises it in any case.
 """
 
 from math import inf, log2
+from numbers import Real
 
 FORMAT = "{format}"
 VERSION = {number}
@@ -88,7 +93,9 @@ def _nearest(stored, shape, strict):
 
 
 def _distance(stored, shape):
-    named = {_ARGUMENTS.get(name, name): value for name, value in stored.items()}
+    arguments = [_ARGUMENTS.get(name, name) for name in stored]
+    names = [a if arguments.count(a) == 1 else name for a, name in zip(arguments, stored)]
+    named = dict(zip(names, stored.values()))
     if named.keys() != shape.keys():
         return inf
     total = 0.0
@@ -96,14 +103,14 @@ def _distance(stored, shape):
         other = shape[name]
         if one == other:
             continue
-        if not (_is_size(one) and _is_size(other)):
+        if not (_is_number(one) and _is_number(other) and 0 < one < inf and 0 < other < inf):
             return inf
         total += abs(log2(one) - log2(other))
     return total
 
 
-def _is_size(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < inf
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, bool)
 """
 
 
@@ -119,17 +126,27 @@ def triton_configs(entries: Iterable[KeyedConfigs]) -> str:
 
 
 def function_file(entries: Iterable[KeyedConfigs]) -> str:
-    """Write the text of a Python file with a function of the key, by the best configs."""
+    """Write the text of a Python file with a function of the key, by the best configs.
+
+    Raises:
+        InputError: a key has more parts than ifs can be nested.
+    """
     listed = _sorted(entries)
+    for entry in listed:
+        if len(entry.key.shape) > _MOST_PARTS:
+            raise InputError(
+                f"kernel {entry.key.kernel}: its key has {len(entry.key.shape)} parts, and nested "
+                f"ifs take {_MOST_PARTS}; use --format triton-configs or json"
+            )
     lines = [_head(_FUNCTION_HEAD, FUNCTION_FORMAT, listed)]
     for entry in listed:
         record = {"key": key_to_json(entry.key), "config": entry.configs[0].to_dict()}
         lines.append(f"    {record!r},\n")
-    names = _argument_names(listed)
-    lines.append(f"]\n\n_ARGUMENTS = {names!r}\n\n\n")
+    arguments = _arguments(listed)
+    lines.append(f"]\n\n_ARGUMENTS = {arguments!r}\n\n\n")
     lines.append("def config(kernel, dtypes, device, shape, strict=False):\n")
     lines.append('    """Return the keywords of a launch: constexprs and compile options."""\n')
-    lines += _branches(range(len(listed)), listed, names)
+    lines += _branches(range(len(listed)), listed, arguments)
     lines.append('    key = f"kernel {kernel!r}, dtypes {dtypes}, device {device!r}"\n')
     lines.append('    raise LookupError(f"no config is stored for {key}")\n')
     return "".join(lines) + _FUNCTION_TAIL
@@ -142,17 +159,17 @@ def read_python(text: str | bytes) -> list[KeyedConfigs]:
         InputError: the text is no such file; says what is wrong, and in which line.
     """
     constants = _constants(text)
-    found = _literal(constants.get("FORMAT"), "FORMAT")
+    form = _literal(constants.get("FORMAT"), "FORMAT")
     readers: dict[Any, tuple[str, Callable[[ast.expr], list[KeyedConfigs]]]] = {
         CONFIGS_FORMAT: ("CONFIGS", _read_lists),
         FUNCTION_FORMAT: ("RECORDS", _read_records),
     }
-    if not isinstance(found, str) or found not in readers:
+    if not isinstance(form, str) or form not in readers:
         names = " or ".join(map(repr, readers))
-        raise InputError(f"FORMAT is {found!r}: expected {names}, as `asmtune export` writes them")
-    document = {"format": found, "version": _literal(constants.get("VERSION"), "VERSION")}
-    header_of(document, found, VERSION)
-    name, reader = readers[found]
+        raise InputError(f"FORMAT is {form!r}: expected {names}, as `asmtune export` writes them")
+    document = {"format": form, "version": _literal(constants.get("VERSION"), "VERSION")}
+    header_of(document, form, VERSION)
+    name, reader = readers[form]
     if name not in constants:
         raise InputError(f"{name} is missing")
     return reader(constants[name])
@@ -192,24 +209,27 @@ def _option(config: Config, name: str) -> Any:
     return None if name == "num_ctas" and value == 1 else value
 
 
-def _argument_names(entries: Sequence[KeyedConfigs]) -> dict[str, str]:
-    """Return the arguments of buckets by the names of key parts: `n` for `pow2(n)`.
+def _arguments(entries: Iterable[KeyedConfigs]) -> dict[str, str]:
+    """Return the arguments of buckets by the names of key parts: `n` for `pow2(n)`."""
+    parts = {part for entry in entries for part in entry.key.shape}
+    buckets = {part: bucket_of(part) for part in sorted(parts)}
+    return {part: b.argument for part, b in buckets.items() if b is not None and b.argument}
+
+
+def _names(parts: Sequence[str], arguments: Mapping[str, str]) -> dict[str, str]:
+    """Return what the function calls the parts of a key.
 
     A bucket of an argument that the key has once more keeps its own name.
     """
-    names: dict[str, str] = {}
-    twice: set[str] = set()
-    for entry in entries:
-        buckets = {part: b.argument for part in entry.key.shape if (b := bucket_of(part))}
-        for part, argument in buckets.items():
-            names[part] = argument or part
-            others = [n for n in entry.key.shape if buckets.get(n, n) == argument and n != part]
-            twice |= {part} if others else set()
-    return {part: argument for part, argument in names.items() if part not in twice}
+    names = [arguments.get(part, part) for part in parts]
+    return {
+        part: name if names.count(name) == 1 else part
+        for part, name in zip(parts, names, strict=True)
+    }
 
 
 def _branches(
-    rows: Iterable[int], entries: Sequence[KeyedConfigs], names: Mapping[str, str]
+    rows: Iterable[int], entries: Sequence[KeyedConfigs], arguments: Mapping[str, str]
 ) -> list[str]:
     """Write nested ifs over kernel, dtypes, device and the shape."""
     keys = [entry.key for entry in entries]
@@ -221,7 +241,8 @@ def _branches(
             for device, of_device in _groups(of_dtypes, lambda row: keys[row].device):
                 lines.append(f"            if device == {device!r}:\n")
                 for parts, same in _groups(of_device, lambda row: sorted(keys[row].shape)):
-                    called = ", ".join(sorted(repr(names.get(part, part)) for part in parts))
+                    names = _names(parts, arguments)
+                    called = ", ".join(sorted(map(repr, names.values())))
                     test = f"shape.keys() == {{{called}}}" if parts else "not shape"
                     lines.append(f"{' ' * 16}if {test}:\n")
                     lines += _shape_branches(same, parts, keys, names)
@@ -243,7 +264,7 @@ def _shape_branches(
     groups = _groups(rows, lambda row: keys[row].shape[first])
     # True equals 1: the test by identity comes first.
     for value, same in sorted(groups, key=lambda group: not _is_constant(group[0])):
-        lines.append(f"{' ' * indent}if {_test(first, names.get(first, first), value)}:\n")
+        lines.append(f"{' ' * indent}if {_test(first, names[first], value)}:\n")
         lines += _shape_branches(same, parts[1:], keys, names, indent + 4)
     return lines
 
@@ -260,7 +281,7 @@ def _test(part: str, name: str, value: Any) -> str:
         return f"{spelled} == {low}"
     lower = "" if low is None else f"{low} <= "
     upper = "" if high is None else f" <= {high}"
-    return f"{lower}{spelled}{upper}"
+    return f"_is_number({spelled}) and {lower}{spelled}{upper}"
 
 
 def _is_constant(value: Any) -> bool:

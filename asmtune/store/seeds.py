@@ -92,9 +92,9 @@ def header_of(document: Any, name: str, version: int) -> None:
     Raises:
         InputError: it is another format, or of another version.
     """
-    found = document.get("format") if isinstance(document, Mapping) else None
-    if found != name:
-        raise expected(repr(name), "format", found)
+    form = document.get("format") if isinstance(document, Mapping) else None
+    if form != name:
+        raise expected(repr(name), "format", form)
     if type(document.get("version")) is not int or document["version"] != version:
         raise InputError(
             f"version is {document.get('version')!r}, and this asmtune reads {version}; "
@@ -112,7 +112,9 @@ class SeedFolder:
         return self._folder / f"{digest(kernel)[:32]}.json"
 
     def add(self, entries: Iterable[KeyedConfigs]) -> int:
-        """Add seeds, in place of those of equal keys; return how many configs were added.
+        """Add seeds, before earlier ones of equal keys; return how many configs were added.
+
+        Files of fused_moe for other dtypes have equal keys, so that none replaces another.
 
         Raises:
             InputError: a file of the folder is malformed.
@@ -120,17 +122,16 @@ class SeedFolder:
         """
         kernels: dict[str, dict[str, KeyedConfigs]] = {}
         for entry in entries:
-            by_key = kernels.setdefault(entry.key.kernel, {})
-            known = by_key.get(_identity(entry.key))
-            configs = [*(known.configs if known else ()), *entry.configs]
-            by_key[_identity(entry.key)] = replace(entry, configs=tuple(unique_configs(configs)))
+            _merge(kernels.setdefault(entry.key.kernel, {}), entry)
         try:
             make_private(self._folder)
             for kernel, added in kernels.items():
                 path = self._file(kernel)
                 with creation_lock(path, _LOCK_S):
-                    earlier = {_identity(entry.key): entry for entry in self._read(kernel)}
-                    write_whole(path, _document((earlier | added).values()), private=True)
+                    all_of_kernel = dict(added)
+                    for entry in self._read(kernel):
+                        _merge(all_of_kernel, entry)
+                    write_whole(path, _document(all_of_kernel.values()), private=True)
         except OSError as error:
             raise StoreError(
                 f"seeds in {self._folder}: {error.strerror or error}; check the folder, or set "
@@ -168,6 +169,13 @@ class SeedFolder:
             return [entry_from_json(v, f"entries[{i}]") for i, v in enumerate(values)]
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def _merge(by_key: dict[str, KeyedConfigs], entry: KeyedConfigs) -> None:
+    """Add an entry's configs after those that its key has."""
+    name = _identity(entry.key)
+    configs = [*(by_key[name].configs if name in by_key else ()), *entry.configs]
+    by_key[name] = replace(entry, configs=tuple(unique_configs(configs)))
 
 
 def _identity(key: TuneKey) -> str:

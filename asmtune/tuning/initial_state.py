@@ -213,8 +213,8 @@ def imported_of(configs: Sequence[Config], experience: Experience) -> list[Confi
         return config_text(Config.from_dict(values))
 
     own = {config_text(config): config for config in configs}
-    found = (own.get(text(config)) for config in experience.imported)
-    return list(dict.fromkeys(config for config in found if config is not None))
+    equal = (own.get(text(config)) for config in experience.imported)
+    return list(dict.fromkeys(config for config in equal if config is not None))
 
 
 def seed_notes(known: PriorTimings, experience: Experience) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import triton
 from typer.testing import CliRunner
@@ -145,6 +147,16 @@ def test_seeds_are_no_records(cache: Path, tmp_path: Path) -> None:
     assert seeds("pkg.softmax")
 
 
+def test_seeds_of_one_key(cache: Path, tmp_path: Path) -> None:
+    """Files of two dtypes say the same key: the second import keeps the first's, after its own."""
+    for size, name in ((64, "E=1,N=2,device_name=X"), (16, "E=1,N=2,device_name=X,dtype=fp8_w8a8")):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"1": {**MOE, "BLOCK_SIZE_M": size}}))
+        assert "imported 1 seed of 1 kernel" in run("import", path, "--kernel", "k").stdout
+    (configs,) = seeds("k").values()
+    assert [config["BLOCK_SIZE_M"] for config in configs] == [16, 64]
+
+
 def test_triton_configs_are_for_triton(cache: Path, tmp_path: Path) -> None:
     """The file has lists of `triton.Config` by key, and one for `configs=` of `triton.autotune`."""
     store(*RECORDS)
@@ -195,6 +207,25 @@ def test_function_of_the_key(cache: Path, tmp_path: Path) -> None:
     assert config("pkg.constant", {"a": "fp16"}, H200, {}) == block(8).to_dict()
 
 
+def test_function_of_buckets(cache: Path, tmp_path: Path) -> None:
+    """A kernel's buckets are named apart from another kernel's; NumPy's numbers and None serve."""
+    store(
+        record({"pow2(n)": 1024}, block(16), kernel="a"),
+        record({"pow2(n)": None}, block(32), kernel="a"),
+        record({"pow2(n)": 512, "n": 300}, block(64), kernel="b"),
+    )
+    run("export", tmp_path / "out.py", "--format", "python")
+    config = executed(tmp_path / "out.py")["config"]
+    at = ({"a": "fp16"}, H200)
+    for n in (777, np.int64(777)):
+        assert config("a", *at, {"n": n}, strict=True)["BLOCK"] == 16
+    assert config("a", *at, {"n": np.int64(5)})["BLOCK"] == 16
+    assert config("a", *at, {"n": None}, strict=True)["BLOCK"] == 32
+    assert config("b", *at, {"pow2(n)": 512, "n": np.int64(300)}, strict=True)["BLOCK"] == 64
+    with pytest.raises(LookupError, match="no config is stored for shape"):
+        config("a", *at, {"n": "777"})
+
+
 def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
     """A shape that is not stored gets the nearest one's config, or raises; other keys raise."""
     store(*RECORDS)
@@ -233,6 +264,18 @@ def test_awkward_names(cache: Path, tmp_path: Path) -> None:
         if form == "python":
             given = names["config"](odd.kernel, odd.dtypes, odd.device, odd.shape, strict=True)
             assert given == config.to_dict()
+
+
+def test_key_of_many_parts(cache: Path, tmp_path: Path) -> None:
+    """A key with more parts than Python nests ifs gives one line, and no file."""
+    store(record({f"a{i}": i for i in range(90)}, block(16)))
+    run("export", tmp_path / "a.py", "--format", "python")
+    config = executed(tmp_path / "a.py")["config"]
+    assert config(MATMUL, {"a": "fp16"}, H200, {f"a{i}": i for i in range(90)}, strict=True)
+    store(record({f"a{i}": i for i in range(91)}, block(16)))
+    line = refused("export", tmp_path / "b.py", "--format", "python")
+    assert "its key has 91 parts, and nested ifs take 90" in line
+    assert not (tmp_path / "b.py").exists()
 
 
 def test_files_do_not_depend_on_order() -> None:
@@ -290,6 +333,18 @@ def test_sglang_files(cache: Path, tmp_path: Path) -> None:
     assert path.name == (
         "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
     )
+
+
+def test_folder_of_sglangs_triton(cache: Path, tmp_path: Path) -> None:
+    """The folder has the whole version, as SGLang spells it; a name that is none is refused."""
+    for version in ("3.6.0+git12ab", "main/../.."):
+        one = record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel=version)
+        store(replace(one, provenance=replace(one.provenance, triton=version)))
+    command = ("export", tmp_path, "--format", "sglang-moe", "--kernel")
+    run(*command, "3.6.0+git12ab")
+    (path,) = (tmp_path / "configs").iterdir()
+    assert path.name == "triton_3_6_0+git12ab"
+    assert "'main/../..' is no version of Triton" in refused(*command, "main/../..")
 
 
 def test_moe_round_trip(cache: Path, tmp_path: Path) -> None:
@@ -378,7 +433,15 @@ def test_what_moe_files_cannot_say(cache: Path, tmp_path: Path) -> None:
         "export", out, *form
     )
     store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, "EVEN": True}), kernel="b"))
-    assert "its configs have EVEN, which" in refused("export", out, *form, "--kernel", "b")
+    assert "its configs have EVEN=True, which" in refused("export", out, *form, "--kernel", "b")
+    for name, value in (("USE_TMA", True), ("SPLIT_K", 4)):
+        store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, name: value}), kernel=name))
+        command = ("export", out / name, "--kernel", name, "--format")
+        assert f"have {name}={value}, which the fused_moe kernel of vllm" in refused(
+            *command, "vllm-moe"
+        )
+        run(*command, "sglang-moe")
+    shutil.rmtree(out)
     store(record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel="c", dtypes={"a": "i8"}))
     assert "do not say how it quantises" in refused("export", out, *form, "--kernel", "c")
     both = [

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 import triton
 
 import asmtune
@@ -28,7 +29,9 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune import flow
 from asmtune.runtime import determinism
 from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime.misses import resolver
 from asmtune.runtime.misses.resolver import MissWarning
+from asmtune.runtime.rank_agreement import AgreementKey, RankGroup
 from asmtune.store.database import Store
 from asmtune.tuning import deterministic as picks
 from asmtune.tuning.request import provenance
@@ -39,16 +42,21 @@ from tests.dispatch.host import Host, described, miss
 from tests.dispatch.torch_support import Imagined
 
 ROOT = Path(__file__).parents[2]
-SIZES = ("700", "1000", "1048576")
+SIZES = ("131073", "262144", "1048576")
 
 
 @pytest.fixture(autouse=True)
 def switched() -> Iterator[None]:
     """Leave the switch as it was."""
-    before = list(determinism._chosen)
+    before = determinism._chosen[0]
     yield
     determinism._choose(before)
     torch.use_deterministic_algorithms(False)
+
+
+@triton.jit
+def blocks(x_ptr, y_ptr, out_ptr, n, BLOCK, OTHER):
+    """A kernel whose grid has two blocks."""
 
 
 def refuse(*_: Any, **__: Any) -> Any:
@@ -110,7 +118,7 @@ def test_two_processes_with_other_histories(tmp_path: Path) -> None:
         )
         answers.append(json.loads(done.stdout.splitlines()[-1]))
     assert answers[0] == answers[1]
-    assert answers[0]["700"] == answers[0]["1000"]
+    assert answers[0]["131073"] == answers[0]["262144"]  # one bucket
     assert {how for how, _ in answers[0].values()} == {"predicted"}
 
 
@@ -147,6 +155,23 @@ def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
         host.resolver(on_miss="raise").resolve(miss())
 
 
+def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank's pick is the model's whatever its job agreed on before; on_miss="raise" raises."""
+    monkeypatch.setattr(Tuner, "open", refuse)
+    job = RankGroup(dist.HashStore(), 0)
+    monkeypatch.setattr(resolver, "current_job", lambda: job)
+    at = miss()
+    slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
+    job.publish(AgreementKey(at.key, at.expected, at.configs), slow)
+    assert resolver.resolve(host.resolver(), at).config == slow
+    with asmtune.deterministic():
+        with pytest.raises(MissError, match="on_miss='raise'"):
+            resolver.resolve(host.resolver(on_miss="raise"), at)
+        picked = resolver.resolve(host.resolver(), at)
+    assert (picked.how, picked.final) == ("predicted", True)
+    assert picked.config != slow
+
+
 def test_ties_go_by_the_space(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among configs whose scores differ in their last bits at most, the first of the space wins."""
     order = list(miss().space.configs(n=4096))
@@ -170,12 +195,39 @@ def test_what_a_key_does_not_hold() -> None:
     )
     ids = torch.arange(8)
     problem = replace(first.problem, arguments={**first.problem.arguments, "ids": ids})
-    canonical = picks.canonical_problem(problem, first.key)
+    configs = list(first.space.configs(n=700))
+    canonical = picks.canonical_problem(problem, first.key, configs)
     assert canonical.arguments["n"] == 1024
     assert canonical.arguments["ids"].is_meta
     assert isinstance(canonical.index_table("ids"), str)
     assert problem.arguments["ids"] is ids
-    assert picks.canonical_problem(second.problem, second.key).arguments["n"] == 1024
+    other = picks.canonical_problem(second.problem, second.key, configs)
+    assert other.arguments["n"] == 1024
+
+
+@pytest.mark.parametrize("n", [1025, 1500, 2047])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        lambda n: lambda v: (triton.cdiv(n, v["BLOCK"]),),
+        lambda n: lambda v: (8, triton.cdiv(n, v["BLOCK"]), 3),
+        lambda n: lambda v: (triton.cdiv(n, v["BLOCK"]) * triton.cdiv(640, v["OTHER"]),),
+        lambda n: (n, 4),
+        lambda _: lambda v: (triton.cdiv(v["n"], v["BLOCK"]),),
+        lambda _: lambda v: (132, v["OTHER"]),
+        lambda _: lambda v: (triton.cdiv(640, v["OTHER"]),),
+    ],
+)
+def test_grids_at_the_end_of_a_bucket(grid: Any, n: int) -> None:
+    """A grid counts blocks of the bucket's end, whether it reads its arguments or not."""
+    at = miss(n)
+    configs = [Config({"BLOCK": b, "OTHER": o}) for b in (64, 128, 1024) for o in (32, 256)]
+    problem = replace(at.problem, kernel=blocks, grid=grid(n))
+    found = picks.bucket_end_grid(problem, {"n": 2048}, configs)
+    ended = replace(problem, grid=found, arguments={**problem.arguments, "n": 2048})
+    true = replace(ended, grid=grid(2048))
+    for config in configs:
+        assert ended.programs(config) == true.programs(config)
 
 
 @pytest.mark.parametrize("kind", ["timeout", "memory", "lost"])

@@ -1,6 +1,7 @@
 """Resolves a request (a launch whose key is not in memory) to a config.
 
 store -> shipped -> small? -> as `on_miss` says
+store -> shipped -> the model's pick, where configs are chosen deterministically
 
 Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy where the store is a
 file: a process that finds its key starts nearly as fast as one without a tuner.
@@ -111,7 +112,9 @@ class Resolver:
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
-        """Resolve a request to a config; while `capturing`, nothing is compiled or tuned.
+        """Resolve a request to a config; while `capturing`, nothing is tuned.
+
+        Nothing is compiled then either, but for a deterministic choice.
 
         Raises:
             MissError: no store knows the key, and `on_miss` is "raise".
@@ -122,9 +125,11 @@ class Resolver:
         if is_deterministic():
             lookup = MissLookup(request, Settings.from_environment())
             known = lookup.tuned()
-            if known is None and self.options.on_miss == "raise" and not capturing:
+            raises = self.options.on_miss == "raise"
+            if known is None and raises and not capturing:
                 raise MissError(_miss_message(request))
-            return known or self._deterministic(lookup)
+            # A rank of a job asks as if it captured: a pick that is final would never raise.
+            return known or replace(self._deterministic(lookup), final=not raises)
         if self._in_progress and not capturing:
             choice = self._in_progress.get(key_digest(request.key))
             if choice is not None:  # each launch meanwhile: before what takes milliseconds
