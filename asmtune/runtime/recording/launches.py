@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +40,9 @@ _PIECE: Final = 1 << 22  # elements of a dtype without random numbers that are m
 
 def grid_value(value: Any) -> Any:
     """Return a value of a config as JSON has it."""
-    return value if isinstance(value, int | float | str | None) else str(value)
+    is_json = isinstance(value, int | str | None)
+    is_json = is_json or (isinstance(value, float) and math.isfinite(value))
+    return value if is_json else str(value)
 
 
 @dataclass(frozen=True)
@@ -219,12 +222,11 @@ def recorded_request(
 
 def make_arguments(recorded: RecordedKey, place: str) -> dict[str, Any]:
     """Make the arguments by name."""
-    draw = torch.Generator(place).manual_seed(0)
     memory = [_region(region, place) for region in recorded.memory]
     described = _at_place(recorded.arguments, place)
     values = {name: restore(value, memory) for name, value in described.items()}
     contents = recorded.contents or {}
-    for name, part in tensor_parts(values).items():
+    for seed, (name, part) in enumerate(tensor_parts(values).items()):
         tensor = part if isinstance(part, torch.Tensor) else part.base
         if not tensor.numel():
             continue
@@ -234,7 +236,7 @@ def make_arguments(recorded: RecordedKey, place: str) -> dict[str, Any]:
         elif is_index(tensor):
             flat.zero_()
         else:
-            _randomize(flat, draw)
+            _randomize(flat, torch.Generator(flat.device).manual_seed(seed))
     return values
 
 
