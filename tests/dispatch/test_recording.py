@@ -375,6 +375,16 @@ def test_arguments_are_made_again(gpu: HostGpu, served: Any, tmp_path: Path) -> 
     assert float(made["left"].std()) > 0
 
 
+def test_tensors_of_the_host_are_made_there(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
+    """Random numbers of a host's tensor are drawn there, whatever the place of the others."""
+    path = tmp_path / "keys.json"
+    record(path, served, 64)
+    (key,) = read_key_file(path).keys
+    values = make_arguments(key, "meta")
+    assert values["x_ptr"].device.type == "cpu"
+    assert not torch.equal(values["x_ptr"], values["out_ptr"])
+
+
 def test_large_index_tensors_repeat_what_was_recorded(
     gpu: HostGpu, served: Any, tmp_path: Path
 ) -> None:
@@ -522,6 +532,9 @@ def test_kernels_that_no_module_holds(gpu: HostGpu, tmp_path: Path) -> None:
     recorder.launched(request, KernelCall((1,), (), {"n": 8, "scale": 1}, tuner.arg_names))
     (key,) = read_key_file(path).keys
     assert key.problem.startswith("a function made the kernel and no module holds it")
+    _, told = recorder.summary(quiet=False)
+    assert told.startswith("cannot be tuned from there: kernel ")
+    assert told.endswith(key.problem)
 
 
 def test_a_grid_of_copied_values(gpu: HostGpu, served: Any, tmp_path: Path) -> None:

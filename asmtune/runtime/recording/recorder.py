@@ -134,15 +134,19 @@ class KeyRecorder(KeyList):
         except OSError as error:
             raise InputError(f"--record {path}: {error.strerror}; name another file") from error
         self._whole: set[str] = set(self.listed)
+        self._problems: dict[str, str] = {}
 
     def summary(self, *, quiet: bool) -> list[str]:
-        """Return a line on the keys that were added to the file, for the program's end."""
+        """Return lines on the keys that were added to the file, for the program's end."""
         if quiet:
             return []
         if not self.unlisted:
             return [f"no new key was met; {self.path} has {_keys(len(self.listed))}"]
         added = f"{len(self.unlisted)} of {_keys(len(self.met))} met were new to {self.path}"
-        return [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+        lines = [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+        for digest, problem in list(self._problems.items()):
+            lines.append(f"cannot be tuned from there: {key_text(self.met[digest])}: {problem}")
+        return lines
 
     def launched(self, request: TuningRequest, call: KernelCall) -> None:
         """Write the key of a launch, before its kernel changes the arguments."""
@@ -154,8 +158,11 @@ class KeyRecorder(KeyList):
         recorded = recorded_key(request, call)
         if not recorded.problem:
             self._whole.add(digest)
-        elif not is_first:
-            return
+            self._problems.pop(digest, None)
+        else:
+            self._problems[digest] = recorded.problem
+            if not is_first:
+                return
         try:
             add_keys(self.path, replace(self._own, keys=(recorded,)))
         except (InputError, OSError) as error:
