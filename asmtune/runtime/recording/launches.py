@@ -114,9 +114,9 @@ def load_kernel(recorded: RecordedKey, rules: BucketRules) -> AsmAutotuner:
         ProblemError: its module cannot be imported, or has no such kernel; says what to do.
     """
     module = _imported(recorded)
-    tuners = [t for t in autotuners_in(module) if _name(t) == recorded.kernel]
+    tuners = [t for t in autotuners_in(module) if tuner_name(t) == recorded.kernel]
     if not tuners:
-        names = sorted({_name(tuner) for tuner in autotuners_in(module)})
+        names = sorted({tuner_name(tuner) for tuner in autotuners_in(module)})
         listed = f"those there are {', '.join(names[:4])}" if names else "it has none"
         raise ProblemError(
             f"kernel {recorded.kernel}: {_where(recorded)} holds no autotuned kernel of this name "
@@ -137,7 +137,8 @@ def _converted(tuner: Any, rules: BucketRules) -> AsmAutotuner:
     return convert(tuner, {"buckets": rules})
 
 
-def _name(tuner: Any) -> str:
+def tuner_name(tuner: Any) -> str:
+    """Return the name by which the store knows the kernel of an autotuner."""
     function = jit_function(tuner.fn)
     return f"{function.__module__}.{function.__qualname__}"
 

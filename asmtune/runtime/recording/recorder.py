@@ -36,7 +36,7 @@ from asmtune.runtime.recording.key_file import (
     device_free,
     read_key_file,
 )
-from asmtune.runtime.recording.launches import autotuners_in, grid_value
+from asmtune.runtime.recording.launches import autotuners_in, grid_value, tuner_name
 from asmtune.tuning.request import TuningRequest
 
 _ELEMENTS: Final = 1 << 16
@@ -180,9 +180,8 @@ def _keys(count: int) -> str:
 
 def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
     """Describe a launch so that another process can make one of the same key, or say why not."""
-    function = jit_function(request.problem.kernel)
-    module, file, is_held = _home(function)
     key = request.key
+    module, file, is_held = _home(jit_function(request.problem.kernel), key.kernel)
     made = request.expected
     recorded = RecordedKey(
         key.kernel, module, file, key.shape, key.dtypes, key.device, made.source, made.space
@@ -350,26 +349,26 @@ def _grid_row(problem: Problem, config: Config) -> _Row | Failure:
         return Failure("input", "grid", str(error))
 
 
-def _home(function: Any) -> tuple[str, str | None, bool]:
-    """Return the name and file of the module that holds a function's autotuner.
+def _home(function: Any, kernel: str) -> tuple[str, str | None, bool]:
+    """Return the name and file of the module that holds a kernel's autotuner.
 
     The third value tells whether one does; else they are of the module that defines the function.
     """
     own = function.__module__
-    is_held = own in sys.modules and _holds(sys.modules[own], function)
+    is_held = own in sys.modules and _holds(sys.modules[own], kernel)
     if not is_held:
-        other = _holder(function, len(sys.modules))
+        other = _holder(kernel, len(sys.modules))
         own, is_held = other or own, other is not None
     file = getattr(sys.modules.get(own), "__file__", None) or inspect.getsourcefile(function.fn)
     return own, os.path.abspath(file) if file else None, is_held  # noqa: PTH100 - a link stays one
 
 
 @lru_cache(maxsize=1024)  # it takes 0.2 s in a program with 3,000 modules
-def _holder(function: Any, _: int) -> str | None:
-    """Search all modules for a function's autotuner; anew if there are more modules."""
+def _holder(kernel: str, _: int) -> str | None:
+    """Search all modules for a kernel's autotuner; anew if there are more modules."""
     modules = list(sys.modules.items())
-    return next((name for name, module in modules if _holds(module, function)), None)
+    return next((name for name, module in modules if _holds(module, kernel)), None)
 
 
-def _holds(module: Any, function: Any) -> bool:
-    return any(jit_function(tuner.fn) is function for tuner in autotuners_in(module))
+def _holds(module: Any, kernel: str) -> bool:
+    return any(tuner_name(tuner) == kernel for tuner in autotuners_in(module))
