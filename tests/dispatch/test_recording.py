@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -256,23 +254,6 @@ def test_processes_add_to_one_file(tmp_path: Path) -> None:
     sizes = {key.shape["n"] for key in read_key_file(path).keys}
     assert sizes == {*range(20), *range(100, 120), *range(200, 220)}
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_process_that_is_forked_meanwhile_holds_no_lock(tmp_path: Path) -> None:
-    """A child that is forked while its parent writes does not keep the parent from writing."""
-    path, folder = tmp_path / "keys.json", tmp_path.resolve()
-    with key_file._alone(folder):
-        child = os.fork()
-        if child == 0:
-            signal.pause()
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(descriptor)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    assert not path.exists()
 
 
 def test_keys_are_appended_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

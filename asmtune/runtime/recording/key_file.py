@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import write_whole
+from asmtune.base.atomic_write import folder_lock, write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import JsonCodec, fields_of, parse_json, shown, text_of, to_json
 from asmtune.core.keys.rules import BucketRule
@@ -158,7 +155,7 @@ def add_keys(path: Path, own: KeyFile) -> None:
         OSError: it cannot be written.
     """
     global _last
-    with _alone(path.absolute().parent):
+    with folder_lock(path.absolute().parent):
         digests = frozenset(key.digest for key in own.keys)
         last = _last
         if last is not None and last.can_append(path, own, digests):
@@ -211,17 +208,3 @@ def _merged(keys: Iterable[RecordedKey]) -> tuple[RecordedKey, ...]:
         if key.digest not in merged or merged[key.digest].problem:
             merged[key.digest] = key
     return tuple(merged.values())
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which leaves no file; where there are no locks, nobody waits."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # for a forked child as well, which has it open
-        os.close(descriptor)
