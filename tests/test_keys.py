@@ -419,3 +419,10 @@ def test_values_that_no_bucket_rounds() -> None:
     parts = key_parts([pow2("M")], NAMES, "add", strict=False)
     for value, shown in ((5, 8), (None, None), (2.5, 2.5), (True, True), ("a", "a")):
         assert values(parts, {"M": value}, "add", strict=False) == {"pow2(M)": shown}
+
+
+def test_a_rule_of_an_argument_that_a_launch_leaves_out() -> None:
+    """An argument that heuristics give has no value yet, and its rule refuses no launch."""
+    key = BucketRules.of(["pow2(N)"]).key("lib.k", ["M", "N"], ["M", "N"])
+    parts = key_parts(key, ["M", "N"], "k", strict=False)
+    assert values(parts, {"M": 5}, "k", strict=False) == {"M": 5, "pow2(N)": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.base.atomic_write import write_whole
+from asmtune.base.atomic_write import folder_lock, write_whole
 
 
 def test_a_file_is_replaced(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 def test_standard_output_by_its_device(tmp_path: Path) -> None:
     """Written to /dev/stdout, content reaches the file to which a shell has sent it, in order."""
     script = (
-        "from pathlib import Path; from asmtune.base.atomic_write import write_whole; "
+        "from pathlib import Path; from asmtune.base.atomic_write import folder_lock, write_whole; "
         "write_whole(Path('/dev/stdout'), b'content')"
     )
     out = tmp_path / "out"
@@ -77,3 +78,27 @@ def test_null_stays_a_device() -> None:
     """Even root's /dev/null is no file afterwards."""
     write_whole(Path(os.devnull), b"content")
     assert Path(os.devnull).is_char_device()
+
+
+def test_a_process_that_is_forked_meanwhile_holds_no_lock(tmp_path: Path) -> None:
+    """A child that is forked while its parent holds a folder's lock does not keep it."""
+    with folder_lock(tmp_path):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+    try:
+        with folder_lock(tmp_path, 0.0):
+            assert list(tmp_path.iterdir()) == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_lock_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    """A process that stopped while it holds the lock ends the wait of others with an error."""
+    with (
+        folder_lock(tmp_path),
+        pytest.raises(TimeoutError, match="another process has locked it"),
+        folder_lock(tmp_path, 0.01),
+    ):
+        pass

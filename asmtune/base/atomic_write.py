@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+_PATIENCE_S: Final = 20.0  # a file is written in milliseconds
+_POLL_S: Final = 0.002
 _STREAMS: Final = ("/dev", "/proc")
 
 
@@ -43,6 +49,36 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]:
+    """Hold a folder's lock, which leaves no file; where there are no locks, nobody waits.
+
+    Raises:
+        OSError: there is no such folder.
+        TimeoutError: another process holds the lock for longer than `patience_s`.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, time.monotonic() + patience_s)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # for a forked child as well, which has it open
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, until: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(errno.ETIMEDOUT, "another process has locked it") from None
+        except OSError:  # a file system without locks
+            return None
+        time.sleep(_POLL_S)
 
 
 def make_private(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,13 @@ from asmtune.cli.prune_report import Dtype, Tiles
 from asmtune.core.failures import required
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
-from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
+    from asmtune.core.hardware.model import Target
+    from asmtune.studies.tuning_queue import TuningGpu
     from asmtune.tuning.options import Bits, Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
@@ -161,40 +163,79 @@ def tune(
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
     request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings, bits)
-    # Load Triton and scikit-learn, which no other command needs before it has read its input.
-    from asmtune.report.tuning import TuningProgress
-    from asmtune.studies.stored import reference_of
-    from asmtune.studies.tuning_queue import RecordedKeys, TuningQueue, open_machine
-
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
-    keys = None if from_ is None else RecordedKeys.of(from_, kernel)
-    if keys is not None:
-        count, tuned = len(keys.keys), keys.results
+    if from_ is not None:
+        plan = _recorded_plan(from_, kernel, options)
     else:
         module = _module(kernel)
-        sizes = shapes_of(module, shape, shapes)
-        name = module.check_dtype(dtype)
-        space = required(f"space of kernel {module.name}", module.space)
-        queue = TuningQueue(module, name, space, reference_of(str(kernel)))
-        if queue.tuner and queue.tuner.options.choices.get("tiles"):
-            options = request.options(isolate=isolate, seed=seed, force=force, tiles=True)
-        problems = queue.check(sizes)
-        count, tuned = len(problems), partial(queue.results, problems)
+        plan = _plan(module, str(kernel), shapes_of(module, shape, shapes), dtype, options)
+    results, interrupted = _results(plan, ranked_by)
+    _write(results, output, as_json=json_)
+    for changed in plan.changed:
+        text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
+        print_line(f"asmtune: {text}", err=True)
+    _exit(results, plan.count, interrupted=interrupted)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The keys to tune.
+
+    Attributes:
+        options: how they are tuned.
+        count: number of keys.
+        results: tunes them on a GPU, one after another.
+        changed: names of kernels that have changed since their keys were recorded, as `results`
+            meets them.
+    """
+
+    options: TuneOptions
+    count: int
+    results: Callable[[TuningGpu], Iterator[TuningResult]]
+    changed: Collection[str] = ()
+
+
+def _recorded_plan(path: Path, kernel: str | None, options: TuneOptions) -> _Plan:
+    from asmtune.studies.tuning_queue import RecordedKeys
+
+    keys = RecordedKeys.of(path, kernel)
+    return _Plan(options, len(keys.keys), keys.results, keys.changed)
+
+
+def _plan(
+    module: KernelModule,
+    reference: str,
+    shapes: Sequence[Shape],
+    dtype: str | None,
+    options: TuneOptions,
+) -> _Plan:
+    from asmtune.studies.stored import reference_of
+    from asmtune.studies.tuning_queue import TuningQueue
+
+    name = module.check_dtype(dtype)
+    space = required(f"space of kernel {module.name}", module.space)
+    queue = TuningQueue(module, name, space, reference_of(reference))
+    if queue.tuner and queue.tuner.options.choices.get("tiles"):
+        options = replace(options, tiles=True)
+    problems = queue.check(shapes)
+    return _Plan(options, len(problems), partial(queue.results, problems))
+
+
+def _results(plan: _Plan, ranked_by: Target | None) -> tuple[list[TuningResult], bool]:
+    """Tunes until Ctrl-C; returns the results, and whether it was interrupted."""
+    from asmtune.report.tuning import TuningProgress
+    from asmtune.studies.tuning_queue import open_machine
+
     results: list[TuningResult] = []
-    interrupted = False
-    with TuningProgress(count, options.effort.limits.seconds) as progress:
-        machine = open_machine(options, progress, ranked_by)
+    with TuningProgress(plan.count, plan.options.effort.limits.seconds) as progress:
+        machine = open_machine(plan.options, progress, ranked_by)
         try:
-            for result in tuned(machine):
+            for result in plan.results(machine):
                 results.append(result)
                 progress.finished(result)
         except KeyboardInterrupt:
-            interrupted = True
-    _write(results, output, as_json=json_)
-    for changed in keys.changed if keys is not None else ():
-        text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
-        print_line(f"asmtune: {text}", err=True)
-    _exit(results, count, interrupted=interrupted)
+            return results, True
+    return results, False
 
 
 def _exit(results: Sequence[TuningResult], count: int, *, interrupted: bool) -> None:

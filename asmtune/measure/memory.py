@@ -46,14 +46,25 @@ def free_bytes(device: Any = None) -> int:
 
 
 def host_bytes() -> int:
-    """Return the memory that a program can take without swapping, within its container's limit."""
+    """Return the memory that a program can take without swapping, within its container's limit.
+
+    Cached files count as free, since the kernel drops them when memory is asked for.
+    """
     text = Path("/proc/meminfo").read_text()
     match = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
     free = int(match.group(1)) << 10 if match else 0
     with suppress(OSError, ValueError):  # no container, or "max"
         limit = int((_CGROUP / "memory.max").read_text())
-        free = min(free, limit - int((_CGROUP / "memory.current").read_text()))
+        taken = int((_CGROUP / "memory.current").read_text())
+        files = re.findall(r"^(?:in)?active_file (\d+)$", _cgroup_text("memory.stat"), re.MULTILINE)
+        free = min(free, limit - taken + sum(map(int, files)))
     return max(free, 0)
+
+
+def _cgroup_text(name: str) -> str:
+    with suppress(OSError):
+        return (_CGROUP / name).read_text()
+    return ""
 
 
 def require_host(length: int, what: str) -> None:
@@ -74,6 +85,8 @@ def require_host(length: int, what: str) -> None:
 def require_device(index: int | None, length: int, what: str) -> None:
     """Check that another process has room for so many bytes on a CUDA device.
 
+    Where it has not, PyTorch's cache goes back to the driver first.
+
     Raises:
         MemoryShortError: it has not.
     """
@@ -82,6 +95,9 @@ def require_device(index: int | None, length: int, what: str) -> None:
     if not torch.cuda.is_available():
         return
     free, _ = torch.cuda.mem_get_info(index)
+    if length > free and torch.cuda.memory_reserved(index) > torch.cuda.memory_allocated(index):
+        _empty_cache()
+        free, _ = torch.cuda.mem_get_info(index)
     if length > free:
         raise MemoryShortError(
             f"no room on the GPU for {what}: {amount(length, 'B')}, and {amount(free, 'B')} are "
@@ -114,4 +130,13 @@ def returning_memory() -> Iterator[None]:
         ) from error
     finally:
         if reserved() > before:
-            torch.cuda.empty_cache()
+            _empty_cache()
+
+
+def _empty_cache() -> None:
+    import torch
+
+    # PyTorch refuses while another thread captures a CUDA graph, and on a GPU that is lost: what
+    # was tuned, or why it was not, counts more.
+    with suppress(RuntimeError):
+        torch.cuda.empty_cache()

@@ -6,9 +6,9 @@ of every key of a bucket with the winner of every other, where that winner was t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any, Final
 
 from asmtune.core.config import Config
@@ -193,16 +193,26 @@ def _groups(
 
 
 def _loss(groups: Iterable[Sequence[_Timed]]) -> SharedLoss:
-    keys = pairs = 0
-    losses: list[float] = []
+    keys = pairs = known = 0
+    total = worst = 0.0
     for group in groups:
         keys += 1
-        for donor, member in permutations(group, 2):
-            pairs += 1
-            best, shared = member.us.get(member.winner), member.us.get(donor.winner)
-            if donor.winner == member.winner:
-                losses.append(0.0)
-            elif best and shared:
-                losses.append(max(0.0, 1 - best / shared))
-    mean = sum(losses) / len(losses) if losses else 0.0
-    return SharedLoss(keys, mean, max(losses, default=0.0), len(losses), pairs)
+        pairs += len(group) * (len(group) - 1)
+        donors = Counter(one.winner for one in group)
+        for member in group:
+            for winner, count in donors.items():
+                others = count - (winner == member.winner)
+                loss = _lost(member, winner)
+                if others and loss is not None:
+                    known += others
+                    total += others * loss
+                    worst = max(worst, loss)
+    return SharedLoss(keys, total / known if known else 0.0, worst, known, pairs)
+
+
+def _lost(member: _Timed, winner: Config) -> float | None:
+    """Return the loss of a key with the winner of another; None if it was not timed there."""
+    if winner == member.winner:
+        return 0.0
+    best, shared = member.us.get(member.winner), member.us.get(winner)
+    return max(0.0, 1 - best / shared) if best and shared else None

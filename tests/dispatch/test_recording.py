@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -25,6 +26,7 @@ from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.events import recording
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import patch
+from asmtune.runtime.recording import key_file
 from asmtune.runtime.recording.key_file import (
     KeyFile,
     RecordedKey,
@@ -254,6 +256,38 @@ def test_processes_add_to_one_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_keys_are_appended_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New keys go behind those that this process wrote; what another wrote is read again."""
+    path, reads = tmp_path / "keys.json", []
+
+    def read(file: Path) -> KeyFile:
+        reads.append(file)
+        return read_key_file(file)
+
+    monkeypatch.setattr(key_file, "read_key_file", read)
+
+    def add(n: int, *, problem: str = "none") -> None:
+        key = RecordedKey("lib.k", "lib", None, {"n": n}, {}, DEVICE, "", "", problem=problem)
+        add_keys(path, KeyFile("serve.py", (), (key,)))
+
+    add_keys(path, KeyFile("serve.py"))
+    add(1)
+    add(2)
+    assert reads == []
+    add(2, problem="")  # now it can be launched
+    path.write_bytes(path.read_bytes())  # as another process would
+    add(3)
+    add(4)
+    assert reads == [path, path]
+    keys = read_key_file(path).keys
+    assert [(key.shape["n"], key.problem) for key in keys] == [
+        (1, "none"),
+        (2, ""),
+        (3, "none"),
+        (4, "none"),
+    ]
+
+
 def test_a_file_that_cannot_be_written_stops_no_launch(
     gpu: HostGpu, served: Any, tmp_path: Path
 ) -> None:
@@ -320,6 +354,16 @@ def test_arguments_are_made_again(gpu: HostGpu, served: Any, tmp_path: Path) -> 
     left, right = made["left"].untyped_storage(), made["right"].untyped_storage()
     assert left.data_ptr() == right.data_ptr()
     assert float(made["left"].std()) > 0
+
+
+def test_tensors_of_the_host_are_made_there(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
+    """Random numbers of a host's tensor are drawn there, whatever the place of the others."""
+    path = tmp_path / "keys.json"
+    record(path, served, 64)
+    (key,) = read_key_file(path).keys
+    values = make_arguments(key, "meta")
+    assert values["x_ptr"].device.type == "cpu"
+    assert not torch.equal(values["x_ptr"], values["out_ptr"])
 
 
 def test_large_index_tensors_repeat_what_was_recorded(
@@ -426,6 +470,64 @@ def test_launches_that_are_damaged(
     with pytest.raises(InputError, match="the recorded launch is damaged") as raised:
         recorded_request(broken, tuner, DEVICE, "cpu")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("scale", "problem"),
+    [
+        (np.float32("inf"), ""),
+        ("a\0b", ""),
+        (np.complex64(2), "argument scale: complex '(2+0j)'"),
+        (np.longdouble(2), "argument scale: longdouble '2.0'"),
+    ],
+)
+def test_values_that_json_lacks(
+    gpu: HostGpu, served: Any, tmp_path: Path, scale: Any, problem: str
+) -> None:
+    """A value that the file cannot hold is the problem of its key, and damages no other."""
+    path = tmp_path / "keys.json"
+    recorder = KeyRecorder(path, "serve.py")
+    tuner = convert(served.copies.fn, {})
+    for n, value in ((64, scale), (128, 1)):
+        given = {"x_ptr": torch.ones(n), "out_ptr": torch.ones(n), "n": n, "scale": value}
+        request = tuner.request({}, given, (1,), DEVICE)
+        recorder.launched(request, KernelCall((1,), (), given, tuner.arg_names))
+    first, second = read_key_file(path).keys
+    assert first.problem.startswith(problem)
+    assert bool(first.problem) == bool(problem)
+    assert second.problem == ""
+
+
+def test_kernels_that_no_module_holds(gpu: HostGpu, tmp_path: Path) -> None:
+    """A kernel that a function made can be found by no other process, and its key says so."""
+    path = tmp_path / "keys.json"
+    recorder = KeyRecorder(path, "serve.py")
+
+    @triton.jit
+    def inner(x_ptr, out_ptr, n, scale, BLOCK: triton.language.constexpr):
+        pass
+
+    configs = [triton.Config({"BLOCK": block}) for block in (32, 128)]
+    tuner = triton.autotune(configs, key=["n"])(inner)
+    request = convert(tuner, {}).request({}, {"n": 8, "scale": 1}, (1,), DEVICE)
+    recorder.launched(request, KernelCall((1,), (), {"n": 8, "scale": 1}, tuner.arg_names))
+    (key,) = read_key_file(path).keys
+    assert key.problem.startswith("a function made the kernel and no module holds it")
+    _, told = recorder.summary(quiet=False)
+    assert told.startswith("cannot be tuned from there: kernel ")
+    assert told.endswith(key.problem)
+
+
+def test_a_grid_of_copied_values(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
+    """A grid that reads a copy of a config's values is recorded by all of them."""
+    path = tmp_path / "keys.json"
+    recorder = KeyRecorder(path, "serve.py")
+    x, out = torch.arange(64.0), torch.empty(64)
+    with patch(small=None, effort=EFFORT), recording(recorder.launched):
+        served.copies[lambda meta: (triton.cdiv(64, (meta | {"odd": 1})["BLOCK"]),)](x, out, 64)
+    (key,) = read_key_file(path).keys
+    assert "BLOCK" in key.grid["reads"]
+    assert sorted(sizes for _, sizes in key.grid["sizes"]) == [[1, 1, 1], [2, 1, 1]]
 
 
 def refuse(*_: Any) -> Any:

@@ -226,6 +226,8 @@ def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -
         usual = value is None or type(value) in _USUAL or (type(value) is int and value in _WHOLE)
         return value if usual else _plain(value, where, strict)
     absent = [name for name in part.needs if name not in known]
+    if absent and not strict:
+        return None  # as without a bucket: heuristics may give it
     if absent:
         raise InputError(f"{where} needs argument {absent[0]}, and the launch has none")
     given = ", ".join(f"{name}={_shown(known[name])}" for name in part.needs)

@@ -125,7 +125,8 @@ class BucketRules:
         argument = str(rule.bucket.argument)
         if not self._kernels:
             return "no kernel of triton.autotune was met"
-        own = {name: parts for name, parts in self._kernels.items() if rule.names(name)}
+        met = list(self._kernels.items())  # threads may still meet kernels
+        own = {name: parts for name, parts in met if rule.names(name)}
         if not own:
             hint = did_you_mean(str(rule.kernel), [n.rpartition(".")[2] for n in self._kernels])
             return f"no kernel of this name was met, only {_listed(self._kernels)}{hint}"
@@ -157,7 +158,7 @@ def _rule(given: Any) -> BucketRule:
 
 def _rules_of_file(path: Path) -> list[BucketRule]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise InputError(f"rules of buckets {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -123,7 +123,11 @@ class Packing:
         if type(value) is tl.dtype:
             return {"dtype": value.name}
         if isinstance(value, numpy.generic):
-            return {"scalar": value.item()}
+            number = value.item()
+            if isinstance(number, numpy.generic):  # a long double
+                return None
+            described = self.describe(number, where)
+            return described if isinstance(described, dict) else {"scalar": described}
         if isinstance(value, JITFunction):
             name = f"{value.__module__}:{value.__qualname__}"
             return {"function": name} if self.by_name else {"opaque": repr(value)}

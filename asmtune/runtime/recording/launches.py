@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +40,9 @@ _PIECE: Final = 1 << 22  # elements of a dtype without random numbers that are m
 
 def grid_value(value: Any) -> Any:
     """Return a value of a config as JSON has it."""
-    return value if isinstance(value, int | float | str | None) else str(value)
+    is_json = isinstance(value, int | str | None)
+    is_json = is_json or (isinstance(value, float) and math.isfinite(value))
+    return value if is_json else str(value)
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,9 @@ def load_kernel(recorded: RecordedKey, rules: BucketRules) -> AsmAutotuner:
         ProblemError: its module cannot be imported, or has no such kernel; says what to do.
     """
     module = _imported(recorded)
-    tuners = [t for t in autotuners_in(module) if _name(t) == recorded.kernel]
+    tuners = [t for t in autotuners_in(module) if tuner_name(t) == recorded.kernel]
     if not tuners:
-        names = sorted({_name(tuner) for tuner in autotuners_in(module)})
+        names = sorted({tuner_name(tuner) for tuner in autotuners_in(module)})
         listed = f"those there are {', '.join(names[:4])}" if names else "it has none"
         raise ProblemError(
             f"kernel {recorded.kernel}: {_where(recorded)} holds no autotuned kernel of this name "
@@ -134,7 +137,8 @@ def _converted(tuner: Any, rules: BucketRules) -> AsmAutotuner:
     return convert(tuner, {"buckets": rules})
 
 
-def _name(tuner: Any) -> str:
+def tuner_name(tuner: Any) -> str:
+    """Return the name by which the store knows the kernel of an autotuner."""
     function = jit_function(tuner.fn)
     return f"{function.__module__}.{function.__qualname__}"
 
@@ -219,12 +223,11 @@ def recorded_request(
 
 def make_arguments(recorded: RecordedKey, place: str) -> dict[str, Any]:
     """Make the arguments by name."""
-    draw = torch.Generator(place).manual_seed(0)
     memory = [_region(region, place) for region in recorded.memory]
     described = _at_place(recorded.arguments, place)
     values = {name: restore(value, memory) for name, value in described.items()}
     contents = recorded.contents or {}
-    for name, part in tensor_parts(values).items():
+    for seed, (name, part) in enumerate(tensor_parts(values).items()):
         tensor = part if isinstance(part, torch.Tensor) else part.base
         if not tensor.numel():
             continue
@@ -234,7 +237,7 @@ def make_arguments(recorded: RecordedKey, place: str) -> dict[str, Any]:
         elif is_index(tensor):
             flat.zero_()
         else:
-            _randomize(flat, draw)
+            _randomize(flat, torch.Generator(flat.device).manual_seed(seed))
     return values
 
 

@@ -8,9 +8,9 @@ import os
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from asmtune.runtime.recording.key_file import (
     device_free,
     read_key_file,
 )
-from asmtune.runtime.recording.launches import autotuners_in, grid_value
+from asmtune.runtime.recording.launches import autotuners_in, grid_value, tuner_name
 from asmtune.tuning.request import TuningRequest
 
 _ELEMENTS: Final = 1 << 16
@@ -53,6 +53,10 @@ _TRACED: Final = (
 _CAPTURED: Final = (
     "it was met while a CUDA graph was captured, when index tensors cannot be read: record a "
     "launch before the capture"
+)
+_UNHELD: Final = (
+    "a function made the kernel and no module holds it, so that no other process finds it: tune it "
+    "in the program, or keep it in a variable of a module"
 )
 _MOST_CONFIGS: Final = 20_000  # whose grids are evaluated: at most a second
 
@@ -130,15 +134,19 @@ class KeyRecorder(KeyList):
         except OSError as error:
             raise InputError(f"--record {path}: {error.strerror}; name another file") from error
         self._whole: set[str] = set(self.listed)
+        self._problems: dict[str, str] = {}
 
     def summary(self, *, quiet: bool) -> list[str]:
-        """Return a line on the keys that were added to the file, for the program's end."""
+        """Return lines on the keys that were added to the file, for the program's end."""
         if quiet:
             return []
         if not self.unlisted:
             return [f"no new key was met; {self.path} has {_keys(len(self.listed))}"]
         added = f"{len(self.unlisted)} of {_keys(len(self.met))} met were new to {self.path}"
-        return [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+        lines = [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+        for digest, problem in list(self._problems.items()):
+            lines.append(f"cannot be tuned from there: {key_text(self.met[digest])}: {problem}")
+        return lines
 
     def launched(self, request: TuningRequest, call: KernelCall) -> None:
         """Write the key of a launch, before its kernel changes the arguments."""
@@ -150,8 +158,11 @@ class KeyRecorder(KeyList):
         recorded = recorded_key(request, call)
         if not recorded.problem:
             self._whole.add(digest)
-        elif not is_first:
-            return
+            self._problems.pop(digest, None)
+        else:
+            self._problems[digest] = recorded.problem
+            if not is_first:
+                return
         try:
             add_keys(self.path, replace(self._own, keys=(recorded,)))
         except (InputError, OSError) as error:
@@ -169,13 +180,14 @@ def _keys(count: int) -> str:
 
 def recorded_key(request: TuningRequest, call: KernelCall) -> RecordedKey:
     """Describe a launch so that another process can make one of the same key, or say why not."""
-    function = jit_function(request.problem.kernel)
-    module, file = _home(function)
     key = request.key
+    module, file, is_held = _home(jit_function(request.problem.kernel), key.kernel)
     made = request.expected
     recorded = RecordedKey(
         key.kernel, module, file, key.shape, key.dtypes, key.device, made.source, made.space
     )
+    if not is_held and "<locals>" in key.kernel:
+        return replace(recorded, problem=_UNHELD)
     try:
         # Tensors of a subclass, and the user's grid, may raise anything: the launch goes on.
         whole = guarded("input", partial(_with_launch, recorded, request, call))
@@ -293,7 +305,7 @@ def _grid(request: TuningRequest) -> dict[str, Any]:
         watched = replace(problem, grid=lambda values: grid(_Reads(values, read)))
     else:
         watched = problem
-    rows: list[tuple[dict[str, Any], tuple[int, int, int]]] = []
+    rows: list[_Row] = []
     failure: Failure | None = None
     for _, config in zip(range(_MOST_CONFIGS), request.configs(), strict=False):
         row = _grid_row(watched, config)
@@ -304,16 +316,30 @@ def _grid(request: TuningRequest) -> dict[str, Any]:
     if not rows and failure is not None:
         raise InputError(failure.detail)
     names = [name for name in read if name not in problem.arguments]
-    table = {tuple(grid_value(values.get(name)) for name in names): s for values, s in rows}
+    table = _table(names, rows)
+    if any(table[_at(names, values)] != sizes for values, sizes in rows):
+        # The grid has read a copy of the values, such as `meta | {...}`, which notes nothing.
+        everything = {name: None for values, _ in rows for name in values}
+        names = [name for name in everything if name not in problem.arguments]
+        table = _table(names, rows)
     return {"reads": names, "sizes": [[list(at), list(sizes)] for at, sizes in table.items()]}
 
 
-def _grid_row(
-    problem: Problem, config: Config
-) -> tuple[dict[str, Any], tuple[int, int, int]] | Failure:
+_Row = tuple[dict[str, Any], tuple[int, int, int]]
+
+
+def _table(names: Sequence[str], rows: Sequence[_Row]) -> dict[tuple[Any, ...], tuple[int, ...]]:
+    return {_at(names, values): sizes for values, sizes in rows}
+
+
+def _at(names: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(grid_value(values.get(name)) for name in names)
+
+
+def _grid_row(problem: Problem, config: Config) -> _Row | Failure:
     """Return a launch's values with a config, and its grid, or why there is none."""
 
-    def work() -> tuple[dict[str, Any], tuple[int, int, int]]:
+    def work() -> _Row:
         values = problem.bind(config)
         return values, problem.grid_sizes(problem.grid_at(config, values), config)
 
@@ -323,15 +349,26 @@ def _grid_row(
         return Failure("input", "grid", str(error))
 
 
-def _home(function: Any) -> tuple[str, str | None]:
-    """Return the name and file of the module that holds the autotuner of a function."""
+def _home(function: Any, kernel: str) -> tuple[str, str | None, bool]:
+    """Return the name and file of the module that holds a kernel's autotuner.
+
+    The third value tells whether one does; else they are of the module that defines the function.
+    """
     own = function.__module__
-    if own not in sys.modules or not _holds(sys.modules[own], function):
-        others = (name for name, module in list(sys.modules.items()) if _holds(module, function))
-        own = next(others, own)
+    is_held = own in sys.modules and _holds(sys.modules[own], kernel)
+    if not is_held:
+        other = _holder(kernel, len(sys.modules))
+        own, is_held = other or own, other is not None
     file = getattr(sys.modules.get(own), "__file__", None) or inspect.getsourcefile(function.fn)
-    return own, os.path.abspath(file) if file else None  # noqa: PTH100 - a link stays one
+    return own, os.path.abspath(file) if file else None, is_held  # noqa: PTH100 - a link stays one
 
 
-def _holds(module: Any, function: Any) -> bool:
-    return any(jit_function(tuner.fn) is function for tuner in autotuners_in(module))
+@lru_cache(maxsize=1024)  # it takes 0.2 s in a program with 3,000 modules
+def _holder(kernel: str, _: int) -> str | None:
+    """Search all modules for a kernel's autotuner; anew if there are more modules."""
+    modules = list(sys.modules.items())
+    return next((name for name, module in modules if _holds(module, kernel)), None)
+
+
+def _holds(module: Any, kernel: str) -> bool:
+    return any(tuner_name(tuner) == kernel for tuner in autotuners_in(module))

@@ -6,16 +6,14 @@ others have the fields of `HistoryEntry`. The file is replaced whole whenever a 
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Final
 
+from asmtune.base.atomic_write import folder_lock
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import parse_json
 from asmtune.store.trace.reader import decoded, encoded
@@ -143,23 +141,12 @@ def record(path: Path, run: BenchRun) -> None:
     Raises:
         InputError: the file cannot be read or written, or is no history.
     """
-    with _alone(path.absolute().parent):
-        write_history(path, extended(read_history(path), run))
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which leaves no file; where there are no locks, nobody waits."""
+    folder = path.absolute().parent
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        with folder_lock(folder):
+            write_history(path, extended(read_history(path), run))
     except OSError as error:
         raise InputError(f"--history: {folder}: {error.strerror or error}; {_REPAIR}") from error
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def write_history(path: Path, history: Sequence[HistoryEntry]) -> None:
