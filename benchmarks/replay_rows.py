@@ -86,8 +86,8 @@ def _renew(
         for examples in files.values()
         for name, versions in examples.provenance["measured"].items()
     }
-    device = next(iter(files.values())).provenance["device"]
-    scorer_errors(ranked, device, sources, unlike).save(path)
+    devices = dict.fromkeys(examples.provenance["device"] for examples in files.values())
+    scorer_errors(ranked, list(devices), sources, unlike).save(path)
 
 
 def _file(

@@ -236,7 +236,7 @@ def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each ranking is right but for its first place: five ranks keep the best.
     slow = [0.5, 0.0, *(1.0 for _ in range(38))]
     tasks = [RankedTask(kernel, [-i / 10 for i in range(40)], slow) for kernel in "ab"]
-    errors = Errors("a GPU", {}, {("by block", "sketch"): ErrorTable.of(tasks)})
+    errors = Errors(("a GPU",), {}, {("by block", "sketch"): ErrorTable.of(tasks)})
     monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
     report = replace(funnel, compile=Keep()).prune(scale_problem(), BLOCKS)
     assert report.compiled is not None

@@ -25,9 +25,10 @@ MOST_LINES = 400
 # A newcomer reads a route of some 5,000 lines; at 388 files a third of that was finding the next.
 # The folding of modules that had one importer, and of code written twice, set both limits; what
 # guards against bad and hostile input, and tables of every width, added 3,000 lines. Reasons by
-# line of the source, tile arithmetic, index tensors, a user's history and statistics added 6,900.
-MOST_FILES = 301
-MOST_LINES_IN_ALL = 57_300
+# line of the source, tile arithmetic, index tensors, a user's history and statistics added 6,900;
+# other devices' records, exports, recorded keys and rules of buckets 19 files and 4,700.
+MOST_FILES = 320
+MOST_LINES_IN_ALL = 62_000
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

@@ -78,7 +78,7 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
     ranked = unseen["assembly"]
     assert [task for task, *_ in ranked] == tasks
     assert all(far > 0 for *_, far in ranked)
-    made = scorer_errors(unseen, oracle.device, {"more.json": oracle.versions})
+    made = scorer_errors(unseen, [oracle.device], {"more.json": oracle.versions})
     assert set(made.tables) == {("learned", "assembly"), ("roofline", "assembly")}
     first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in ranked]
     assert made.tables["learned", "assembly"].cut(1).share == pytest.approx(np.mean(first))
@@ -86,7 +86,7 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
     assert made.tables["roofline", "assembly"].cut(1).share == pytest.approx(np.mean(by_time))
     assert made.provenance["measured"] == {"more.json": {}}
     with pytest.raises(InputError, match="at least two kernels, not of one"):
-        scorer_errors(rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1), oracle.device, {})
+        scorer_errors(rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1), [oracle.device], {})
 
 
 def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
@@ -100,7 +100,7 @@ def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
         assert one.slowdown.tolist() == other.slowdown.tolist()
         assert one.base.tolist() != other.base.tolist()
     unseen = rank_unseen([*assembly, *sketch], {"assembly": assembly, "sketch": sketch}, 1)
-    made = scorer_errors(unseen, oracle.device, {})
+    made = scorer_errors(unseen, [oracle.device], {})
     assert set(made.tables) == {
         (scorer, moment) for scorer in ("learned", "roofline") for moment in ("assembly", "sketch")
     }

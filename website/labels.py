@@ -114,6 +114,7 @@ ROWS: Final = {
     "oracle": "the {kernels} of the first table",
     "families": "{kernels} families",
     "families2": "{kernels} more families",
+    "h100_families": "{kernels} of all these, timed on an H100",
     "kinds": "{kernels} kernels of kinds that these lack",
 }
 """Files of training rows, by what their kernels are."""

@@ -53,6 +53,20 @@ def rows() -> str:
     return table((*heads, "worst task, top 10"), lines)
 
 
+def transfer() -> str:
+    """Give what a model of one device's timings keeps on another."""
+    lines = []
+    for where, scorers in results("transfer")["scorers"].items():
+        moment, _, device = where.partition(" ")
+        early = ", before compiling" if moment == "sketch" else ""
+        for scorer, shares in scorers.items():
+            own, _, rows = scorer.partition(" from ")
+            figures = [f"{shares[cut]:.3f}" for cut in ("top1", "top5", "top10", "worst_top10")]
+            lines.append([device, f"`{own}`{early}", rows or "none", *figures])
+    heads = ("ranked on", "by", "fitted on timings of", "top 1", "top 5", "top 10")
+    return table((*heads, "worst task, top 10"), lines)
+
+
 def ablation() -> str:
     """Give the share of the best speed without some features."""
     return _ablated("ablation")
@@ -352,6 +366,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         ablation,
         error,
         by_kernel,
+        transfer,
         first_stage,
         strategies,
         strategies_kinds,

@@ -83,7 +83,7 @@ def train(
         for task in (oracle.tasks if path in (unlike or []) else ())
     }
     ranked = _ranked(rows, other_kinds, settings.jobs) if table or error else {}
-    errors = scorer_errors(ranked, device, sources, other_kinds) if error else None
+    errors = scorer_errors(ranked, [device], sources, other_kinds) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
     print_line(f"{output}: {count} rows of {len(rows)} tasks; {_use(output, settings)}", err=True)

@@ -136,7 +136,7 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
 
 def scorer_errors(
     ranked: Mapping[str, Unseen],
-    device: str,
+    devices: Sequence[str],
     sources: Mapping[str, Mapping[str, str]],
     unlike: Collection[str] = (),
 ) -> Errors:
@@ -161,7 +161,7 @@ def scorer_errors(
                 ]
                 tables[scorer, moment] = ErrorTable.of(outcomes, unlike)
     about = {"measured": dict(sources), "compiled": _compiler(), "unlike": sorted(unlike)}
-    return Errors(device, about, tables)
+    return Errors(tuple(devices), about, tables)
 
 
 def _compiler() -> dict[str, str]:

@@ -214,7 +214,7 @@ def errors() -> Errors:
     tables = {key: ErrorTable.of(own) for key, own in both.items()}
     widening = Widening(0.5, (0.5, 1.0, 2.0), (0.5, 1.0, 2.0), (0.5, 1.0, 1.5))
     tables["mine", "assembly"] = replace(tables["mine", "assembly"], widening=widening)
-    return Errors("NVIDIA H200", {"measured": {"file": {"triton": "3.6.0"}}}, tables)
+    return Errors(("NVIDIA H200",), {"measured": {"file": {"triton": "3.6.0"}}}, tables)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
@@ -257,9 +257,9 @@ def _set(name: str, value: Any) -> Any:
 
 DAMAGE = {
     "another format": (lambda d: d.update(format="x"), "not asmtune-scorer-error"),
-    "another version": (lambda d: d.update(version=1), "of version 2"),
-    "no device": (lambda d: d.pop("device"), "no 'device'"),
-    "a device of numbers": (lambda d: d.update(device=3), "is no text"),
+    "another version": (lambda d: d.update(version=1), "of version 3"),
+    "no device": (lambda d: d.pop("devices"), "no 'devices'"),
+    "a device of numbers": (lambda d: d.update(devices=[3]), "is no text"),
     "a table twice": (lambda d: d["tables"].append(d["tables"][0]), "two tables"),
     "no tables": (lambda d: d.update(tables=None), "NoneType"),
     "no shares": (_drop("share"), "no 'share'"),
@@ -314,10 +314,10 @@ def test_what_is_no_such_file(content: bytes, tmp_path: Path) -> None:
 
 
 def test_the_shipped_tables() -> None:
-    """They are of the scorers that have a scale, on an H200, of many kernels, and small."""
+    """They are of the scorers that have a scale, on both devices, of many kernels, and small."""
     assert ERROR_FILE.stat().st_size < 1 << 16
     shipped = shipped_errors()
-    assert shipped.device == "NVIDIA H200"
+    assert shipped.devices == ("NVIDIA H200", "NVIDIA H100 80GB HBM3")
     assert {("learned", "assembly"), ("roofline", "assembly")} <= set(shipped.tables)
     assert all(v["triton"] == "3.6.0" for v in shipped.provenance["measured"].values())
     for table in shipped.tables.values():

@@ -86,7 +86,7 @@ def told(*slow_first: float) -> Errors:
     slow = [*slow_first, 0.0, *([0.5] * 50)]
     scores = [-0.09 * rank for rank in range(len(slow))]
     table = ErrorTable.of([RankedTask("a", scores, slow)])
-    return Errors("a GPU", {}, {("mine", "assembly"): table})
+    return Errors(("a GPU",), {}, {("mine", "assembly"): table})
 
 
 def test_auto_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_auto_keeps_more_of_what_is_unlike(monkeypatch: pytest.MonkeyPatch) -> N
     """A launch far from the training rows keeps more, is promised less, and is called unlike."""
     table = told(*[0.02] * 7).tables["mine", "assembly"]
     widening = Widening(1.0, (1.0, 2.0, 3.0), (0.5, 1.0, 4.0), (0.5, 1.0, 2.0))
-    errors = Errors("a GPU", {}, {("mine", "assembly"): replace(table, widening=widening)})
+    errors = Errors(("a GPU",), {}, {("mine", "assembly"): replace(table, widening=widening)})
     monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
     flat = [0.001 * rank for rank in range(100)]
     near, far = (Keep(1).select(flat, "mine", distance=d) for d in (0.5, 2.5))
@@ -133,13 +133,14 @@ def test_auto_keeps_more_of_what_is_unlike(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_error_of_another_device() -> None:
-    """The device of the error is named for every target but its own, unless all are kept."""
+    """The devices of the error are named for every target but these, unless all are kept."""
     gaps = [0.05 * rank for rank in range(40)]
-    for name, device in (("H200", None), ("H100", "NVIDIA H200"), ("RTX4090", "NVIDIA H200")):
+    both = "NVIDIA H200 and NVIDIA H100 80GB HBM3"
+    for name, device in (("H200", None), ("H100", None), ("RTX4090", both)):
         selection = Keep(2).select(gaps, "roofline", target=load_target(name))
         assert selection.other_device == device
         assert bool(selection.caveat) is (device is not None)
-    every = Keep(2).select(gaps[:2], "roofline", target=load_target("H100"))
+    every = Keep(2).select(gaps[:2], "roofline", target=load_target("RTX4090"))
     assert (every.expected_share, every.other_device) == (1.0, None)
 
 

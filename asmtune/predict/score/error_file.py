@@ -21,7 +21,7 @@ ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
 """The tables that ship with the package."""
 
 FORMAT: Final = "asmtune-scorer-error"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _MATRICES: Final = ("share", "dropped", "low", "kept")
 
@@ -31,13 +31,13 @@ class Errors:
     """The tables of several scorers.
 
     Attributes:
-        device: that the tasks were recorded on.
+        devices: those that the tasks were recorded on, by their drivers' names.
         provenance: origin of the timings, the compiler that the rankings were made with, and the
             names of the kernels "unlike" the others.
         tables: by (scorer, moment); the moment is "assembly" after compiling, "sketch" before.
     """
 
-    device: str
+    devices: tuple[str, ...]
     provenance: Mapping[str, Any]
     tables: Mapping[tuple[str, str], ErrorTable]
 
@@ -47,13 +47,13 @@ class Errors:
         tasks = f"{table.tasks} tasks of {table.kernels} kernels"
         other = f", {table.unlike} of other kinds with {UNLIKE_WEIGHT:.0%} of the weight,"
         other = other if table.unlike else ""
-        return f"{scorer} on {tasks}{other} recorded on {self.device}"
+        return f"{scorer} on {tasks}{other} recorded on {' and '.join(self.devices)}"
 
     def other_device(self, target: Target | None) -> str | None:
-        """Return the device that the tasks were recorded on, if a target is another."""
-        here = match_device(self.device)
-        same = target is None or (here is not None and here.name == target.name)
-        return None if same else self.device
+        """Return the devices that the tasks were recorded on, if a target is none of them."""
+        known = [match_device(device) for device in self.devices]
+        same = target is None or any(here and here.name == target.name for here in known)
+        return None if same else " and ".join(self.devices)
 
     def save(self, path: Path) -> None:
         """Writes a file; equal tables give equal bytes.
@@ -65,7 +65,7 @@ class Errors:
             {"scorer": scorer, "moment": moment, **_to_json(table)}
             for (scorer, moment), table in sorted(self.tables.items())
         ]
-        about = {"format": FORMAT, "version": VERSION, "device": self.device}
+        about = {"format": FORMAT, "version": VERSION, "devices": list(self.devices)}
         document = {**about, "provenance": dict(self.provenance), "tables": tables}
         write_whole(path, (json.dumps(document, allow_nan=False) + "\n").encode())
 
@@ -82,7 +82,7 @@ class Errors:
             tables = {
                 (entry["scorer"], entry["moment"]): _table(entry) for entry in document["tables"]
             }
-            return cls(document["device"], dict(document["provenance"]), tables)
+            return cls(tuple(document["devices"]), dict(document["provenance"]), tables)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             stated = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ParseError(
@@ -104,7 +104,7 @@ def _check_form(document: Mapping[str, Any]) -> None:
     if (document["format"], document["version"]) != (FORMAT, VERSION):
         raise ValueError(f"not {FORMAT} of version {VERSION}")
     names = [(entry["scorer"], entry["moment"]) for entry in document["tables"]]
-    if not all(isinstance(name, str) for name in (document["device"], *sum(names, ()))):
+    if not all(isinstance(name, str) for name in (*document["devices"], *sum(names, ()))):
         raise ValueError("a device, scorer or moment is no text")
     if len(set(names)) < len(names):
         raise ValueError("a scorer has two tables for one moment")

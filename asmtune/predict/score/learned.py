@@ -162,10 +162,9 @@ class Learned(Scorer):
         trained = list(dict.fromkeys(part.target for part in self._examples))
         if target.name in trained:
             return ()
-        known = ", ".join(trained)
         return (
-            f"learned was trained on timings of an {known}, and only the {known} has been "
-            f"checked; {target.name} is ranked by the same ratios to the machine's limits",
+            f"learned was trained and checked on timings of {' and '.join(trained)} alone; "
+            f"{target.name} is ranked by the same ratios to the machine's limits",
         )
 
     def without_kernel(self, kernel: str) -> Learned:

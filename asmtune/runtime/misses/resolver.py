@@ -69,9 +69,8 @@ class TunersByDevice:
 
 
 HOST_LAUNCH_US: Final = 6.8
-"""Host time of a launch: `@triton.jit` without arguments on an H200 machine, where
-`triton.autotune` takes 20.8 us and a compiled kernel's own `run` 3.3. A kernel that runs for
-less time waits for the host, whatever its config, unless a CUDA graph launches it."""
+"""Host time of a launch by `@triton.jit` on an H200 machine (`triton.autotune` takes 20.8 us). A
+shorter kernel waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
 def is_small(
@@ -85,8 +84,7 @@ def is_small(
         return False
     if callable(small):
         return bool(small(arguments))
-    sizes = (value.numel() for value in arguments.values() if hasattr(value, "numel"))
-    return max(sizes, default=0) <= small
+    return all(x.numel() <= small for x in arguments.values() if hasattr(x, "numel"))
 
 
 class MissWarning(UserWarning):
@@ -112,9 +110,9 @@ class Resolver:
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
-        """Resolve a request to a config; while `capturing`, nothing is tuned.
+        """Resolve a request to a config.
 
-        Nothing is compiled then either, but for a deterministic choice.
+        While `capturing`, nothing is tuned, and only a deterministic choice may compile.
 
         Raises:
             MissError: no store knows the key, and `on_miss` is "raise".
@@ -124,16 +122,15 @@ class Resolver:
         """
         if is_deterministic():
             lookup = MissLookup(request, Settings.from_environment())
-            known = lookup.tuned()
-            raises = self.options.on_miss == "raise"
+            known, raises = lookup.tuned(), self.options.on_miss == "raise"
             if known is None and raises and not capturing:
                 raise MissError(_miss_message(request))
             # A rank of a job asks as if it captured: a pick that is final would never raise.
             return known or replace(self._deterministic(lookup), final=not raises)
-        if self._in_progress and not capturing:
-            choice = self._in_progress.get(key_digest(request.key))
-            if choice is not None:  # each launch meanwhile: before what takes milliseconds
-                return choice
+        # Each launch meanwhile: before what takes milliseconds.
+        waiting = bool(self._in_progress) and not capturing
+        if waiting and (choice := self._in_progress.get(key_digest(request.key))):
+            return choice
         lookup = MissLookup(request, Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
         if known is not None:

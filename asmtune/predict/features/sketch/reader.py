@@ -18,7 +18,7 @@ from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.requests import BankWays, Requests
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.moves import bank_ways, global_requests
-from asmtune.predict.features.sketch.registers import BASE, LiveRegisters, allocated
+from asmtune.predict.features.sketch.registers import BASE, MARGIN, LiveRegisters, allocated
 
 _WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)').search
 _CAP: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
@@ -75,7 +75,7 @@ def _read(
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
     moves = global_requests(kernel.values), bank_ways(kernel.values, kernel.runs)
-    return segments, BASE + LiveRegisters(kernel).peak(), moves
+    return segments, MARGIN * (BASE + LiveRegisters(kernel).peak()), moves
 
 
 def _launch(metadata: Mapping[str, Any]) -> dict[str, float]:
