@@ -102,7 +102,8 @@ def test_imported_seeds() -> None:
         KeyedConfigs(KEY, (Config({"B": 5, "SPLIT_K": 1}),)),
     ]
     space = list(map(config, range(9)))
-    found = experience([record({"M": 2048, "N": 1024}, {6: 1.0})], KEY, entries)
+    layers = {"store": [record({"M": 2048, "N": 1024}, {6: 1.0})]}
+    found = experience(layers, KEY, imported=entries)
     known, _ = known_to(space, EarlierOutcomes(), found)
     assert known.seeds == tuple(map(config, (4, 3, 5, 2, 1, 6)))
 
