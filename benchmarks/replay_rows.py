@@ -27,7 +27,7 @@ from asmtune.base.settings import Settings
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA
 from asmtune.studies.replay.results import ScorerResult
-from asmtune.studies.train import Unseen, rank_unseen, scorer_errors, unseen_result
+from asmtune.studies.train import Unseen, by_roofline, rank_unseen, scorer_errors, unseen_result
 from benchmarks.provenance import RESULTS, write
 
 PARTS = 16
@@ -97,7 +97,7 @@ def _file(
     for moment, tasks in (("assembly", compiled), ("sketch", sketched)):
         own = {id(task) for task in tasks}
         learned = [each for each in ranked.get(moment, ()) if id(each[0]) in own]
-        roofline = [(task, (-task.base[:, 0]).tolist(), 0.0) for task, *_ in learned]
+        roofline = by_roofline([task for task, *_ in learned])
         when = "" if moment == "assembly" else ", before compiling"
         if learned:
             scorers |= {f"learned{when}": _summary(learned), f"roofline{when}": _summary(roofline)}

@@ -20,11 +20,10 @@ from pathlib import Path
 from asmtune.base.settings import Settings
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA
-from asmtune.studies.train import Unseen, rank_unseen, unseen_result
+from asmtune.studies.train import Unseen, by_roofline, rank_unseen, unseen_result
 from benchmarks.provenance import RESULTS, write
 
 PARTS = 16
-CUTS = ("top1", "top5", "top10", "top5pct", "top10pct", "worst_top10")
 
 Key = tuple[str, str, str]
 
@@ -54,8 +53,7 @@ def main() -> None:
     }
     jobs = Settings.from_environment().jobs
     scorers: dict[str, dict[str, dict[str, float]]] = {
-        where: {"roofline": _shares([(t, (-t.base[:, 0]).tolist(), 0.0) for t in tasks])}
-        for where, tasks in judged.items()
+        where: {"roofline": _shares(by_roofline(tasks))} for where, tasks in judged.items()
     }
     for name, seen in trained.items():
         for where, ranked in rank_unseen(seen, judged, jobs, PARTS).items():
@@ -86,8 +84,7 @@ def _key(task: TaskRows) -> Key:
 
 
 def _shares(ranked: Unseen) -> dict[str, float]:
-    summary = unseen_result(ranked).summary()
-    return {cut: round(summary[cut], 4) for cut in CUTS}
+    return {cut: round(share, 4) for cut, share in unseen_result(ranked).summary().items()}
 
 
 if __name__ == "__main__":

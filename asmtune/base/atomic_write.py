@@ -61,7 +61,12 @@ def folder_lock(folder: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        _lock(descriptor, time.monotonic() + patience_s)
+        try:
+            lock_descriptor(descriptor, patience_s, "another process has locked it")
+        except TimeoutError:
+            raise
+        except OSError:  # a file system without locks
+            pass
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -69,16 +74,22 @@ def folder_lock(folder: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]
         os.close(descriptor)
 
 
-def _lock(descriptor: int, until: float) -> None:
+def lock_descriptor(descriptor: int, patience_s: float, held: str) -> None:
+    """Lock an open file or folder for this process alone.
+
+    Raises:
+        TimeoutError: another process holds the lock for longer than `patience_s`, with the text
+            `held`.
+        OSError: the file system has no locks.
+    """
+    until = time.monotonic() + patience_s
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
-                raise TimeoutError(errno.ETIMEDOUT, "another process has locked it") from None
-        except OSError:  # a file system without locks
-            return None
-        time.sleep(_POLL_S)
+                raise TimeoutError(errno.ETIMEDOUT, held) from None
+            time.sleep(_POLL_S)
 
 
 def make_private(folder: Path) -> None:

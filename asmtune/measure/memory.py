@@ -20,7 +20,7 @@ RESERVE_BYTES: Final = 512 << 20
 check (some 150 MB), and what kernels ask for at launch."""
 
 CHECK_BYTES: Final = 192 << 20
-"""Of these, bytes for a check and for kernels."""
+"""Bytes of the reserve for a check and for kernels."""
 
 PROCESS_BYTES: Final = 1 << 30
 """Bytes of a process that times, beside the arguments: a CUDA context (some 500 MB), and those."""

@@ -13,7 +13,7 @@ from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import Layer
 
 Distance = Callable[[Mapping[str, Any], Mapping[str, Any]], float | None]
-"""How far two shapes are apart; None if they do not compare."""
+"""Returns the distance of two shapes; None if they do not compare."""
 
 Place = tuple[int, tuple[float, ...], float]
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from asmtune.base.atomic_write import lock_descriptor
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import digest
 
@@ -47,8 +48,6 @@ SCHEMA_QUERY: Final = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NO
 
 _STEPS: Final = 100_000
 """Instructions of SQLite's machine, about 2 ms, between two looks at the clock."""
-
-_POLL_S: Final = 0.02
 
 FORK_WAIT_S: Final = 20.0
 """Seconds that a fork waits for a transaction of another thread. It takes some 10 ms, unless
@@ -222,21 +221,11 @@ def creation_lock(path: Path, patience_s: float) -> Iterator[None]:
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        _lock_file(descriptor, time.monotonic() + patience_s)
+        lock_descriptor(descriptor, patience_s, "another process is making it")
         yield
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # for a forked child as well, which has it open
         os.close(descriptor)
-
-
-def _lock_file(descriptor: int, until: float) -> None:
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
-            time.sleep(_POLL_S)
 
 
 def schema_problem(rows: Iterable[tuple[Any, ...]], expected: Iterable[str]) -> str | None:

@@ -34,8 +34,9 @@ class MomentRows:
     sketch: TaskRows | None = None
 
 
-Unseen = Sequence[tuple[TaskRows, Sequence[float], float]]
-"""Tasks, the scores of a model that has not seen their kernel, and the distance from its rows."""
+Unseen = Sequence[tuple[TaskRows, Sequence[float], float | None]]
+"""Tasks, the scores of a model that has not seen their kernel, and the distance from its rows; None
+where nothing was fitted."""
 
 
 def moment_rows(
@@ -96,7 +97,7 @@ def rank_unseen(
     and each kernel asks for one, whatever the number of moments. With `parts`, kernels are drawn
     into so many, each of which is left out together and asks for one fit.
     """
-    ranked: dict[str, list[tuple[TaskRows, Sequence[float], float]]] = {
+    ranked: dict[str, list[tuple[TaskRows, Sequence[float], float | None]]] = {
         moment: [] for moment in tasks_of
     }
     kernels = list(dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks))
@@ -113,9 +114,14 @@ def rank_unseen(
     return dict(ranked)
 
 
+def by_roofline(tasks: Iterable[TaskRows]) -> Unseen:
+    """Score tasks by the time that the roofline predicts: their first column, a logarithm."""
+    return [(task, (-task.base[:, 0]).tolist(), None) for task in tasks]
+
+
 def _ranked(
     model: LearnedModel, task: TaskRows, others: Sequence[TaskRows]
-) -> tuple[TaskRows, Sequence[float], float]:
+) -> tuple[TaskRows, Sequence[float], float | None]:
     scores = ranked_at(model, task.base, task.scale)
     best_first = np.argsort(-scores, kind="stable")
     return task, scores.tolist(), distance(task.base[best_first], others)
@@ -151,8 +157,7 @@ def scorer_errors(
         raise InputError("a scorer's error takes timings of at least two kernels, not of one")
     tables = {}
     for moment, tasks in ranked.items():
-        # The roofline's microseconds are the first column, as a logarithm.
-        roofline = [(task, (-task.base[:, 0]).tolist(), None) for task, *_ in tasks]
+        roofline = by_roofline(task for task, *_ in tasks)
         for scorer, scored in (("learned", tasks), ("roofline", roofline)):
             if scored:
                 outcomes = [
