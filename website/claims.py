@@ -1,12 +1,14 @@
-"""The README's own tables: tuning side by side, and how good the predictions are."""
+"""The README's own tables, and those of kernels beside the vendor's functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 from typing import Any
 
+from benchmarks.kernels.backward import with_backward
 from website.files import link, provenance, results, table
-from website.labels import OLDER_BALANCED
+from website.labels import GROUPS, OLDER_BALANCED
 
 STAR = " *"
 
@@ -148,3 +150,35 @@ def _packages() -> list[list[str]]:
         [label, f"{seconds['asmtune']:.0f} s", by_triton, file],
         ["GPU speed of these operations", figure, "`triton.autotune`'s configs = 1", file],
     ]
+
+
+def kernels() -> str:
+    """Compare kernels with the vendor's functions, by kind."""
+    timed = with_backward(results("kernels")["rows"])
+    rows = []
+    for label, against, group, kernel, over in GROUPS:
+        of_group = [row for row in timed if row["group"] == group and over in row]
+        factors = [row[over] for row in of_group if kernel in ("", row["kernel"])]
+        figures = [f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}"]
+        rows.append([label, against, str(len(factors)), *figures])
+    return table(("kernels", "against", "rows", "speed", "least"), rows)
+
+
+def kernels_h100() -> str:
+    """Compare kernels with the vendor's functions on an H100, and at the same rows on an H200."""
+
+    def place(row: Mapping[str, Any]) -> tuple[str, str, str]:
+        return row["kernel"], row["dtype"], str(row["shape"])
+
+    h200 = {place(row): row["over_vendor"] for row in results("kernels")["rows"]}
+    by_kernel: dict[str, list[tuple[float, float]]] = {}
+    for row in results("h100_kernels")["rows"]:
+        pair = (row["over_vendor"], h200[place(row)])
+        by_kernel.setdefault(row["kernel"], []).append(pair)
+    lines = []
+    for kernel, pairs in by_kernel.items():
+        shares = [list(device) for device in zip(*pairs, strict=True)]
+        figures = [f(device) for device in shares for f in (geometric_mean, min)]
+        lines.append([kernel, str(len(pairs)), *(f"{figure:.3f}" for figure in figures)])
+    heads = ("kernel", "rows", "H100", "H100, least", "H200", "H200, least")
+    return table(heads, lines)

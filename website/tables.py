@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import geometric_mean
 from typing import Any, Final
 
-from benchmarks.kernels.backward import with_backward
-from website.claims import claims, first_look, notes, speed, star
+from website.claims import claims, first_look, kernels, kernels_h100, notes, speed, star
 from website.files import command, link, provenance, results, table
 from website.labels import (
     ABLATED,
     AIBENCH8,
     CUT_HEADS,
     CUTS,
-    GROUPS,
     OPERATIONS,
     REPLAYED,
     ROWS,
@@ -217,7 +214,7 @@ def packages() -> str:
 
 
 def launches() -> str:
-    """Compare microseconds of host time a launch."""
+    """Compare microseconds of host time a launch, on the hosts of two devices."""
     labels = {
         "triton.autotune": "`triton.autotune`",
         "triton.jit": "`@triton.jit`",
@@ -226,25 +223,14 @@ def launches() -> str:
         "asm_autotune": "`@asm_autotune`",
         "asm_autotune, in Python": "`@asm_autotune`, without a C compiler",
     }
-    data = results("launch_cost")
+    files = [results("launch_cost"), results("h100_launch_cost")]
+    ways = [data[count] for data in files for count in ("19 arguments", "no arguments")]
     rows = (
-        [label, *(f"{data[n][key]['median_us']:.1f} us" for n in ("19 arguments", "no arguments"))]
+        [label, *(f"{way[key]['median_us']:.1f} us" for way in ways)]
         for key, label in labels.items()
     )
-    head = f"medians of {data['rounds']} rounds"
-    return table((head, "19 arguments", "none"), rows)
-
-
-def kernels() -> str:
-    """Compare kernels with the vendor's functions, by kind."""
-    timed = with_backward(results("kernels")["rows"])
-    rows = []
-    for label, against, group, kernel, over in GROUPS:
-        of_group = [row for row in timed if row["group"] == group and over in row]
-        factors = [row[over] for row in of_group if kernel in ("", row["kernel"])]
-        figures = [f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}"]
-        rows.append([label, against, str(len(factors)), *figures])
-    return table(("kernels", "against", "rows", "speed", "least"), rows)
+    head = f"medians of {files[0]['rounds']} rounds"
+    return table((head, "H200, 19 arguments", "none", "H100, 19 arguments", "none"), rows)
 
 
 def recorded() -> str:
@@ -375,6 +361,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         packages,
         launches,
         kernels,
+        kernels_h100,
         first_look,
         claims,
         recorded,

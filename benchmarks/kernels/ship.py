@@ -1,6 +1,6 @@
-"""Writing of the tuned configs of a store into `cache/`, for an H200.
+"""Writing of the tuned configs of a store into `cache/`, for an H200 or another device.
 
-    python -m benchmarks.kernels.ship [KERNEL ...] [--store FILE] [--output FOLDER]
+    python -m benchmarks.kernels.ship [KERNEL ...] [--device NAME] [--store FILE] [--output FOLDER]
 
 Needs no GPU. Of the store, and of what the folder has already, those records are written whose
 key a kernel's public function launches at one of the rows of `benchmarks.kernels`, and whose
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
@@ -30,9 +31,9 @@ FASTEST = 6
 """Timings of each record that are kept: what a reader needs to see by how much the winner leads."""
 
 
-def launched(name: str, plan: Plan) -> dict[str, Identity]:
+def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
     """List what a kernel's public function launches at the rows of a plan, by key digest."""
-    launches = (launch for place in plan.places([name]) for launch in identities(place))
+    launches = (launch for place in plan.places([name]) for launch in identities(place, device))
     return {key_digest(key): (key, expected) for key, expected in launches}
 
 
@@ -48,16 +49,18 @@ def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> It
             yield record
 
 
-def file_of(name: str, folder: Path = CACHE) -> Path:
-    """Give the path of a kernel's records."""
-    return folder / f"{name}-{DEVICE.rpartition(' ')[2].lower()}.json"
+def file_of(name: str, folder: Path = CACHE, device: str = DEVICE) -> Path:
+    """Give the path of a kernel's records of a device."""
+    return folder / f"{name}-{load_target(device, own=False).name.lower()}.json"
 
 
-def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int]:
+def ship(
+    name: str, tuned: Iterable[TuneRecord], folder: Path, device: str = DEVICE
+) -> tuple[int, int]:
     """Write a kernel's file; return how many keys it launches, and how many of them are shipped."""
-    file = file_of(name, folder)
+    file = file_of(name, folder, device)
     shipped = interchange.read(file) if file.exists() else ()
-    wanted = launched(name, Plan())
+    wanted = launched(name, Plan(), device)
     fresh = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
     if fresh:
         interchange.write(file, fresh)
@@ -66,12 +69,12 @@ def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int
     return len(wanted), len(fresh)
 
 
-def records_of(where: str) -> Sequence[TuneRecord]:
-    """Read all records of a store, or of an exported file."""
+def records_of(where: str, device: str) -> Sequence[TuneRecord]:
+    """Read all records of a device in a store, or all of an exported file."""
     if where.endswith(".json"):
         return interchange.read(Path(where))
     with Store.open(where) as store:
-        return store.records(None, DEVICE)
+        return store.records(None, device)
 
 
 def main() -> None:
@@ -83,12 +86,13 @@ def main() -> None:
         default=Settings.from_environment().store_where,
         help="a store, or a .json that `asmtune cache export` has written of one",
     )
+    parser.add_argument("--device", default=DEVICE, help="its name, as its driver gives it")
     parser.add_argument("--output", type=Path, default=CACHE)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    tuned = records_of(options.store)
+    tuned = records_of(options.store, options.device)
     for name in options.kernels or KERNELS:
-        keys, shipped = ship(name, tuned, options.output)
+        keys, shipped = ship(name, tuned, options.output, options.device)
         print(f"{name:<24}{shipped:>4} of {keys:>3} keys shipped", flush=True)
 
 

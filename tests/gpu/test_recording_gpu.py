@@ -50,10 +50,11 @@ if __name__ == "__main__":
 
 def asmtune(folder: Path, *arguments: str) -> str:
     """What a command prints to stderr; it must end well."""
+    path = os.pathsep.join((str(REPOSITORY), *sys.path))
     done = subprocess.run(
         [sys.executable, "-m", "asmtune", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "ASMTUNE_CACHE_DIR": str(folder / "c")},
+        env={**os.environ, "PYTHONPATH": path, "ASMTUNE_CACHE_DIR": str(folder / "c")},
         capture_output=True,
         text=True,
         check=False,

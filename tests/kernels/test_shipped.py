@@ -24,7 +24,7 @@ from asmtune.store.interchange import abridged
 from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
-from benchmarks.kernels.ship import CACHE, FASTEST, file_of, launched, main, ship
+from benchmarks.kernels.ship import CACHE, FASTEST, current, file_of, launched, main, ship
 from benchmarks.kernels.table import FILE, is_current
 from tests.kernels.accuracy import KERNELS, module_of
 
@@ -77,14 +77,26 @@ def test_configs_are_shipped(name: str) -> None:
 
 
 def test_files_are_of_kernels_and_small() -> None:
-    """A file of `cache/` belongs to a kernel, and all of them together stay reviewable."""
+    """A file of `cache/` is of a kernel and a device, and all together stay reviewable."""
+    devices = (DEVICE, "NVIDIA H100 80GB HBM3")
+    named = {file_of(name, device=device).name: device for name in KERNELS for device in devices}
     files = list(CACHE.glob("*.json"))
-    assert {file.name for file in files} <= {file_of(name).name for name in KERNELS}
+    assert {file.name for file in files} <= named.keys()
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
     for file in files:
         for record in interchange.read(file):
-            assert record.key.device == DEVICE
+            assert record.key.device == named[file.name]
             assert len(record.measurements) <= FASTEST
+
+
+@pytest.mark.parametrize("file", sorted(CACHE.glob("*-h100.json")), ids=lambda file: file.stem)
+def test_what_an_h100_is_shipped_holds_today(file: Path) -> None:
+    """Each record of an H100 is one that a kernel's public function launches, and is current."""
+    name = file.stem.rpartition("-")[0]
+    records = interchange.read(file)
+    assert records
+    wanted = launched(name, Plan(), records[0].key.device)
+    assert len(list(current(records, wanted))) == len(records)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -144,7 +156,7 @@ def test_what_is_stale_goes(tmp_path: Path) -> None:
     old = replace(one, provenance=replace(one.provenance, source="0" * 64))
     interchange.write(file_of("softmax", tmp_path), [old, *others])
     keys, kept = ship("softmax", [], tmp_path)
-    assert (keys, kept) == (len(launched("softmax", Plan())), len(others))
+    assert (keys, kept) == (len(launched("softmax", Plan(), DEVICE)), len(others))
     assert ship("softmax", [one], tmp_path)[1] == len(others) + 1
     written = interchange.read(file_of("softmax", tmp_path))
     assert one.key in [record.key for record in written]
