@@ -91,9 +91,10 @@ def test_waves_are_crossed_upwards(values: dict[str, float], programs: int, resi
 @given(SOME, st.floats(1, 100))
 def test_faster_dram_is_never_slower(values: dict[str, float], factor: float) -> None:
     """A higher rate of DRAM only ever takes time away."""
-    rate = H200.measured_dram_bytes_per_s
-    assert rate is not None
-    faster = replace(H200, measured_dram_bytes_per_s=rate * factor)
+    rates = {"dram_bytes_per_s": H200.dram_bytes_per_s * factor}
+    assert H200.measured_dram_bytes_per_s is not None
+    rates["measured_dram_bytes_per_s"] = H200.measured_dram_bytes_per_s * factor
+    faster = replace(H200, **rates)  # type: ignore[arg-type]
     assert not_below(us(values), predict(features(values), faster).us)
 
 
@@ -161,6 +162,8 @@ def test_dram_rate() -> None:
     assert dram_rate(H200) == H200.measured_dram_bytes_per_s
     bare = replace(H200, measured_dram_bytes_per_s=None)
     assert dram_rate(bare) == DRAM_SHARE * H200.dram_bytes_per_s
+    slower = replace(H200, dram_bytes_per_s=H200.dram_bytes_per_s / 2)
+    assert dram_rate(slower) == DRAM_SHARE * slower.dram_bytes_per_s
 
 
 def copy(n: int) -> tuple[Problem, Config]:
