@@ -43,6 +43,11 @@ OPERATIONS: Final = {
     "token": "1 token",
     "batch": "16 tokens",
     "prompt": "2048 tokens",
+    "scan": "scan by chunks, forward and backward",
+    "gated_norm": "gated RMS norm, forward and backward",
+    "cut_cross_entropy": "loss without logits, forward and backward",
+    "tensorwise": "cast to FP8, one scale",
+    "experts": "cast of experts to FP8, a scale a row",
 }
 LIKE: Final = "the same"
 GROUPS: Final = (

@@ -49,6 +49,9 @@ PROGRAMS: Final = (
     Program("liger", "liger-kernel", ("dyt", "mlp", "moe")),
     Program("gems", "flag-gems", ("layer_norm", "cross_entropy", "bmm")),
     Program("low_bit", "gemlite", ("token", "batch", "prompt")),
+    Program("state_space", "mamba-ssm", ("scan", "gated_norm")),
+    Program("cut_loss", "cut-cross-entropy", ("cut_cross_entropy",)),
+    Program("quantise", "torchao", ("tensorwise", "experts")),
 )
 
 _ASMTUNE: Final = ("-m", "asmtune", "run")
