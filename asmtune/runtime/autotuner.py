@@ -162,6 +162,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
                 searched=self._chooser.listed,
                 listed=self._chooser.listed if safe else None,
                 rules=tuple(heuristic_rules(self.fn)),
+                notices=self._chooser.notices,
             )
         )
 

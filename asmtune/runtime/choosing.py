@@ -67,7 +67,7 @@ class Chooser:
         self._function = function
         self._lock = threading.RLock()
         self._resolver = Resolver(options, self._on_background_tuned)
-        self._notices = Notices()
+        self.notices = Notices()
         self._mode: bool | None = None
         self._untuned: set[tuple[Any, ...]] = set()
         on_switch(self, lambda chooser: chooser.memory.on_change())
@@ -189,7 +189,8 @@ class Chooser:
     ) -> Choice:
         """Return the config of a compiled program's launch; tune and compile nothing.
 
-        A key without a config that `fits` gets the default; one that is not tuned, with a warning.
+        A key without a config that `fits` gets the default; the first that is not tuned, with a
+        warning.
         """
         key = self._memory_key(call, self._values(call))
         if key not in self.memory and key not in self._untuned:
@@ -198,8 +199,9 @@ class Chooser:
                 self.memory.learn(key, choice.config)
                 self._emit_resolved(choice)
             else:
+                if not self._untuned:  # a program may meet very many sizes
+                    self.notices.untuned(tune_key, default, "compile")
                 self._untuned.add(key)
-                self._notices.untuned(tune_key, default, "compile")
         known = self.memory.get(key)
         if known is not None and fits(own := Config.of(known)):
             return Choice(own, True, "known")
@@ -256,7 +258,7 @@ class Chooser:
         emit_launch(request, call)
         choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
-            self._notices.untuned(request.key, choice, "capture")
+            self.notices.untuned(request.key, choice, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
             self._emit_resolved(choice)

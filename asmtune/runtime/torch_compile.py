@@ -91,6 +91,7 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     # Its name in 2.13, and that in 2.11.
     names = ("optimization_hint", "size_hint")
     hint = getattr(symbolic_shapes, next(name for name in names if hasattr(symbolic_shapes, name)))
+    static = symbolic_shapes.has_static_value
     book = ConfigBook()
     rules = launches.rules
 
@@ -111,8 +112,8 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
         arguments = {**named_args, **kwargs}
         chosen = []
-        fixed = _is_fixed(arguments, symbolic_shapes.has_static_value)
-        chosen_names = choose(_described(named_args, hint), _described(kwargs, hint), fixed)
+        placed, named = _described(named_args, hint, static), _described(kwargs, hint, static)
+        chosen_names = choose(placed, named, _is_fixed(arguments, static))
         for config_name in chosen_names.split(" "):
             added: dict[str, Any] = {}
             for name, rule in rules:
@@ -140,7 +141,9 @@ def _is_fixed(arguments: dict[str, Any], static: Callable[[Any], bool]) -> bool:
     return all([static(size) for size in sizes])  # noqa: C419 - Dynamo knows no generator here
 
 
-def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> Described:
+def _described(
+    arguments: dict[str, Any], hint: Callable[[Any, int], int], static: Callable[[Any], bool]
+) -> Described:
     """Describe arguments as constants; Dynamo runs this symbolically as well."""
     import torch
 
@@ -151,8 +154,11 @@ def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> De
             strides = tuple([hint(stride, _UNKNOWN_SIZE) for stride in value.stride()])
             facts = (shape, strides, value.dtype, value.device.type, value.device.index)
             described.append((name, facts, None))
-        elif isinstance(value, (bool, float, str)):
+        elif isinstance(value, (bool, str)):
             described.append((name, None, value))
+        elif isinstance(value, (float, torch.SymFloat)):
+            # PyTorch has no hint of one that may change. A global may change as well.
+            described.append((name, None, value if static(value) else 1.0))
         elif isinstance(value, (int, torch.SymInt)):
             described.append((name, None, hint(value, _UNKNOWN_SIZE)))
         else:
@@ -219,13 +225,14 @@ def _configs(
             return [(config, None) for config in launches.listed(*arguments)]
     plain = inductor_config(key, choice, lambda: launches.searched(*arguments))
     winners = [] if fixed else [c for c in launches.winners(key.device) if c != choice.config]
+    loses = plain != choice.config or bool(winners)
+    whole = loses and can_trace_operator()
     if not choice.final:
-        launches.notices.untuned(key, choice.config if winners else plain, "compile")
-    if plain == choice.config and not winners:
-        return [(plain, None)]
-    if not can_trace_operator():
+        launches.notices.untuned(key, choice.config if whole else plain, "compile")
+    if loses and not whole:
         reason = "this PyTorch's compiler is not one that asmtune knows"
         warn_of_loss(launches.kernel, choice.config, plain, reason)
+    if not whole:
         return [(plain, None)]
     positional = tuple(name for name, _, _ in placed)
     origin = LaunchOrigin(launches.kernel, positional, tuple(name for name, _ in launches.rules))

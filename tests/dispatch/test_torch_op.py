@@ -96,14 +96,14 @@ def test_each_size_has_its_winner(machine: Imagined, marked: bool) -> None:
 
 
 def test_keys_that_the_graph_did_not_know(machine: Imagined) -> None:
-    """An untuned key gets the traced config with one warning, and its winner once it is tuned.
+    """Untuned keys get the traced config with one warning, and their winners once tuned.
 
     A winner whose values no key had when the graph was made has no grid in it.
     """
     kernel = tuned(machine, {1000: CAPPED, 2000: CLUSTER})
     graph = compiled(kernel, dynamic=True)
     with pytest.warns(UntunedWarning, match="add at n=3000.*not tuned.*maxnreg=64") as seen:
-        check(graph, 1000, 3000, 3000)
+        check(graph, 1000, 3000, 5000)
     assert [warning.category for warning in seen].count(UntunedWarning) == 1
     assert launched(machine, "BLOCK") == [(128,)] * 3
     machine.winner = Config({"BLOCK": 32}, num_warps=8)
@@ -224,6 +224,28 @@ def test_a_descriptor(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.warns(LaunchWarning, match="tile is a tensor descriptor; it goes on with BLOCK="):
         torch.compile(function, backend="aot_eager", fullgraph=True)(torch.ones(16, 16))
     assert [values.get("maxnreg") for values in launches] == [None]
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_a_float_that_changes(
+    machine: Imagined, monkeypatch: pytest.MonkeyPatch, dynamic: bool | None
+) -> None:
+    """A launch whose scale changes from call to call is PyTorch's own, with one notice."""
+    monkeypatch.setattr(
+        torch_kernels.add_scaled, "run", lambda *_, **values: machine.launches.append(values)
+    )
+    kernel = decorated(torch_kernels.add_scaled, space=Space.from_configs([CAPPED, CLUSTER]))
+
+    def function(x: torch.Tensor, scale: float) -> torch.Tensor:
+        out, n = torch.zeros_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n, scale)
+        return out
+
+    graph = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    warnings.simplefilter("ignore", UntunedWarning)
+    with pytest.warns(LaunchWarning, match="scale is a number with a fraction that may change"):
+        [graph(torch.randn(1000), scale) for scale in (1.5, 2.5, 3.5)]
+    assert launched(machine, "BLOCK", "maxnreg")[-2:] == [(128, None)] * 2
 
 
 def test_an_unknown_compiler(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
