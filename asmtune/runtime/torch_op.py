@@ -308,7 +308,11 @@ class _TracedLaunch:
         self._constants = {n: value for n, value in examples.items() if n not in symbolic}
         tensors = {n for n, value in symbolic.items() if isinstance(value, torch.Tensor)}
         constants = wrap.kernel_side_table.add_constant_args(self._constants)
-        written = wrap.get_mutated_tensors(kernel_idx, constants, symbolic, descriptors)
+        # Tensors of functionalisation have no memory that PyTorch's reading of the IR could see.
+        with torch._C._DisableTorchDispatch():
+            seen = {n: torch.empty(2, dtype=symbolic[n].dtype) for n in tensors}
+        seen = {n: seen.get(n, value) for n, value in symbolic.items()}
+        written = wrap.get_mutated_tensors(kernel_idx, constants, seen, descriptors)
         self._written = [name for name in symbolic if name in written and name in tensors]
         self._read = [name for name in symbolic if name in tensors and name not in written]
         self._numbers = [n for n, value in symbolic.items() if isinstance(value, torch.SymInt)]
@@ -322,11 +326,8 @@ class _TracedLaunch:
 
         virtualized = sys.modules.get("torch._inductor.virtualized")
         ahead = virtualized is not None and virtualized.V.aot_compilation is True
-        inductor = sys.modules.get("torch._inductor.config")
         if ahead or torch.compiler.is_exporting():
             return "an exported program runs without asmtune"
-        if inductor is not None and getattr(inductor, "cpp_wrapper", False):
-            return "a program with a C++ wrapper launches by itself"
         if descriptors:
             return f"{next(iter(descriptors))} is a tensor descriptor"
         if others:
