@@ -19,6 +19,7 @@ from asmtune.core.space.space import Space
 from asmtune.runtime import torch_compile, torch_op
 from asmtune.runtime.events import UntunedWarning
 from asmtune.runtime.launch.planning import LaunchWarning
+from asmtune.runtime.patching.redirect import patch
 from tests.dispatch import test_torch_compile, torch_kernels
 from tests.dispatch.test_torch_compile import Doubled, adder, check, compiled, decorated
 from tests.dispatch.torch_support import Imagined
@@ -186,6 +187,27 @@ def test_heuristics_below(machine: Imagined) -> None:
     machine.launches.clear()
     check(compiled(kernel, dynamic=True), 1024, 2048)
     assert launched(machine, "BLOCK", "EVEN", "maxnreg") == [(128, True, 64), (32, True, None)]
+
+
+def test_heuristics_above(machine: Imagined) -> None:
+    """`@triton.heuristics` on top of the decorator hand their values on to the operator."""
+    machine.winner = CAPPED
+    rules = triton.heuristics({"EVEN": lambda values: values["n"] % 32 == 0})
+    kernel = rules(decorated(torch_kernels.add_even))
+    check(adder(kernel), 1024)
+    check(compiled(kernel), 1024)
+    assert launched(machine, "BLOCK", "EVEN", "maxnreg") == [(128, True, 64)] * 2
+
+
+def test_a_patched_program(machine: Imagined) -> None:
+    """Under `patch()` a kernel of `triton.autotune` has its cap in a compiled program."""
+    machine.winner = CAPPED
+    with patch(small=None):
+        listed = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128}, num_warps=8)]
+        kernel = triton.autotune(listed, key=["n"])(torch_kernels.add)
+        check(adder(kernel), 1000)
+        check(compiled(kernel), 1000)
+    assert launched(machine, "BLOCK", "maxnreg") == [(128, 64)] * 2
 
 
 @pytest.mark.parametrize("strict", [True, False])
