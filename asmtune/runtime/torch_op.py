@@ -304,14 +304,14 @@ class _TracedLaunch:
         self._kernel = kernel
         self._origin: LaunchOrigin = kernel.configs[0].origin
         graphed = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-        symbolic = {n: value for n, value in examples.items() if isinstance(value, graphed)}
+        symbolic: dict[str, Any] = {n: v for n, v in examples.items() if isinstance(v, graphed)}
         self._constants = {n: value for n, value in examples.items() if n not in symbolic}
         tensors = {n for n, value in symbolic.items() if isinstance(value, torch.Tensor)}
         constants = wrap.kernel_side_table.add_constant_args(self._constants)
         # Tensors of functionalisation have no memory that PyTorch's reading of the IR could see.
         with torch._C._DisableTorchDispatch():
-            seen = {n: torch.empty(2, dtype=symbolic[n].dtype) for n in tensors}
-        seen = {n: seen.get(n, value) for n, value in symbolic.items()}
+            stand_ins = {n: torch.empty(2, dtype=symbolic[n].dtype) for n in tensors}
+        seen = {**symbolic, **stand_ins}
         written = wrap.get_mutated_tensors(kernel_idx, constants, seen, descriptors)
         self._written = [name for name in symbolic if name in written and name in tensors]
         self._read = [name for name in symbolic if name in tensors and name not in written]
