@@ -32,6 +32,7 @@ from asmtune.runtime.launch.planning import (
 )
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.runtime.torch_compile import correct_dynamo
+from asmtune.runtime.torch_op import SiteGrid
 
 if TYPE_CHECKING:
     from asmtune.runtime.torch_compile import PruneHook
@@ -155,10 +156,13 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         safe = not self.options.strict and not self.restore_value and not self.reset_to_zero
         return prune_hook(
             TracedLaunches(
+                kernel=self,
                 choose=self._chooser.look_up,
+                winners=self._chooser.winners,
                 searched=self._chooser.listed,
                 listed=self._chooser.listed if safe else None,
                 rules=tuple(heuristic_rules(self.fn)),
+                notices=self._chooser.notices,
             )
         )
 
@@ -226,7 +230,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         """
         call = KernelCall(grid, args, kwargs, self.arg_names)
         before = None if key is None else call.tensor_classes()
-        choice = self._chooser.choose(call)
+        traced = isinstance(grid, SiteGrid)
+        choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
         config = self._best = choice.config
         self._launcher.last = None
         if choice.how == "tuned":

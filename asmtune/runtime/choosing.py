@@ -16,7 +16,7 @@ from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import Space, misfit_of
 from asmtune.runtime.calls import (
     ConfigCache,
     KernelCall,
@@ -67,8 +67,9 @@ class Chooser:
         self._function = function
         self._lock = threading.RLock()
         self._resolver = Resolver(options, self._on_background_tuned)
-        self._notices = Notices()
+        self.notices = Notices()
         self._mode: bool | None = None
+        self._untuned: set[tuple[Any, ...]] = set()
         on_switch(self, lambda chooser: chooser.memory.on_change())
 
     @functools.cached_property
@@ -183,6 +184,49 @@ class Chooser:
         emit_launch(request, call)
         return request.key, resolve(self._resolver, request, capturing=True)
 
+    def choose_traced(
+        self, call: KernelCall, default: Config, fits: Callable[[Config], bool]
+    ) -> Choice:
+        """Return the config of a compiled program's launch; tune and compile nothing.
+
+        A key without a config that `fits` gets the default; the first that is not tuned, with a
+        warning.
+        """
+        key = self._memory_key(call, self._values(call))
+        if key not in self.memory and key not in self._untuned:
+            tune_key, choice = self.look_up(call.positional, call.kwargs)
+            if choice.final:
+                self.memory.learn(key, choice.config)
+                self._emit_resolved(choice)
+            else:
+                if not self._untuned:  # a program may meet very many sizes
+                    self.notices.untuned(tune_key, default, "compile")
+                self._untuned.add(key)
+        known = self.memory.get(key)
+        if known is not None and fits(own := Config.of(known)):
+            return Choice(own, True, "known")
+        return Choice(default, False, "heuristic")
+
+    def winners(self, device: str) -> list[Config]:
+        """Return the configs that keys of a device have in memory, the store or the shipped files.
+
+        Only those whose values the space has; each once.
+        """
+        from asmtune.store.safe_store import open_user_store
+        from asmtune.store.shipped import shipped_of
+
+        listed = [config.kwargs for config in self.space.listed]
+        stored = [*open_user_store(Settings.from_environment()).records(self.name, device)]
+        stored += [record for record in shipped_of(self.name) if record.key.device == device]
+        configs = [Config.of(config) for config in self.memory.values()]
+        configs += [
+            record.winner
+            for record in stored
+            if record.winner.kwargs in listed
+            or (not listed and misfit_of(record.winner, self.space.axes) is None)
+        ]
+        return list(dict.fromkeys(configs))
+
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""
         request = self.request({}, named, (1,), device)
@@ -214,7 +258,7 @@ class Chooser:
         emit_launch(request, call)
         choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
-            self._notices.untuned(request.key, choice, "capture")
+            self.notices.untuned(request.key, choice, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
             self._emit_resolved(choice)

@@ -5,7 +5,9 @@ of its own over that one's configs, which Inductor compiles and times all when t
 runs: on the real arguments, in-place kernels included. But where a kernel has an
 `early_config_prune`, PyTorch first asks it for the configs of this very launch, and keeps what
 it answers for the graph. asmtune answers with one config: the tuned one for the traced
-arguments where a store knows their key, else an untuned one, with one warning.
+arguments where a store knows their key, else an untuned one, with one warning. Where Inductor would
+lose something of it, or sizes that are dynamic have several winners, it answers with more, which
+`torch_op` turns into an operator.
 
 One config, so that nothing is timed in the graph (PyTorch drops `restore_value` and
 `reset_to_zero` once a kernel was pruned), and asked at this place, so that grid, TTIR and
@@ -29,12 +31,23 @@ from asmtune.runtime.calls import as_triton
 from asmtune.runtime.events import Notices
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import Arguments
+from asmtune.runtime.torch_op import (
+    LaunchOrigin,
+    TracedConfig,
+    can_trace_operator,
+    carried_options,
+    warn_of_loss,
+)
 from asmtune.store.codec import config_text, key_digest
 
 PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any], ...]
 """Arguments as constants: name, None and a value, or name, a tensor's facts and None."""
 
+Traced = tuple[Config, LaunchOrigin | None]
+"""A config, and the launch that it is for where an operator may take it."""
+
+_MOST_WINNERS: Final = 32  # the graph has the grid of each
 _UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that depends on the data
 
 
@@ -43,10 +56,12 @@ class TracedLaunches:
     """Functions that find a kernel's configs while PyTorch traces its launches.
 
     Attributes:
+        kernel: the `AsmAutotuner`.
         choose: from a launch's arguments, given by position and by name, both by name (meta
             tensors in the place of tensors, None for what cannot be described), to its key and
             a config; looks up and never compiles or tunes. Called with the traced tensors'
             device as the current one.
+        winners: the configs that keys of a device have, by its name.
         searched: the configs of the space for a launch, of which a stored one must be.
         listed: the configs among which Inductor may choose where the key is not tuned, as it
             does under `triton.autotune`; None for the choice's config alone. Only for kernels
@@ -55,7 +70,9 @@ class TracedLaunches:
         notices: warn of keys that are not tuned.
     """
 
+    kernel: Any
     choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
+    winners: Callable[[str], Sequence[Config]]
     searched: Callable[[Arguments, Arguments], Sequence[Config]]
     listed: Callable[[Arguments, Arguments], Sequence[Config]] | None = None
     rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
@@ -74,27 +91,34 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     # Its name in 2.13, and that in 2.11.
     names = ("optimization_hint", "size_hint")
     hint = getattr(symbolic_shapes, next(name for name in names if hasattr(symbolic_shapes, name)))
+    static = symbolic_shapes.has_static_value
     book = ConfigBook()
     rules = launches.rules
 
-    def choose(placed: Described, named: Described) -> str:
-        return " ".join(book.name(config) for config in _configs(launches, placed, named))
+    def choose(placed: Described, named: Described, fixed: bool) -> str:
+        return " ".join(map(book.name, _configs(launches, placed, named, fixed)))
 
     def complete(name: str, added: tuple[tuple[str, Any], ...]) -> str:
         return book.name(_with_values(getattr(book, name), added))
 
+    def values(name: str) -> tuple[tuple[str, Any], ...]:
+        return (*getattr(book, name).kwargs.items(),)
+
     # What torch.compiler.assume_constant_result sets; that function loads Dynamo to do it.
     choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
     complete._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    values._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
     def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
         arguments = {**named_args, **kwargs}
         chosen = []
-        chosen_names = choose(_described(named_args, hint), _described(kwargs, hint))
+        placed, named = _described(named_args, hint, static), _described(kwargs, hint, static)
+        chosen_names = choose(placed, named, _is_fixed(arguments, static))
         for config_name in chosen_names.split(" "):
             added: dict[str, Any] = {}
             for name, rule in rules:
-                added[name] = rule({**arguments, **getattr(book, config_name).kwargs, **added})
+                # Not from the book: for `dynamic=True` the values of an attribute may change.
+                added[name] = rule({**arguments, **dict(values(config_name)), **added})
             if rules:
                 config_name = complete(config_name, tuple(added.items()))
             # By an attribute each: Dynamo guards what it reads, and the book grows.
@@ -104,7 +128,22 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     return prune
 
 
-def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> Described:
+def _is_fixed(arguments: dict[str, Any], static: Callable[[Any], bool]) -> bool:
+    """Return whether a graph has one value for each size; Dynamo runs this symbolically as well."""
+    import torch
+
+    sizes: list[Any] = []
+    for value in arguments.values():
+        if isinstance(value, torch.Tensor):
+            sizes.extend([*value.shape, *value.stride()])
+        elif isinstance(value, (int, torch.SymInt)):
+            sizes.append(value)
+    return all([static(size) for size in sizes])  # noqa: C419 - Dynamo knows no generator here
+
+
+def _described(
+    arguments: dict[str, Any], hint: Callable[[Any, int], int], static: Callable[[Any], bool]
+) -> Described:
     """Describe arguments as constants; Dynamo runs this symbolically as well."""
     import torch
 
@@ -115,8 +154,11 @@ def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> De
             strides = tuple([hint(stride, _UNKNOWN_SIZE) for stride in value.stride()])
             facts = (shape, strides, value.dtype, value.device.type, value.device.index)
             described.append((name, facts, None))
-        elif isinstance(value, (bool, float, str)):
+        elif isinstance(value, (bool, str)):
             described.append((name, None, value))
+        elif isinstance(value, (float, torch.SymFloat)):
+            # PyTorch has no hint of one that may change. A global may change as well.
+            described.append((name, None, value if static(value) else 1.0))
         elif isinstance(value, (int, torch.SymInt)):
             described.append((name, None, hint(value, _UNKNOWN_SIZE)))
         else:
@@ -128,17 +170,18 @@ class ConfigBook:
     """Triton's configs, each under an attribute of its own that never changes."""
 
     def __init__(self) -> None:
-        self._names: dict[Config, str] = {}
+        self._names: dict[Any, str] = {}
         self._lock = threading.Lock()
 
-    def name(self, config: Config) -> str:
-        """Return the name of the attribute that holds a config."""
+    def name(self, traced: Traced) -> str:
+        """Return the name of the attribute that holds a config, of a launch or of any."""
         with self._lock:
-            if config not in self._names:
-                name = f"config_{len(self._names)}"
-                setattr(self, name, as_triton(config.with_override(None)))
-                self._names[config] = name
-            return self._names[config]
+            if traced not in self._names:
+                name, (config, origin) = f"config_{len(self._names)}", traced
+                plain = config.with_override(None)
+                setattr(self, name, TracedConfig(plain, origin) if origin else as_triton(plain))
+                self._names[traced] = name
+            return self._names[traced]
 
 
 def inductor_config(
@@ -170,18 +213,33 @@ def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
     return next((record for record in same if record.winner.to_dict() == winner.to_dict()), None)
 
 
-def _configs(launches: TracedLaunches, placed: Described, named: Described) -> Sequence[Config]:
+def _configs(
+    launches: TracedLaunches, placed: Described, named: Described, fixed: bool
+) -> list[Traced]:
     import torch
 
     arguments = _stand_ins(placed), _stand_ins(named)
     with torch.cuda.device(_device([*placed, *named])):
         key, choice = launches.choose(*arguments)
         if not choice.final and launches.listed is not None:
-            return launches.listed(*arguments)
-    config = inductor_config(key, choice, lambda: launches.searched(*arguments))
+            return [(config, None) for config in launches.listed(*arguments)]
+    plain = inductor_config(key, choice, lambda: launches.searched(*arguments))
+    winners = [] if fixed else [c for c in launches.winners(key.device) if c != choice.config]
+    loses = plain != choice.config or bool(winners)
+    whole = loses and can_trace_operator()
     if not choice.final:
-        launches.notices.untuned(key, config, "compile")
-    return [config]
+        launches.notices.untuned(key, choice.config if whole else plain, "compile")
+    if loses and not whole:
+        reason = "this PyTorch's compiler is not one that asmtune knows"
+        warn_of_loss(launches.kernel, choice.config, plain, reason)
+    if not whole:
+        return [(plain, None)]
+    positional = tuple(name for name, _, _ in placed)
+    origin = LaunchOrigin(launches.kernel, positional, tuple(name for name, _ in launches.rules))
+    # Of equal values, one: the grid depends on nothing else.
+    by_values = {repr(c.kwargs): c for c in winners if c.kwargs != choice.config.kwargs}
+    several = [choice.config, *list(by_values.values())[:_MOST_WINNERS], plain]
+    return [(config, origin) for config in several]
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
@@ -205,13 +263,19 @@ def _device(described: Sequence[tuple[str, Any, Any]]) -> int:
     return -1 if index is None else int(index)
 
 
-def _with_values(config: Any, added: tuple[tuple[str, Any], ...]) -> Config:
+def _with_values(config: Any, added: tuple[tuple[str, Any], ...]) -> Traced:
     base = Config.of(config)
-    return Config({**base.kwargs, **dict(added)}, base.num_warps, base.num_stages)
+    options = (base.num_warps, base.num_stages, base.num_ctas, base.maxnreg)
+    completed = Config({**base.kwargs, **dict(added)}, *options)
+    return completed, config.origin if isinstance(config, TracedConfig) else None
 
 
 def _is_plain(config: Config) -> bool:
-    return config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None
+    if config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None:
+        return True
+    wanted = {"maxnreg"} if config.maxnreg is not None else set()
+    wanted |= {"num_ctas"} if config.num_ctas != 1 else set()
+    return config.ir_override is None and wanted <= carried_options()
 
 
 _MARK: Final = "corrected_by_asmtune"

@@ -184,18 +184,6 @@ def test_inductor_gets_one_config(machine: Imagined, monkeypatch: pytest.MonkeyP
     assert "configs=[{'BLOCK': 128, 'num_warps': 8, 'num_stages': 3}]" in code[0]
 
 
-def test_inductor_drops_caps(machine: Imagined) -> None:
-    """Of a capped winner Inductor would drop the cap: it gets the best timed one without."""
-    machine.winner = Config({"BLOCK": 128}, num_warps=8, maxnreg=64)
-    machine.others = [Config({"BLOCK": 128}, num_ctas=2), Config({"BLOCK": 32}), Config({})]
-    kernel = decorated()
-    check(adder(kernel), 1000)
-    check(compiled(kernel), 1000)
-    check(compiled(decorated()), 1000)
-    assert [made["BLOCK"] for made in machine.launches] == [128, 32, 32]
-    assert "maxnreg" not in machine.launches[-1]
-
-
 def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:
     """Where no timings are known, the choice itself is taken without what Inductor drops."""
     key = TuneKey("m.add", {"n": 8}, {}, DEVICE)

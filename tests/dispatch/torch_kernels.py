@@ -29,3 +29,11 @@ def copy_tile(tile, out_ptr, n, BLOCK: tl.constexpr):
     """Copies a tile of 16 by 16 by a descriptor."""
     at = tl.arange(0, 16)
     tl.store(out_ptr + at[:, None] * 16 + at[None, :], tile.load([0, 0]))
+
+
+@triton.jit
+def add_scaled(x_ptr, y_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
+    """Adds a multiple of a vector to another one."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x_ptr + at, mask=at < n) + scale * tl.load(y_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, total, mask=at < n)
