@@ -6,15 +6,18 @@ store -> shipped -> another process that tunes it now -> tune -> store
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, overload
+
+from joblib import parallel_config
 
 from asmtune.base.errors import (
     ArgumentTypeError,
     AsmtuneError,
     CompileError,
+    InputError,
     MeasureError,
     UnreadableError,
 )
@@ -23,12 +26,14 @@ from asmtune.base.text import shortened
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import match_device
+from asmtune.core.hardware.shipped import chosen_target, known_device, match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
+from asmtune.measure.bench.dedup import gpus_of
+from asmtune.measure.bench.remote import RemoteGpu, remote_compiler
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.memory import returning_memory
 from asmtune.measure.timing.nvml import NO_GPU, device_name
@@ -55,7 +60,8 @@ class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
     `done` holds the records of this call, which the requests after them learn from; `opener` is
-    a `Session`'s. `unread` says why configs are not ranked, where that turns out.
+    a `Session`'s. `unread` says why configs are not ranked, where that turns out. `made_with` has
+    the versions of another host whose GPU times.
     """
 
     funnel: Funnel
@@ -65,6 +71,33 @@ class Tuner:
     opener: Opener | None = None
     unread: str = "no config's machine code can be read here"
     done: list[TuneRecord] = field(default_factory=list)
+    made_with: Mapping[str, str] | None = None
+
+    @classmethod
+    def on_devices(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
+        """Make a tuner for the first GPU that options choose; return the GPU's name with it.
+
+        Raises:
+            InputError: an address is malformed, or nothing there can time.
+            MeasureError: there is no GPU.
+        """
+        first = gpus_of(options.devices)[0] if options.devices else None
+        if not isinstance(first, RemoteGpu):
+            device = gpu_of(options)
+            return device, cls.open(device, options, target=target)
+        device = first.attributes.name
+        target = target or chosen_target() or known_device(device, first.attributes)
+        if target is None or target.backend != _READ:
+            raise InputError(
+                f"{first}: no descriptor describes {device}, and its driver does not tell enough: "
+                "give --target, a descriptor of it"
+            )
+        settings = Settings.from_environment()
+        compiler = remote_compiler(gpus_of(options.devices or ()), options.compile_at)
+        if compiler is not None:
+            settings = replace(settings, compiler=compiler.identity, jobs=compiler.jobs)
+        tuner = cls.open(device, options, settings, target)
+        return device, replace(tuner, made_with=first.made_with)
 
     @classmethod
     def open(
@@ -108,6 +141,9 @@ class Tuner:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
+        if self.made_with is not None:
+            choices = {**request.choices, "made_with": self.made_with}
+            request = replace(request, choices=choices)
         known = None
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
@@ -213,9 +249,11 @@ class Tuner:
     def _searched(self, request: TuningRequest) -> TuningResult:
         """Tune with ranking; without it where the compiler's output surprises the reader."""
         try:
-            with returning_memory():
+            with returning_memory(), compiling_by(self.funnel.settings):
                 return self._session(request).run(request)
         except UnreadableError as error:
+            if self.made_with is not None:
+                raise  # Triton's own means need the GPU here
             result = guarded_search(self._unranked(), request)
             if result is None:
                 raise CompileError(str(error)) from error
@@ -333,8 +371,7 @@ def tune(
     _check_types(problem, problems, space)
     searched = Space.of(space)
     options = TuneOptions.of(choices)
-    device = gpu_of(options)
-    tuner = Tuner.open(device, options)
+    device, tuner = Tuner.on_devices(options)
     if problem is None:
         requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
         return list(tuner.results(requests))
@@ -363,13 +400,23 @@ def _check_types(problem: Any, problems: Any, space: Any) -> None:
         )
 
 
+def compiling_by(settings: Settings) -> AbstractContextManager[Any]:
+    """Have this thread's compiles wait in threads where another host does the work."""
+    if not settings.compiler:
+        return nullcontext()
+    config: AbstractContextManager[Any] = parallel_config("threading", n_jobs=settings.jobs)
+    return config
+
+
 def gpu_of(options: TuneOptions) -> str:
-    """Return the name of the GPU that options choose: the first of theirs, or the current one.
+    """Return the name of this host's GPU that options choose: the first, or the current one.
 
     Raises:
         MeasureError: there is none.
     """
+    first = options.devices[0] if options.devices else None
+    assert not isinstance(first, str)
     try:
-        return device_name(options.devices[0] if options.devices else None)
+        return device_name(first)
     except MeasureError:
         raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}") from None

@@ -387,7 +387,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("tune", "{}/doubled.py", "--timings", "-1"), "--timings"),
         (("tune", "{}/doubled.py", "--objective", "speed"), "objective 'speed'"),
         (("tune", "{}/doubled.py", "--devices", "first"), "--devices: 'first' is neither"),
-        (("tune", "{}/doubled.py", "--devices", "0,0"), "--devices: '0,0'"),
+        (("tune", "{}/doubled.py", "--devices", "0,0"), "--devices: '0,0' names a GPU twice"),
         (("tune", "{}/doubled.py", "--devices", ""), "--devices: ''"),
     ],
 )
