@@ -1,7 +1,7 @@
 """The process that times, with the host of `tests.tuning_support` for a GPU.
 
-Its first argument is a folder: "slow" in it makes each launch take a while, and every sample that is
-taken adds a letter to "samples".
+Its first argument is a folder: "slow" in it makes each launch take a while, and every sample adds a
+letter to "samples". The second one is the name of its GPU.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class FarMachine(HostMachine):
         with (FOLDER / "samples").open("a") as samples:
             samples.write("x" * len(subjects))
         if (FOLDER / "slow").exists():
-            time.sleep(0.5)
+            time.sleep(0.1)
         return super().round(subjects)
 
 
 if __name__ == "__main__":
-    run(FarMachine)
+    run(lambda: FarMachine(name=sys.argv[2]))
