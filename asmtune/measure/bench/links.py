@@ -315,7 +315,7 @@ def _dask(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, Cluster
         if isinstance(actor, Failure):
             raise InputError(f"{label}: {_no_relay(actor)}")
         futures.append(future)
-        yield label, ClusterLink(_dask_call(actor), _dask_release(client, futures, future))
+        yield label, ClusterLink(_dask_call(client, actor), _dask_release(client, futures, future))
 
 
 def _dask_workers(client: Any, address: RemoteAddress) -> list[tuple[str, dict[str, int]]]:
@@ -334,9 +334,11 @@ def _declared_resources(dask_worker: Any) -> dict[str, float]:
     return dict(dask_worker.state.total_resources)
 
 
-def _dask_call(actor: Any) -> Callable[[str, tuple[Any, ...], float], Any]:
+def _dask_call(client: Any, actor: Any) -> Callable[[str, tuple[Any, ...], float], Any]:
     def call(method: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
-        return getattr(actor, method)(*arguments).result(timeout=timeout_s)
+        with client.as_current():  # an actor looks for its client so
+            future = getattr(actor, method)(*arguments)
+        return future.result(timeout=timeout_s)
 
     return call
 
