@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +18,7 @@ import pytest
 
 from asmtune.base.errors import InputError, MissingPackageError
 from asmtune.core.hardware import shipped
+from asmtune.measure.bench import links
 from asmtune.measure.bench.remote import close_hosts, remote_gpus
 from tests.bench.remote_support import SUM_CHILD, far_python
 from tests.tuning.test_remote import agents, far_tuner, outcome, samples
@@ -86,8 +89,10 @@ def test_dask(dask: Any, tmp_path: Path) -> None:
     assert no_agents()
 
 
-def test_no_scheduler() -> None:
-    """A scheduler that does not answer is told in one line, as is a missing package."""
+@pytest.mark.slow(seconds=3)
+def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that does not answer is told in one line."""
+    monkeypatch.setattr(links, "_CONNECT_S", 2)
     pytest.importorskip("distributed", reason="no dask: pip install '.[clusters]'")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -103,3 +108,27 @@ def test_no_package(scheme: str, package: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=r"pip install 'asmtune\[clusters\]'"):
         remote_gpus(f"{scheme}://a")
+
+
+@pytest.mark.slow(seconds=45)
+def test_ray(tmp_path: Path) -> None:
+    """Two actors give the timings of a GPU here, and leave no process."""
+    pytest.importorskip("ray", reason="no ray: pip install '.[clusters]'")
+    expected = resolved(workshop(tmp_path / "near", HostMachine()))
+    root = Path(__file__).parents[2]
+    address = f"ray://127.0.0.1?python={python_of(tmp_path, 'a')}"
+    command = [sys.executable, "-m", "tests.bench.ray_process", str(tmp_path / "far"), address]
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, cwd=root, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert expected.record is not None
+    assert answer["winner"] == str(expected.record.winner)
+    near = {str(m.config): m.median_us for m in expected.record.measurements}
+    common = near.keys() & answer["timed"].keys()
+    assert len(common) > 10
+    assert {config: answer["timed"][config] for config in common} == {c: near[c] for c in common}
+    assert len(answer["gpus"]) == 2
+    assert answer["clean"]

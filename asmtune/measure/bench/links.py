@@ -43,6 +43,8 @@ _SSH: Final = (
     *("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"),
     *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"),
 )
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CONNECT_S: Final = 20
 _POLL_S: Final = 1.0
 _CALL_S: Final = 60.0
 
@@ -280,7 +282,10 @@ class ClusterLink:
 
 
 def _first(failure: Failure) -> str:
-    return (failure.detail.strip().splitlines() or ["no message"])[0][:300]
+    """Return a cluster's error in one line: what is missing there, or else its first line."""
+    lines = _ESCAPES.sub("", failure.detail).strip().splitlines() or ["no message"]
+    missing = (line.strip() for line in lines if "No module named" in line)
+    return next(missing, lines[0])[:300]
 
 
 def _dask(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, ClusterLink]]:
@@ -290,7 +295,7 @@ def _dask(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, Cluster
         raise _missing(address, "dask") from None
     where = f"{address.host}:{address.port}"
     connect: Callable[..., Any] = distributed.Client
-    client = guarded("connect", lambda: connect(where, timeout=20, set_as_default=False))
+    client = guarded("connect", lambda: connect(where, timeout=_CONNECT_S, set_as_default=False))
     if isinstance(client, Failure):
         raise InputError(
             f"{address.text}: no Dask scheduler answers ({_first(client)}): check that one runs "
@@ -366,7 +371,8 @@ def _ray(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, ClusterL
         if isinstance(opened, Failure):
             raise InputError(
                 f"{address.text}: no Ray head answers ({_first(opened)}): check that one runs "
-                "there, with the versions of Ray and Python of this machine"
+                "there with this machine's versions of Ray and Python, and that "
+                "`pip install 'ray[client]'` was done here"
             )
     count = int(ray.cluster_resources().get("GPU", 0))
     if not count:
