@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, overload
-
-from joblib import parallel_config
 
 from asmtune.base.errors import (
     ArgumentTypeError,
     AsmtuneError,
     CompileError,
-    InputError,
     MeasureError,
     UnreadableError,
 )
@@ -26,17 +23,14 @@ from asmtune.base.text import shortened
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import chosen_target, known_device, match_device
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.measure.bench.dedup import gpus_of
-from asmtune.measure.bench.remote import RemoteGpu, remote_compiler
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.memory import returning_memory
-from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
@@ -45,6 +39,7 @@ from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
+from asmtune.tuning.devices import compiling_by, device_of
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
@@ -81,23 +76,9 @@ class Tuner:
             InputError: an address is malformed, or nothing there can time.
             MeasureError: there is no GPU.
         """
-        first = gpus_of(options.devices)[0] if options.devices else None
-        if not isinstance(first, RemoteGpu):
-            device = gpu_of(options)
-            return device, cls.open(device, options, target=target)
-        device = first.attributes.name
-        target = target or chosen_target() or known_device(device, first.attributes)
-        if target is None or target.backend != _READ:
-            raise InputError(
-                f"{first}: no descriptor describes {device}, and its driver does not tell enough: "
-                "give --target, a descriptor of it"
-            )
-        settings = Settings.from_environment()
-        compiler = remote_compiler(gpus_of(options.devices or ()), options.compile_at)
-        if compiler is not None:
-            settings = replace(settings, compiler=compiler.identity, jobs=compiler.jobs)
-        tuner = cls.open(device, options, settings, target)
-        return device, replace(tuner, made_with=first.made_with)
+        chosen = device_of(options, target)
+        tuner = cls.open(chosen.name, options, chosen.settings, chosen.target)
+        return chosen.name, replace(tuner, made_with=chosen.made_with)
 
     @classmethod
     def open(
@@ -398,25 +379,3 @@ def _check_types(problem: Any, problems: Any, space: Any) -> None:
             f"tune: space={shortened(repr(space))}: expected a Space, configs or axes by name: "
             f"{_FORM}"
         )
-
-
-def compiling_by(settings: Settings) -> AbstractContextManager[Any]:
-    """Have this thread's compiles wait in threads where another host does the work."""
-    if not settings.compiler:
-        return nullcontext()
-    config: AbstractContextManager[Any] = parallel_config("threading", n_jobs=settings.jobs)
-    return config
-
-
-def gpu_of(options: TuneOptions) -> str:
-    """Return the name of this host's GPU that options choose: the first, or the current one.
-
-    Raises:
-        MeasureError: there is none.
-    """
-    first = options.devices[0] if options.devices else None
-    assert not isinstance(first, str)
-    try:
-        return device_name(first)
-    except MeasureError:
-        raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ray
 
-from asmtune.measure.bench.remote import close_hosts, remote_gpus
+from asmtune.measure.bench.remote_gpus import close_hosts, remote_gpus
 from tests.tuning.test_remote import far_tuner
 from tests.tuning.test_remote_clusters import no_agents
 from tests.tuning_support import resolved

@@ -18,11 +18,15 @@ from asmtune.base.errors import InputError
 from asmtune.compile.sandbox import elsewhere
 from asmtune.core.hardware import shipped
 from asmtune.measure.bench import remote
-from asmtune.measure.bench.remote import HostLostError, RemoteWarning, close_hosts, remote_gpus
+from asmtune.measure.bench import remote_gpus as remotes
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.remote import HostLostError
+from asmtune.measure.bench.remote_gpus import RemoteWarning, close_hosts, remote_gpus
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.request import TuningResult
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
+from tests.bench.bench_support import setup
 from tests.bench.remote_support import SUM_CHILD, far_python, script, stand_in_ssh
 from tests.tuning_support import BEST, DEVICE, HostMachine, request, resolved, space, workshop
 
@@ -103,7 +107,7 @@ def kill_after(folder: Path, name: str, count: int) -> threading.Thread:
         end = time.monotonic() + 60
         while samples(folder, name) < count and time.monotonic() < end:
             time.sleep(0.01)
-        for opened in remote._opened.values():
+        for opened in remotes._opened.values():
             for one in opened.hosts:
                 if one.name == f"ssh://{name}":
                     os.kill(one._link.pid, signal.SIGKILL)  # type: ignore[attr-defined]
@@ -285,6 +289,15 @@ def test_compiled_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert request(tuner).expected.triton != "99.1.0"
     with pytest.raises(InputError, match=r"--compile-at remote"):
         Tuner.on_devices(replace(tuner.options, compile_at="home"))
+
+
+def test_another_python(tmp_path: Path) -> None:
+    """It is told at once, and nothing that only this one could load is sent there."""
+    address = host(tmp_path, "a", **about(python="3.99.1"))
+    with pytest.warns(RemoteWarning, match=r"Python 3\.99\.1 there, .*cannot be sent"):
+        (gpu,) = remote_gpus(address)
+    with pytest.raises(InputError, match=r"Python 3\.99\.1 there cannot load functions of yours"):
+        ChildBench(setup(checks={"reference": dict}), gpu)
 
 
 @pytest.mark.slow(seconds=10)

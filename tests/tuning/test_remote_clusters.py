@@ -19,7 +19,7 @@ import pytest
 from asmtune.base.errors import InputError, MissingPackageError
 from asmtune.core.hardware import shipped
 from asmtune.measure.bench import links
-from asmtune.measure.bench.remote import close_hosts, remote_gpus
+from asmtune.measure.bench.remote_gpus import close_hosts, remote_gpus
 from tests.bench.remote_support import SUM_CHILD, far_python
 from tests.tuning.test_remote import agents, far_tuner, outcome, samples
 from tests.tuning_support import BEST, DEVICE, HostMachine, resolved, workshop

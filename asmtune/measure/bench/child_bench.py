@@ -16,7 +16,7 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
-from asmtune.measure.bench.remote import RemoteGpu
+from asmtune.measure.bench.remote_gpus import RemoteGpu
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, require_device
 

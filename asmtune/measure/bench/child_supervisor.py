@@ -17,7 +17,8 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.gpu import environment
-from asmtune.measure.bench.remote import RemoteChild, RemoteGpu
+from asmtune.measure.bench.remote import RemoteChild
+from asmtune.measure.bench.remote_gpus import RemoteGpu
 
 COMMAND: Final = module_command("asmtune.measure.bench.child_main")
 
@@ -240,6 +241,8 @@ class ChildSupervisor:
         self._crashes = 0
         self._closed = False
         if isinstance(gpu, RemoteGpu):
+            if self._settings["functions"]:
+                gpu.check_functions()
             gpu.host.hold(shared)
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
@@ -318,7 +321,10 @@ class ChildSupervisor:
                 limit_s = max(limit_s, _USER_S)
         if self._setup.do_bench is not None:
             limit_s = max(limit_s, _USER_S)
-        return session.ask(self.configs.request(verb, described), limit_s)
+        request = self.configs.request(verb, described)
+        if request["hooks"] and isinstance(self._gpu, RemoteGpu):
+            self._gpu.check_functions()
+        return session.ask(request, limit_s)
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
         """Open a child and replay the known state; return how it died of that, if it did."""

@@ -16,7 +16,8 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench, Team
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.remote import HostLostError, RemoteGpu, remote_gpus
+from asmtune.measure.bench.remote import HostLostError
+from asmtune.measure.bench.remote_gpus import RemoteGpu, remote_gpus
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (

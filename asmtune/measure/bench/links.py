@@ -80,7 +80,10 @@ class RemoteAddress:
         Raises:
             InputError: it is malformed; says how it should be.
         """
-        url = _split(text)
+        try:
+            url = urlsplit(text)
+        except ValueError as error:
+            raise InputError(f"devices: {shortened(text)!r}: {error}; give {_FORMS}") from None
         shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
         if url.scheme not in _PORTS:
             hint = did_you_mean(url.scheme, _PORTS)
@@ -121,13 +124,6 @@ class RemoteAddress:
             destination = f"{self.user}@{self.host}" if self.user else self.host
             return f"ssh cannot connect ({line}): make `ssh {destination} true` work without asking"
         return f"its agent does not start ({line}): run `{self.agent_command('60')}` there"
-
-
-def _split(text: str) -> SplitResult:
-    try:
-        return urlsplit(text)
-    except ValueError as error:
-        raise InputError(f"devices: {shortened(text)!r}: {error}; give {_FORMS}") from None
 
 
 def _port(url: SplitResult, shown: str) -> int | None:
@@ -177,12 +173,7 @@ def _ssh(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, Child]]:
 
 
 class Relay:
-    """Owns an agent on a worker of a cluster; an actor there.
-
-    Args:
-        python: the Python that runs it; "" for the worker's own.
-        silence_s: seconds without a word from home after which it ends.
-    """
+    """Owns an agent, run by a Python or by the worker's own, on a worker of a cluster."""
 
     def __init__(self, python: str, silence_s: str) -> None:
         command = module_command(_AGENT, silence_s)
@@ -304,7 +295,6 @@ def _dask(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, Cluster
     workers = _dask_workers(client, address)
     futures: list[Any] = []
     for name, resources in workers[: address.workers]:
-        # With `actor=True` a function that is a class makes an object that stays on the worker.
         future = client.submit(
             Relay,
             address.python,
@@ -349,9 +339,7 @@ def _dask_call(client: Any, actor: Any) -> Callable[[str, tuple[Any, ...], float
 
 
 def _dask_release(client: Any, futures: list[Any], future: Any) -> Callable[[], Any]:
-    """Return a function that gives one actor back, and the client with the last one."""
-
-    def release() -> None:
+    def release() -> None:  # the last one closes the client
         futures.remove(future)
         future.release()
         if not futures:
