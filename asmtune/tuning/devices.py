@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,10 +58,28 @@ def device_of(options: TuneOptions, target: Target | None = None) -> TuningDevic
             f"{first}: no descriptor describes {device}, and its driver does not tell enough: "
             "give --target, a descriptor of it"
         )
-    compiler = remote_compiler(gpus, options.compile_at)
-    if compiler is not None:
-        settings = replace(settings, compiler=compiler.identity, jobs=compiler.jobs)
+    settings = _compiled_at(gpus, options.compile_at, settings)
     return TuningDevice(device, target, settings, first.made_with)
+
+
+def _compiled_at(gpus: Sequence[int | RemoteGpu], place: str, settings: Settings) -> Settings:
+    compiler = remote_compiler(gpus, place)
+    if compiler is None:
+        return settings
+    return replace(settings, compiler=compiler.identity, jobs=compiler.jobs)
+
+
+def reconnected(options: TuneOptions, settings: Settings) -> Settings:
+    """Connect again to hosts that were lost; return the settings that their compilers need.
+
+    Raises:
+        InputError: a host has another Triton than compiles, or cannot be reached.
+        HostLostError: no host is left.
+    """
+    if not any(isinstance(device, str) for device in options.devices or ()):
+        return settings
+    place = "remote" if settings.compiler else "home"
+    return _compiled_at(gpus_of(options.devices or ()), place, settings)
 
 
 def compiling_by(settings: Settings) -> AbstractContextManager[Any]:

@@ -39,7 +39,7 @@ from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
-from asmtune.tuning.devices import compiling_by, device_of
+from asmtune.tuning.devices import compiling_by, device_of, reconnected
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
@@ -230,8 +230,10 @@ class Tuner:
     def _searched(self, request: TuningRequest) -> TuningResult:
         """Tune with ranking; without it where the compiler's output surprises the reader."""
         try:
-            with returning_memory(), compiling_by(self.funnel.settings):
-                return self._session(request).run(request)
+            settings = reconnected(self.options, self.funnel.settings)
+            tuner = replace(self, funnel=replace(self.funnel, settings=settings))
+            with returning_memory(), compiling_by(settings):
+                return tuner._session(request).run(request)
         except UnreadableError as error:
             if self.made_with is not None:
                 raise  # Triton's own means need the GPU here
