@@ -25,7 +25,7 @@ from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.request import TuningResult
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
-from tests.bench.bench_support import setup
+from tests.bench.bench_support import entrant, setup
 from tests.bench.remote_support import SUM_CHILD, far_python, script, stand_in_ssh
 from tests.tuning_support import BEST, DEVICE, HostMachine, request, resolved, space, workshop
 
@@ -136,6 +136,19 @@ def test_a_host_that_dies_is_done_without(tmp_path: Path) -> None:
     while agents() and time.monotonic() < end:
         time.sleep(0.05)
     assert agents() == []
+
+
+@pytest.mark.slow(seconds=8)
+def test_the_config_that_ran_is_not_charged(tmp_path: Path) -> None:
+    """A host that dies while the last config of a trial runs is lost; the config has not failed."""
+    (gpu,) = remote_gpus(f"ssh://a?python={far_python(tmp_path / 'python', gpus=[DEVICE])}")
+    bench = ChildBench(setup(), gpu)
+    bench.begin(entrant("good"))
+    pid = gpu.host._link.pid  # type: ignore[attr-defined]
+    threading.Timer(1.0, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(HostLostError, match="what was timed is kept"):
+        bench.trial([entrant("hang")])
+    bench.close()
 
 
 @pytest.mark.slow(seconds=30)
