@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from asmtune.core.dtypes import dtype_of
+from asmtune.core.hardware.shipped import chosen_target
 
 FLOATS = ("fp32", "fp16", "bf16")
 """Dtypes of kernels that compute in fp32."""
@@ -177,6 +178,9 @@ def walkers(x: torch.Tensor) -> int:
 
 def processors(device: torch.device) -> int:
     """Count streaming multiprocessors; an H200's for meta tensors, two for the interpreter."""
+    target = chosen_target()
+    if device.type == "cpu" and target is not None:  # tensors of a GPU on another host
+        return target.sms
     if device.type in _OTHER_SMS:
         return _OTHER_SMS[device.type]
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

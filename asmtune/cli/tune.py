@@ -26,7 +26,7 @@ from asmtune.store.trace.run import CostRow
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
     from asmtune.studies.tuning_queue import TuningGpu
-    from asmtune.tuning.options import Bits, Choices, Effort, TuneOptions
+    from asmtune.tuning.options import Bits, Choices, CompilePlace, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
@@ -37,7 +37,8 @@ class TuneRequest:
     effort: str = "balanced"
     strategy: str | None = None
     objective: str = "time"
-    devices: str | None = None
+    devices: Sequence[str] = ()
+    compile_at: str = "auto"
     seconds: float | None = None
     compiles: int | None = None
     timings: int | None = None
@@ -57,6 +58,7 @@ class TuneRequest:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
         flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
         flags |= {"bits": cast("Bits", self.bits)}
+        flags |= {"compile_at": cast("CompilePlace", self.compile_at)}
         options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
@@ -72,24 +74,37 @@ class TuneRequest:
         )
         return replace(effort, limits=limits, strategy=self.strategy or effort.strategy)
 
-    def _devices(self) -> tuple[int, ...] | None:
-        if self.devices is None:
+    def _devices(self) -> tuple[int | str, ...] | None:
+        if not self.devices:
             return None
         import torch
 
-        count = torch.cuda.device_count()
-        is_all = self.devices.strip() == "all"
-        names = map(str, range(count)) if is_all else self.devices.split(",")
-        parts = [name.strip() for name in names]
-        if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
-            raise InputError(
-                f'--devices: {self.devices!r} is neither "all" nor indices such as 0,1'
-            )
-        indices = tuple(map(int, parts))
-        missing = [index for index in indices if index >= count]
+        from asmtune.measure.bench.links import RemoteAddress
+
+        count, given = torch.cuda.device_count(), ",".join(self.devices)
+        devices: list[int | str] = []
+        for part in (name.strip() for name in given.split(",")):
+            if "://" in part:
+                RemoteAddress.parse(part)
+                devices.append(part)
+            else:
+                devices += range(count) if part == "all" else [_index(part, given)]
+        if len(set(devices)) != len(devices):
+            raise InputError(f"--devices: {given!r} names a GPU twice")
+        here = [device for device in devices if not isinstance(device, str)]
+        missing = [index for index in here if index >= count]
         if missing and count:
             raise InputError(f"--devices: no GPU {missing[0]}: there are {count}, from 0 on")
-        return indices or None
+        return tuple(devices) or None
+
+
+def _index(text: str, given: str) -> int:
+    if not text.isdecimal():
+        raise InputError(
+            f'--devices: {given!r} is neither "all", indices such as 0,1 nor addresses such as '
+            "ssh://user@host"
+        )
+    return int(text)
 
 
 FAILED: Final = 1
@@ -107,7 +122,17 @@ Strategy = Annotated[
 Seconds = Annotated[float | None, typer.Option(help="At most so many for a shape.")]
 Most = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
 Devices = Annotated[
-    str | None, typer.Option(help='GPUs of one model to time on: "all", or indices such as 0,1.')
+    list[str],
+    typer.Option(
+        help='GPUs of one model to time on: "all", indices such as 0,1, or those of other hosts: '
+        "ssh://user@host, dask://scheduler, ray://head."
+    ),
+]
+CompileAt = Annotated[
+    str,
+    typer.Option(
+        help="Compile for other hosts at home, remote, or auto: home if Triton is the same."
+    ),
 ]
 Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which may die.")]
 Objective = Annotated[
@@ -132,7 +157,8 @@ def tune(
     seconds: Seconds = None,
     compiles: Most = None,
     timings: Most = None,
-    devices: Devices = None,
+    devices: Devices = [],  # noqa: B006 - typer copies it
+    compile_at: CompileAt = "auto",
     isolate: Isolate = True,
     objective: Objective = "time",
     tiles: Tiles = False,
@@ -162,7 +188,8 @@ def tune(
         _check_alone(given | {"--objective": objective != "time"})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings, bits)
+    aims = (effort, strategy, objective)
+    request = TuneRequest(*aims, devices, compile_at, seconds, compiles, timings, bits)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)

@@ -82,9 +82,12 @@ class Lowering:
     Args:
         timeout_s: seconds the front end may take for one config; an unrolled
             `static_range` can take minutes.
+        compiler: identity of a compiler on another host; "" for this host's.
     """
 
-    def __init__(self, problem: Problem, target: Target, timeout_s: float) -> None:
+    def __init__(
+        self, problem: Problem, target: Target, timeout_s: float, compiler: str = ""
+    ) -> None:
         from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
 
         self.problem = problem
@@ -94,7 +97,7 @@ class Lowering:
         self._function = jit_function(problem.kernel)
         self._timeout_s = timeout_s
         self.environment = environment()
-        self._compiler = compiler_identity()
+        self._compiler = compiler or compiler_identity()
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
 

@@ -254,7 +254,8 @@ def warm(
     function that will read artifacts in the workers, by default those of this thread.
     """
     environment, memory_bytes = lowering.environment, settings.compile_memory_bytes
-    start = StartCompiler(lowering.machine, environment, memory_bytes, read)
+    machine, compiler = lowering.machine, settings.compiler
+    start = StartCompiler(machine, environment, memory_bytes, read, compiler)
     chosen = workers or Workers(settings.jobs)
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
     thread.start()

@@ -6,7 +6,7 @@ import base64
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,8 +20,20 @@ _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold di
 _POLL_S: Final = 0.1  # between two checks of the cancel flag
 
 
+Starter = Callable[[Sequence[str], Mapping[str, str | None]], Any]
+"""Starts `child_main` with arguments and variables, None for one that is to be taken away; returns
+what has the methods of a `Child`."""
+
+elsewhere: Final[dict[str, Starter]] = {}
+"""Compilers of other hosts by their identity, as a `LowerRequest` names them."""
+
+
 class JobCancelledError(Exception):
     """Says that nobody waits any more for the compile."""
+
+
+class CompilerLostError(Exception):
+    """Says that the host which compiles is lost; another one may compile."""
 
 
 class Sandbox:
@@ -38,6 +50,7 @@ class Sandbox:
         self._child: Child | None = None
         self._environment: Mapping[str, str | None] = {}
         self._variables: Mapping[str, str] = {}
+        self._compiler = ""
         self._lock = threading.Lock()
 
     def compile(
@@ -51,7 +64,7 @@ class Sandbox:
             JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
         """
         message = _message(request, sketch=False)
-        built = self._ask(message, request.environment, timeout_s, flag)
+        built = self._ask(message, request, timeout_s, flag)
         if isinstance(built, Failure):
             return _of_file(built, request)
         built["cubin"] = base64.b64decode(built["cubin"])
@@ -62,16 +75,20 @@ class Sandbox:
     ) -> Sketch | Failure:
         """Compiles as far as LLVM, like `compile`."""
         message = _message(request, sketch=True)
-        answer = self._ask(message, request.environment, timeout_s, flag)
+        answer = self._ask(message, request, timeout_s, flag)
         if isinstance(answer, Failure):
             return _of_file(answer, request)
         return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
 
     def start(
-        self, machine: tuple[str, int | str, int], environment: Mapping[str, str | None]
+        self,
+        machine: tuple[str, int | str, int],
+        environment: Mapping[str, str | None],
+        compiler: str = "",
     ) -> None:
         """Starts the child if there is none, and waits until it could compile."""
-        self._ask({"start": machine}, environment, _START_S, None)
+        request = LowerRequest("", {}, machine, environment, compiler)
+        self._ask({"start": machine}, request, _START_S, None)
 
     def begin(self) -> None:
         """Starts the child if there is none; does not wait."""
@@ -81,15 +98,24 @@ class Sandbox:
     def _ask(
         self,
         message: dict[str, Any],
-        environment: Mapping[str, str | None],
+        request: LowerRequest,
         timeout_s: float,
         flag: Path | None,
     ) -> dict[str, Any] | Failure:
         with self._lock:
-            self._environment = environment
-            if any(self._variables.get(name) != value for name, value in environment.items()):
+            self._environment = environment = request.environment
+            compiler = request.compiler if request.compiler in elsewhere else ""
+            is_other = any(
+                self._variables.get(name) != value for name, value in environment.items()
+            )
+            if is_other or compiler != self._compiler:
                 self.close()
-            return self._answer(message, timeout_s, flag)
+            self._compiler = compiler
+            try:
+                return self._answer(message, timeout_s, flag)
+            except CompilerLostError:
+                self.close()
+                return self._answer(message, timeout_s, flag)
 
     def _answer(
         self, message: dict[str, Any], timeout_s: float, flag: Path | None
@@ -130,10 +156,14 @@ class Sandbox:
     def _ready(self) -> Child:
         if self._child is None or not self._child.is_running:
             self.close()
-            command = module_command("asmtune.compile.child_main", str(self._memory_bytes))
+            memory = str(self._memory_bytes)
             variables = {**os.environ, **self._environment}
             self._variables = {n: value for n, value in variables.items() if value is not None}
-            self._child = Child(command, self._variables)
+            if self._compiler:
+                self._child = elsewhere[self._compiler]([memory], self._environment)
+            else:
+                command = module_command("asmtune.compile.child_main", memory)
+                self._child = Child(command, self._variables)
         return self._child
 
     def _with_diagnostics(self, failure: Failure) -> Failure:

@@ -190,14 +190,16 @@ class StartCompiler:
         environment: variables that the compiler reads; None for one that is not set.
         memory_bytes: address space of the child.
         read: the reader; unpickling it has imported its modules.
+        compiler: identity of the compiler.
     """
 
     machine: tuple[str, int | str, int]
     environment: Mapping[str, str | None]
     memory_bytes: int
     read: Callable[[Any], Any]
+    compiler: str = ""
 
     def __call__(self) -> None:
         """Waits until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
-            sandbox.start(self.machine, self.environment)
+            sandbox.start(self.machine, self.environment, self.compiler)

@@ -11,6 +11,7 @@ from typing import Any
 from asmtune.base.errors import AsmtuneError, InputError, ProblemError
 from asmtune.core.failures import guarded, required
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import choose_target
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.keys.rules import BucketRules
 from asmtune.core.problem import Problem
@@ -24,7 +25,7 @@ from asmtune.store.codec import key_digest
 from asmtune.studies.stored import StoredLaunch, tuner_of
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.tuner import Tuner, gpu_of
+from asmtune.tuning.tuner import Tuner
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,22 @@ def open_machine(
 ) -> TuningGpu:
     """Open this machine's GPU, or the first of those asked for; ranks by `target` if given.
 
+    For GPUs of other hosts alone, tensors are made in this host's memory.
+
     Raises:
-        MeasureError: there is none.
+        InputError: an address is malformed, or nothing there can time.
+        MeasureError: there is no GPU.
     """
     import torch
 
-    device = gpu_of(options)
-    if options.devices is not None:
-        torch.cuda.set_device(options.devices[0])
-    return TuningGpu(
-        device, "cuda", Tuner.open(device, options, target=target).with_listener(progress)
-    )
+    device, tuner = Tuner.on_devices(options, target)
+    here = [index for index in options.devices or () if not isinstance(index, str)]
+    if here:
+        torch.cuda.set_device(here[0])
+    elif options.devices:
+        choose_target(tuner.funnel.target)  # kernels ask for its SMs
+    place = "cuda" if here or not options.devices else "cpu"
+    return TuningGpu(device, place, tuner.with_listener(progress))
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,7 @@ def _shared(options: TuneOptions) -> Choices:
         "effort": options.effort,
         "isolate": options.isolate,
         "devices": options.devices,
+        "compile_at": options.compile_at,
         "seed": options.seed,
         "force": options.force,
     }

@@ -191,6 +191,7 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
 
 
 OnBusy = Literal["wait", "heuristic"]
+CompilePlace = Literal["auto", "home", "remote"]
 Bits = Literal["close", "equal"]
 
 
@@ -226,7 +227,8 @@ class Choices(TypedDict, total=False):
 
     effort: str | Effort
     isolate: bool
-    devices: tuple[int, ...] | None
+    devices: tuple[int | str, ...] | None
+    compile_at: CompilePlace
     objective: str | Objective
     seed: int
     tiles: bool
@@ -254,8 +256,11 @@ class TuneOptions:
         effort: how hard to search.
         isolate: whether configs run in a process of their own, so that one that faults or
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
-        devices: indices of the GPUs to time on, one process each (which isolates as well);
-            None for the current one.
+        devices: GPUs to time on, one process each (which isolates as well): indices of those
+            here, and addresses of other hosts, such as "ssh://user@host"; None for the current
+            one.
+        compile_at: where configs are compiled for GPUs of other hosts: at "home", "remote", or
+            "auto": at home if both ends have the same Triton.
         objective: meaning of "best".
         seed: seeds all draws; two runs of one seed differ by their timings alone.
         tiles: whether to search the tile axes of a recurrence on a small grid as well, which
@@ -271,7 +276,8 @@ class TuneOptions:
 
     effort: Effort
     isolate: bool = False
-    devices: tuple[int, ...] | None = None
+    devices: tuple[int | str, ...] | None = None
+    compile_at: CompilePlace = "auto"
     objective: Objective = field(default_factory=lambda: Objective({"time": 1.0}))
     seed: int = 0
     tiles: bool = False
@@ -301,11 +307,15 @@ class TuneOptions:
         on_busy = choices.get("on_busy", "wait")
         if on_busy not in ("wait", "heuristic"):
             raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'heuristic'")
+        compile_at = choices.get("compile_at", "auto")
+        if compile_at not in get_args(CompilePlace):
+            raise InputError(f"compile_at={compile_at!r}: give 'auto', 'home' or 'remote'")
         effort = effort_of(choices.get("effort", "balanced"))
         return cls(
             effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
+            compile_at=compile_at,
             objective=Objective.parse(objective) if isinstance(objective, str) else objective,
             seed=choices.get("seed", 0),
             tiles=choices.get("tiles", False),

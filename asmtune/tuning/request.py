@@ -140,15 +140,17 @@ def provenance(
     objective: Objective | None = None,
     clock: str = "",
     bits: str = "close",
+    made_with: Mapping[str, str] | None = None,
 ) -> Provenance:
     """Make the provenance of a config that is tuned here and now.
 
     No `objective` stands for time, and no name of a `clock`, the user's function, for ours.
+    `made_with` has the versions of another host that tunes it.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
     if objective is not None and not objective.only_time:
         aims += (str(objective),)
-    made_with = versions()
+    made_with = made_with or {**versions(), "driver": driver_version()}
     source = source_digest(problem.kernel)
     apart = () if bits == "close" else (bits,)
     return Provenance(
@@ -159,7 +161,7 @@ def provenance(
         triton=made_with["triton"],
         torch=made_with["torch"],
         asmtune=made_with["asmtune"],
-        driver=driver_version(),
+        driver=made_with["driver"],
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
@@ -180,7 +182,15 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         clock = TuneOptions.of(cast("Choices", choices)).clock
     tiles = bool(choices.get("tiles", False))
     bits = choices.get("bits", "close")
-    return provenance(problem, space, tiles=tiles, objective=objective, clock=clock, bits=bits)
+    return provenance(
+        problem,
+        space,
+        tiles=tiles,
+        objective=objective,
+        clock=clock,
+        bits=bits,
+        made_with=choices.get("made_with"),
+    )
 
 
 def with_files(record: TuneRecord, space: Space) -> TuneRecord:

@@ -11,10 +11,11 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
+from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
+from asmtune.core.hardware.model import plain
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
@@ -96,7 +97,9 @@ class Session:
                 for note in funnel.scorer.notes(funnel.target):
                     watch.note(note)
             with watch.timed_stage("open"):
-                bench = stack.enter_context(closing(self._bench(front, effects)))
+                bench = stack.enter_context(
+                    closing(self._bench(front, effects, request.key.device))
+                )
             cache = ArtifactCache.of(funnel.settings)
             timer = BenchTimer(
                 bench, cache, default, watch.measured, partial(_covers, effects, front)
@@ -142,11 +145,11 @@ class Session:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
         return State(verdicts, default, with_edited(known, configs)), measured
 
-    def _bench(self, front: Front, effects: Effects) -> Bench:
-        options, problem = self.options, front.problem
+    def _bench(self, front: Front, effects: Effects, device: str) -> Bench:
+        options = self.options
         setup = BenchSetup(
             # Its own: the front's is busy in another thread while configs are timed.
-            lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
+            lowering=front.new_lowering(),
             effects=effects,
             checks=options.checks,
             policy=options.effort.policy,
@@ -156,7 +159,15 @@ class Session:
         )
         if self.opener is not None:
             return self.opener(setup)
-        return open_bench(setup, isolate=options.isolate, devices=options.devices)
+        bench = open_bench(setup, isolate=options.isolate, devices=options.devices)
+        is_remote = any(isinstance(device, str) for device in options.devices or ())
+        if is_remote and plain(bench.device) != plain(device):
+            bench.close()
+            raise InputError(
+                f"devices={list(options.devices or ())}: {bench.device} is there, and the config "
+                f"is for {device}: choose GPUs of that model"
+            )
+        return bench
 
     def _header(self, request: TuningRequest, default: Config) -> Header:
         effort = self.options.effort

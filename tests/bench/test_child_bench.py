@@ -20,7 +20,7 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.child_supervisor import environment
+from asmtune.measure.bench.gpu import environment
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

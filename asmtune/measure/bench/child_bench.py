@@ -16,6 +16,7 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
+from asmtune.measure.bench.remote_gpus import RemoteGpu
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, require_device
 
@@ -27,8 +28,8 @@ class ChildBench:
     rest. Nothing is launched in the parent.
 
     Args:
-        index: index of the GPU among those that this process sees; by default the GPU that the
-            arguments lie on.
+        gpu: index of the GPU among those that this process sees, or one of another host; by
+            default the GPU that the arguments lie on.
         shared: the arguments, if other benches send the same ones; its owner closes it.
 
     Raises:
@@ -40,7 +41,7 @@ class ChildBench:
     def __init__(
         self,
         setup: BenchSetup,
-        index: int | None = None,
+        gpu: int | RemoteGpu | None = None,
         *,
         shared: SharedArguments | None = None,
         command: Sequence[str] = COMMAND,
@@ -52,8 +53,8 @@ class ChildBench:
         self._owns_shared = shared is None
         with ExitStack() as undo:
             undo.callback(self.close)
-            home = _home(setup) if index is None else index
-            if home is not None:
+            home = _home(setup) if gpu is None else gpu
+            if isinstance(home, int):
                 what = "a process that times, with its own copy of the arguments"
                 require_device(home, self._shared.nbytes + PROCESS_BYTES, what)
             self._children = ChildSupervisor(setup, home, self._shared, command)
@@ -211,7 +212,7 @@ class Team:
         device: name of the GPUs.
 
     Args:
-        indices: indices of the GPUs among those that this process sees.
+        gpus: indices of the GPUs among those that this process sees, or GPUs of other hosts.
 
     Raises:
         InputError: the GPUs are not of one model, or an argument cannot be sent.
@@ -219,20 +220,24 @@ class Team:
     """
 
     def __init__(
-        self, setup: BenchSetup, indices: Sequence[int], *, command: Sequence[str] = COMMAND
+        self,
+        setup: BenchSetup,
+        gpus: Sequence[int | RemoteGpu],
+        *,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self._members: list[ChildBench] = []
         self._notes: tuple[str, ...] = ()
-        self._threads = ThreadPoolExecutor(len(indices), "asmtune-bench")
+        self._threads = ThreadPoolExecutor(len(gpus), "asmtune-bench")
         self._shared = pack(setup)
         with ExitStack() as undo:
             undo.callback(self.close)
             opened = [
-                self._threads.submit(ChildBench, setup, index, shared=self._shared, command=command)
-                for index in indices
+                self._threads.submit(ChildBench, setup, gpu, shared=self._shared, command=command)
+                for gpu in gpus
             ]
             self._members = _all_of(opened)
-            self.device = _one_model(indices, [member.device for member in self._members])
+            self.device = _one_model(gpus, [member.device for member in self._members])
             undo.pop_all()
 
     @property
@@ -339,9 +344,9 @@ def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
     return [future.result() for future in opened]
 
 
-def _one_model(indices: Sequence[int], names: Sequence[str]) -> str:
+def _one_model(gpus: Sequence[int | RemoteGpu], names: Sequence[str]) -> str:
     if len(set(names)) > 1:
-        listed = ", ".join(f"{i}: {name}" for i, name in zip(indices, names, strict=True))
+        listed = ", ".join(f"{gpu}: {name}" for gpu, name in zip(gpus, names, strict=True))
         raise InputError(
             f"timings of different GPUs cannot be compared ({listed}): choose devices of one model"
         )

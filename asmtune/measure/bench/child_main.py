@@ -65,7 +65,9 @@ class Service:
             import_like_parent(self._path)
         setup = messages.setup_of(request)
         self._machine = self._make_machine()
-        self._arguments = unpack_arguments(request["arguments"])
+        # What a program without a GPU has in its host's memory is for the GPU.
+        place = self._machine.place if request.get("moves") else None
+        self._arguments = unpack_arguments(request["arguments"], place)
         checker = OutputChecker(self._arguments, setup.effects, setup.checks)
         self._tuner_hooks = setup.hooks
         self._trials = trials_on(self._machine, checker, setup.plan, self._announce)

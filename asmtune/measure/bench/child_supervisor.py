@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,9 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
+from asmtune.measure.bench.gpu import environment
+from asmtune.measure.bench.remote import RemoteChild
+from asmtune.measure.bench.remote_gpus import RemoteGpu
 
 COMMAND: Final = module_command("asmtune.measure.bench.child_main")
 
@@ -49,7 +51,7 @@ class ChildSession:
         fresh: whether it has not timed anything yet.
     """
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child | RemoteChild) -> None:
         self.device = ""
         self.fresh = True
         self._child = child
@@ -210,15 +212,20 @@ class ChildSupervisor:
 
     Args:
         setup, shared: what is timed, and the arguments.
-        index: index of the GPU among those that this process sees; None for all of them.
-        command: starts a child.
+        gpu: index of the GPU among those that this process sees, None for all of them; or a GPU of
+            another host.
+        command: starts a child on this host.
 
     Raises:
         InputError: the user's reference cannot be sent to a process.
     """
 
     def __init__(
-        self, setup: BenchSetup, index: int | None, shared: SharedArguments, command: Sequence[str]
+        self,
+        setup: BenchSetup,
+        gpu: int | RemoteGpu | None,
+        shared: SharedArguments,
+        command: Sequence[str],
     ) -> None:
         self.device = ""
         self.state = ChildState()
@@ -226,13 +233,17 @@ class ChildSupervisor:
         self.configs = ConfigTable(setup.lowering, shared)
         self.command = command
         self._setup = setup
-        self._index = index
+        self._gpu = gpu
         self._shared = shared
         self._settings = messages.describe_setup(setup)
         self._session: ChildSession | None = None
         self._spare: ChildSession | None = None
         self._crashes = 0
         self._closed = False
+        if isinstance(gpu, RemoteGpu):
+            if self._settings["functions"]:
+                gpu.check_functions()
+            gpu.host.hold(shared)
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
         """Return a child's answer to a request, or how it died.
@@ -279,7 +290,7 @@ class ChildSupervisor:
         self._session, self.state.best = None, None  # the best so far may be what kills
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
-            where = "" if self._index is None else f" on GPU {self._index}"
+            where = "" if self._gpu is None else f" on {_name_of(self._gpu)}"
             raise MeasureError(
                 f"the process that times{where} died {self._crashes} times in a row while no new "
                 f"config ran; the last one: {crash.failure.detail}"
@@ -296,6 +307,8 @@ class ChildSupervisor:
         for started in (self._session, self._spare):
             if started is not None:
                 started.close()
+        if isinstance(self._gpu, RemoteGpu):
+            self._gpu.host.release(self._shared)
 
     def _request(
         self, session: ChildSession, verb: str, described: Sequence[Any]
@@ -308,11 +321,18 @@ class ChildSupervisor:
                 limit_s = max(limit_s, _USER_S)
         if self._setup.do_bench is not None:
             limit_s = max(limit_s, _USER_S)
-        return session.ask(self.configs.request(verb, described), limit_s)
+        request = self.configs.request(verb, described)
+        if request["hooks"] and isinstance(self._gpu, RemoteGpu):
+            self._gpu.check_functions()
+        return session.ask(request, limit_s)
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
         """Open a child and replay the known state; return how it died of that, if it did."""
-        opening = {"do": "open", "path": sys.path, "arguments": self._shared.to_json()}
+        arguments = self._shared.to_json()
+        opening: dict[str, Any] = {"do": "open", "path": sys.path, "arguments": arguments}
+        if isinstance(self._gpu, RemoteGpu):
+            opening |= {"path": [], "moves": True}
+            arguments["file"] = self._gpu.host.file_number(self._shared)
         crash = session.open({**opening, **self._settings}, self._shared.nbytes / _COPY_BYTES_PER_S)
         if crash is not None:
             return crash
@@ -326,21 +346,12 @@ class ChildSupervisor:
         return None
 
     def _start(self) -> ChildSession:
-        variables = environment(self._index)
+        if isinstance(self._gpu, RemoteGpu):
+            started = self._gpu.host.start("time", self._shared, gpu=self._gpu.index)
+            return ChildSession(started)
+        variables = environment(self._gpu)
         return ChildSession(Child(self.command, variables, (self._shared.file,)))
 
 
-def environment(index: int | None) -> Mapping[str, str]:
-    """Return this process's environment, changed so that a child sees one GPU only.
-
-    Raises:
-        InputError: there are not so many.
-    """
-    name, variables = "CUDA_VISIBLE_DEVICES", dict(os.environ)
-    if index is not None:
-        listed = variables.get(name)
-        seen = None if listed is None else [entry.strip() for entry in listed.split(",") if entry]
-        if seen is not None and index >= len(seen):
-            raise InputError(f"GPU {index}: {name}={listed} shows {len(seen)}, counted from 0")
-        variables[name] = str(index) if seen is None else seen[index]
-    return variables
+def _name_of(gpu: int | RemoteGpu) -> str:
+    return str(gpu) if isinstance(gpu, RemoteGpu) else f"GPU {gpu}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from triton.runtime import _allocation
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.compile.load import Binary, LoadedLaunch, launch_of
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
@@ -24,10 +25,13 @@ class BenchGpu:
 
     Attributes:
         name: the GPU's name as its driver gives it.
+        place: PyTorch's type of the device.
 
     Raises:
         MeasureError: there is none.
     """
+
+    place = "cuda"
 
     def __init__(self) -> None:
         import torch
@@ -145,6 +149,22 @@ class WatchedClock:
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
         with DeviceLossCheck(self.machine, [subject.config for subject in subjects]):
             return self.clock.round(subjects)
+
+
+def environment(index: int | None) -> Mapping[str, str]:
+    """Return this process's environment, changed so that a child sees one GPU only.
+
+    Raises:
+        InputError: there are not so many.
+    """
+    name, variables = "CUDA_VISIBLE_DEVICES", dict(os.environ)
+    if index is not None:
+        listed = variables.get(name)
+        seen = None if listed is None else [entry.strip() for entry in listed.split(",") if entry]
+        if seen is not None and index >= len(seen):
+            raise InputError(f"GPU {index}: {name}={listed} shows {len(seen)}, counted from 0")
+        variables[name] = str(index) if seen is None else seen[index]
+    return variables
 
 
 @contextmanager

@@ -294,7 +294,12 @@ class Front:
     @cached_property
     def lowering(self) -> Lowering:
         """The front end proper; IR lowered for one config serves others of its tile."""
-        return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
+        return self.new_lowering()
+
+    def new_lowering(self) -> Lowering:
+        """Make another front end of the same problem, for another thread."""
+        settings = self.settings
+        return Lowering(self.problem, self.target, settings.compile_timeout_s, settings.compiler)
 
     @cached_property
     def judge(self) -> Judge:
