@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,6 +61,13 @@ class LowerRequest:
         return digest(_text_digest(self.ttir), rest, *edited)
 
     @property
+    def uncapped_digest(self) -> str | None:
+        """Returns the digest of the same without its register cap; None if it has none."""
+        if self.options.get("maxnreg") is None or self.override is not None:
+            return None
+        return replace(self, options={**self.options, "maxnreg": None}).digest
+
+    @property
     def has_dot(self) -> bool:
         """Returns whether it multiplies matrices; if not, `num_stages` changes no plain loop."""
         return "tt.dot" in self.ttir
@@ -97,13 +104,20 @@ class Lowering:
         self._compiler = compiler_identity()
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
+        self._lock = threading.RLock()
 
     def request(self, config: Config) -> LowerRequest | Failure:
         """Returns the request for one config, or why the front end refuses it.
 
+        Any thread may call this; another waits meanwhile, and finds what was lowered.
+
         Raises:
             ProblemError: arguments and config do not fit the kernel.
         """
+        with self._lock:
+            return self._request(config)
+
+    def _request(self, config: Config) -> LowerRequest | Failure:
         from asmtune.compile.toolchain import plain_options
 
         if (foreign := self._foreign_option(config)) is not None:

@@ -143,13 +143,26 @@ _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
 """Kinds of failures that may be the machine's doing: tried again."""
 
 
+FOR_A_WORKER: Final = 2
+"""Configs of a short list for each worker. A sketch costs a tenth of a compile, and a first batch
+is compiled after the sketches: compiling all takes no more than one round of compiles longer."""
+
+
+def is_short(count: int, effort: Effort, jobs: int) -> bool:
+    """Return whether so many configs are all compiled at once, by so many workers.
+
+    Nothing is sketched, and no model chooses: a first batch would be all or nearly all of them.
+    """
+    return effort.strategy == "model" and count <= max(effort.pace.first, FOR_A_WORKER * jobs)
+
+
 def initial_verdicts(
     funnel: Funnel, front: Front, configs: Sequence[Config], effort: Effort
 ) -> list[Verdict]:
     """Judge each config before compiling: by its sketch where that is worth it, else by rules."""
     sketches = (
         effort.strategy == "model"
-        and len(configs) > effort.pace.first
+        and not is_short(len(configs), effort, front.workers.jobs)
         and funnel.scorer.ranks_before_compiling
     )
     estimates: list[Verdict] | Unread

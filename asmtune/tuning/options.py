@@ -257,7 +257,8 @@ class TuneOptions:
         devices: indices of the GPUs to time on, one process each (which isolates as well);
             None for the current one.
         objective: meaning of "best".
-        seed: seeds all draws; two runs of one seed differ by their timings alone.
+        seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
+            list also by the order in which compiles end.
         tiles: whether to search the tile axes of a recurrence on a small grid as well, which
             are otherwise held where its state or its grid depends on them.
         force: tune although the store has the key.

@@ -18,18 +18,17 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
-from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
+from asmtune.tuning.background_compiler import BackgroundCompiler
 from asmtune.tuning.finals import FinalDecision, Finals
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.run_log import RunWatch
-from asmtune.tuning.search.base import Ended, Predictor
-from asmtune.tuning.search.loop import run
+from asmtune.tuning.search.base import Ended, Limits, Strategy
+from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.strategies import make_strategy
+from asmtune.tuning.search.strategies import WholeList
 
 _UNSAVED: Final = Failure(
     "check",
@@ -110,6 +109,26 @@ class BenchTimer:
 
 
 @dataclass(frozen=True)
+class SearchSetup:
+    """The parts of a search that is about to begin."""
+
+    state: State
+    strategy: Strategy
+    compiler: BackgroundCompiler
+    limits: Limits
+
+    @property
+    def is_short(self) -> bool:
+        """Whether all configs are compiled at once."""
+        return isinstance(self.strategy, WholeList)
+
+    def first_batch(self) -> list[Config]:
+        """Return what the search will compile first."""
+        opening = self.state.opening(self.limits.finalists)
+        return batch_of(self.strategy.propose(self.state), self.state, self.limits, opening)
+
+
+@dataclass(frozen=True)
 class Stages:
     """The stages of a run, over one state."""
 
@@ -120,19 +139,16 @@ class Stages:
     options: TuneOptions
     watch: RunWatch
 
-    def search(self, stragglers: StragglerTimer) -> str:
+    def search(self, setup: SearchSetup) -> str:
         """Compile and time until no further gain is expected; return why the search ended.
 
         Raises:
             CompileError: nothing compiles.
             MeasureError: nothing that compiled can be launched, or is right.
         """
-        effort = self.options.effort
-        predictor = Predictor(self.funnel.scorer, self.funnel.target)
-        strategy = make_strategy(effort.strategy, self.options.seed, predictor, effort.pace)
-        compiler = BackgroundCompiler(self.front, self.funnel.known, stragglers, prepare)
+        compiler, limits = setup.compiler, setup.limits
         with self.watch.timed_stage("search"), compiler:
-            ended = run(strategy, self.state, compiler, self.timer, effort.limits, self.watch)
+            ended = run(setup.strategy, self.state, compiler, self.timer, limits, self.watch)
         if not ended.finalists:
             raise self._nothing(ended)
         return ended.reason

@@ -214,7 +214,13 @@ class Front:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
-    def verdicts(self, configs: Sequence[Config], moment: Moment, known: Outcomes) -> list[Verdict]:
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        moment: Moment,
+        known: Outcomes,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`.
 
         Any thread may call this; an exception, or `stop`, leaves no compile running.
@@ -224,6 +230,7 @@ class Front:
             moment: "assembly" compiles them; "sketch" goes as far as LLVM, so that features
                 are estimates.
             known: outcomes of that moment by digest; filled.
+            on_verdict: called with each verdict of the compiler as it comes.
         """
         by_rules = map(self.by_rules, configs)
         verdicts = {i: verdict for i, verdict in enumerate(by_rules) if not verdict.kept}
@@ -232,8 +239,10 @@ class Front:
         self.progress.start(_STAGES[moment], len(left))
         with closing(self._outcomes(candidates, moment, known)) as outcomes:
             for index, outcome in outcomes:
-                verdicts[left[index]] = self._verdict(candidates[index], outcome, moment)
+                verdict = self._verdict(candidates[index], outcome, moment)
+                verdicts[left[index]] = verdict
                 self.progress.advance()
+                on_verdict(verdict)
         return [verdicts[position] for position in sorted(verdicts)]
 
     def by_rules(self, config: Config) -> Verdict:
