@@ -107,9 +107,13 @@ class CompileSite:
         """Returns the stored outcome of an item, or None."""
         if item.entry is not None:
             return decode_artifact(item.request.digest, item.entry)
+        return self.stored(item.request.digest)
+
+    def stored(self, digest: str) -> Artifact | Failure | None:
+        """Returns the outcome of a digest in the calling process's cache, or None."""
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
-                if (outcome := read_artifact(folder, item.request.digest)) is not None:
+                if (outcome := read_artifact(folder, digest)) is not None:
                     return outcome
         return None
 
@@ -155,13 +159,19 @@ def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResul
         return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 
 
+def _artifact(outcome: Artifact | Failure | None) -> Artifact | None:
+    return outcome if isinstance(outcome, Artifact) else None
+
+
 def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Failure, bytes | None]:
     """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
         return known, None
-    request = item.request
-    outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
+    request, uncapped = item.request, item.request.uncapped_digest
+    parent = None if uncapped is None else site.stored(uncapped)
+    limit_s, flag = site.settings.compile_timeout_s, site.flag
+    outcome = site.sandbox.compile(request, limit_s, flag, _artifact(parent))
     entry = encode_artifact(request.digest, outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
