@@ -6,6 +6,7 @@ all configs that share their constexprs.
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
-from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.fingerprint import canonical, digest, version_of
+from asmtune.compile.source import source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
@@ -24,6 +26,7 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 
 if TYPE_CHECKING:
+    from asmtune.compile.stored_ir import StoredTtir
     from asmtune.compile.toolchain import Specialised
 
 
@@ -83,15 +86,25 @@ _GIVES_A_VALUE: Final = re.compile(r"tt\.func public @.*\) -> ").search
 _NO_KERNEL: Final = "it returns a value, which only what a kernel calls may: name the kernel itself"
 
 
+_CONFIG_OPTIONS: Final = frozenset({*OPTION_AXES, *AMD_OPTIONS})
+"""Options of the backend that configs of one launch may differ in."""
+
+_ADDRESS: Final = " at 0x"
+"""Part of the text of a constexpr that only this process understands."""
+
+
 class Lowering:
     """Makes requests for the configs of one problem on one target.
 
     Args:
         timeout_s: seconds the front end may take for one config; an unrolled
             `static_range` can take minutes.
+        stored: TTIR that other problems and processes made.
     """
 
-    def __init__(self, problem: Problem, target: Target, timeout_s: float) -> None:
+    def __init__(
+        self, problem: Problem, target: Target, timeout_s: float, stored: StoredTtir | None = None
+    ) -> None:
         from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
 
         self.problem = problem
@@ -104,6 +117,7 @@ class Lowering:
         self._compiler = compiler_identity()
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
+        self._stored = stored
         self._lock = threading.RLock()
 
     def request(self, config: Config) -> LowerRequest | Failure:
@@ -165,12 +179,41 @@ class Lowering:
         axes = self._depends.get(source, frozenset())
         key = (source, canonical({name: options.get(name) for name in axes}))
         if source not in self._depends or key not in self._ttir:
-            ttir = self._front_end(specialised)
-            axes |= specialised.options_read & {*OPTION_AXES, *AMD_OPTIONS}
+            ttir = self._ttir_of(specialised, options)
+            axes |= specialised.options_read & _CONFIG_OPTIONS
             self._depends[source] = axes
             key = (source, canonical({name: options.get(name) for name in axes}))
             self._ttir[key] = ttir
         return self._ttir[key]
+
+    def _ttir_of(self, specialised: Specialised, options: Mapping[str, Any]) -> str | Failure:
+        """Returns stored TTIR, or makes it; stores it if no config's options were read for it."""
+        key = None if self._stored is None else self._source_key(specialised, options)
+        if self._stored is None or key is None:
+            return self._front_end(specialised)
+        ttir: str | Failure | None = self._stored.get(key)
+        if ttir is None:
+            ttir = self._front_end(specialised)
+            if isinstance(ttir, str) and not specialised.options_read & _CONFIG_OPTIONS:
+                self._stored.put(key, ttir)
+        return ttir
+
+    def _source_key(self, specialised: Specialised, options: Mapping[str, Any]) -> str | None:
+        """Returns a digest of all that TTIR is made from, but for configs' options; else None."""
+        if _ADDRESS in specialised.key:
+            return None
+        code = guarded("lower", specialised.source.hash)
+        if isinstance(code, Failure):
+            return None
+        rest = {name: value for name, value in options.items() if name not in _CONFIG_OPTIONS}
+        variables = sorted((n, v) for n, v in self.environment.items() if v is not None)
+        machine = [self.machine, variables, self._compiler, version_of("asmtune")]
+        return digest(code, self._source, specialised.key, canonical([rest, machine]))
+
+    @cached_property
+    def _source(self) -> str:
+        """The kernel's file, which TTIR names, and its source with the globals as they are now."""
+        return canonical([inspect.getfile(self._function.fn), source_digest(self._function)])
 
     def _front_end(self, specialised: Specialised) -> str | Failure:
         def limited() -> str:

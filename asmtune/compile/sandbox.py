@@ -80,9 +80,11 @@ class Sandbox:
         """Starts the child if there is none, and waits until it could compile."""
         self._ask({"start": machine}, environment, _START_S, None)
 
-    def begin(self) -> None:
-        """Starts the child if there is none; does not wait."""
+    def begin(self, environment: Mapping[str, str | None] | None = None) -> None:
+        """Starts the child if there is none, by default with the last variables; does not wait."""
         with self._lock:
+            if environment is not None:
+                self._environment = environment
             self._ready()
 
     def _ask(

@@ -6,6 +6,7 @@ import contextlib
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,7 @@ from asmtune.compile.artifacts import (
 )
 from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import JobCancelledError, Sandbox, borrow_sandbox
+from asmtune.compile.stored_ir import read_sketch, write_sketch
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")
@@ -181,14 +183,19 @@ def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Fail
 
 
 def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure, bytes | None]:
-    """Makes an item's sketch, from its artifact if that is on disk; stores nothing."""
+    """Makes an item's sketch, or takes it from disk: its own, or that of its artifact."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
     if known is not None:
         return known, None
-    sandbox, limit_s = site.sandbox, site.settings.compile_timeout_s
-    return sandbox.sketch(item.request, limit_s, site.flag), None
+    folders = site.place.folders if site.place else ()
+    if (stored := read_sketch(folders, item.request.digest)) is not None:
+        return stored, None
+    made = site.sandbox.sketch(item.request, site.settings.compile_timeout_s, site.flag)
+    if isinstance(made, Sketch):
+        write_sketch(folders, made)
+    return made, None
 
 
 @dataclass(frozen=True)
@@ -199,15 +206,18 @@ class StartCompiler:
         machine: Triton's (backend, arch, warp size).
         environment: variables that the compiler reads; None for one that is not set.
         memory_bytes: address space of the child.
-        read: the reader; unpickling it has imported its modules.
+        modules: what reads artifacts there.
     """
 
     machine: tuple[str, int | str, int]
     environment: Mapping[str, str | None]
     memory_bytes: int
-    read: Callable[[Any], Any]
+    modules: tuple[str, ...]
 
     def __call__(self) -> None:
         """Waits until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
+            sandbox.begin(self.environment)
+            for name in self.modules:
+                import_module(name)
             sandbox.start(self.machine, self.environment)

@@ -134,8 +134,9 @@ def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
 
 
 MOST_SKETCHES: Final = 384
-"""Sketches of a large space, 20 s on two cores: enough for the batches of a thorough search, whose
-models then see hardly an estimate."""
+FOR_A_FIRST: Final = 8
+"""Sketches of a large space at most, and for each config of a search's first batch. 384 are enough
+for the batches of a thorough search, whose models then see hardly an estimate."""
 
 T = TypeVar("T")
 
@@ -175,21 +176,24 @@ def initial_verdicts(
             # Seconds, the first time that `learned` is used: it is fitted while workers sketch.
             ready = background.submit(getattr, funnel.scorer, "effective_name")
             estimates = Unread("few configs")
-            if len(configs) > WORTH_IT * MOST_SKETCHES:
+            most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
+            if len(configs) > WORTH_IT * most:
                 estimates = estimated(front, configs)
             if isinstance(estimates, Unread):
                 verdicts = front.verdicts(configs, "sketch", funnel.sketches)
             else:
-                verdicts = _best_sketched(funnel, front, estimates)
+                verdicts = _best_sketched(funnel, front, estimates, most)
             ready.result()
         return verdicts
     return [front.by_rules(config) for config in configs]
 
 
-def _best_sketched(funnel: Funnel, front: Front, estimates: Sequence[Verdict]) -> list[Verdict]:
+def _best_sketched(
+    funnel: Funnel, front: Front, estimates: Sequence[Verdict], most: int
+) -> list[Verdict]:
     """Sketch the best of a large space; the others stay candidates by their estimates."""
     ranker = Ranker(make_scorer("roofline"), funnel.target, "sketch")
-    sketched = sketch_best(front, estimates, ranker, MOST_SKETCHES, funnel.sketches)
+    sketched = sketch_best(front, estimates, ranker, most, funnel.sketches)
     left = [replace(v, kept=True, dropped_at=None, reasons=()) for v in sketched.left]
     by_config = {verdict.config: verdict for verdict in (*sketched.verdicts, *left)}
     order = (verdict.config for verdict in estimates)

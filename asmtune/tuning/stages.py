@@ -119,7 +119,7 @@ class SearchSetup:
 
     @property
     def is_short(self) -> bool:
-        """Whether all configs are compiled at once."""
+        """Return whether all configs are compiled at once."""
         return isinstance(self.strategy, WholeList)
 
     def first_batch(self) -> list[Config]:

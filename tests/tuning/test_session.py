@@ -15,7 +15,8 @@ import triton.language as tl
 
 from asmtune.base.errors import CompileError, InputError, MeasureError
 from asmtune.compile import pool
-from asmtune.compile.sandbox import JobCancelledError
+from asmtune.compile.sandbox import JobCancelledError, Sandbox
+from asmtune.compile.toolchain import Toolchain
 from asmtune.compile.worker import CompileItem, CompileSite
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -91,6 +92,18 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     assert any(note.startswith("a short list for 1 compiles at once") for note in trace.notes)
     assert len(trace.batches) > 1
     assert trace.trials[0].rows[0].config == listed.first()
+
+
+def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer list is sketched once for all shapes of equal specialisation."""
+    tuner, listed = workshop(tmp_path, HostMachine()), space(flaws=(0, 1))
+    resolved(tuner, listed, problem(4096))
+    count = len(tuner.funnel.sketches)
+    assert count >= 40
+    monkeypatch.setattr(Toolchain, "front_end", lambda *_: pytest.fail("it is lowered again"))
+    monkeypatch.setattr(Sandbox, "sketch", lambda *_: pytest.fail("it is sketched again"))
+    assert resolved(tuner, listed, problem(8192)).outcome == "tuned"
+    assert len(tuner.funnel.sketches) == count
 
 
 def test_bits_equal_to_the_default(tmp_path: Path) -> None:

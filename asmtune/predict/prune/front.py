@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
+from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
@@ -208,7 +210,8 @@ class Front:
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
         """Start the workers in the background, which takes a second."""
-        return warm(self.lowering, self._reader(moment), self.settings, self.workers)
+        reader = type(self._reader(moment)).__module__
+        return warm(self.target.machine, (reader,), self.settings, self.workers)
 
     def stop(self) -> None:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
@@ -303,7 +306,8 @@ class Front:
     @cached_property
     def lowering(self) -> Lowering:
         """The front end proper; IR lowered for one config serves others of its tile."""
-        return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
+        stored = StoredTtir(ArtifactCache.of(self.settings))
+        return Lowering(self.problem, self.target, self.settings.compile_timeout_s, stored)
 
     @cached_property
     def judge(self) -> Judge:
