@@ -139,7 +139,7 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A batch that was begun early is not begun again.
     """
-    state, pulse = timed_list(monkeypatch, 6.0), StragglerTimer(ProgressListener())
+    state, pulse = timed_list(monkeypatch, 8.0), StragglerTimer(ProgressListener())
     workers = Workers(pulse, SLOW)
     rest = HopelessRest(state, workers)  # type: ignore[arg-type]
     with BackgroundCompiler(workers, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
@@ -155,16 +155,16 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lost.config == SLOW
     assert lost.failure is not None
     assert lost.failure.kind == "timeout"
-    assert "at least 12 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
+    assert "at least 16 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
 
 
 @pytest.mark.parametrize(
     ("estimate_us", "timed", "left", "seconds"),
     [
-        (4.9, 7, 1, 9.0),  # it may be the best
-        (6.0, 3, 1, 9.0),  # too few timings
-        (6.0, 7, 3, 9.0),  # not all of them have begun
-        (6.0, 7, 1, 1.1),  # the others took nearly as long
+        (7.4, 7, 1, 9.0),  # it may be the best
+        (8.0, 4, 1, 9.0),  # too few timings
+        (8.0, 7, 3, 9.0),  # not all of them have begun
+        (8.0, 7, 1, 1.1),  # the others took nearly as long
     ],
 )
 def test_what_may_win_is_waited_for(

@@ -20,6 +20,7 @@ from asmtune.compile.toolchain import Toolchain
 from asmtune.compile.worker import CompileItem, CompileSite
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import arithmetic
 from asmtune.predict.prune.arithmetic import Unread, estimated
@@ -27,6 +28,7 @@ from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
+from asmtune.tuning import background_compiler
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.search.model import Model
 from tests.tuning_support import (
@@ -64,10 +66,12 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     """
     tuner, made = workshop(tmp_path, HostMachine(lambda _: 9.0)), problem()
     configs = list(space().configs())
-    estimates = estimated(tuner.funnel.front(made), configs)
-    assert not isinstance(estimates, Unread)
-    worst = max(estimates, key=lambda verdict: verdict.predicted_us or 0.0).config
-    assert worst != configs[0]
+    worst = configs[-1]
+    read = estimated(tuner.funnel.front(made), configs)
+    assert not isinstance(read, Unread)
+    assert all(verdict.predicted_us for verdict in read)
+    estimates = [Verdict(c, kept=True, predicted_us=50.0 if c == worst else 9.0) for c in configs]
+    monkeypatch.setattr(background_compiler, "estimated", lambda *_: estimates)
     make, threads = pool.make_artifact, threading.Event()
 
     def hanging(item: CompileItem, site: CompileSite) -> Any:
@@ -80,7 +84,7 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(pool, "make_artifact", hanging)
     monkeypatch.setattr(Model, "__init__", lambda *_: pytest.fail("no model is needed"))
-    listed = Space.from_configs([*(c for c in configs if c != worst), worst])
+    listed = Space.from_configs(configs)
     result = resolved(tuner, searched=listed, made=made)
     assert not tuner.funnel.sketches
     assert result.record is not None
