@@ -68,10 +68,10 @@ LEAST_TIMED: Final = 5
 """Timings of a short list from which the estimates of the rest are calibrated."""
 
 HOPELESS: Final = 1.5
-"""Factor of the best time that the rest's bound must exceed. `python -m benchmarks.tune_gemm
---stragglers` draws lists of 6 to 24 configs from 45 recorded tasks and takes one of each for the
-straggler: of any one a quarter is given up, which costs under 0.03% of speed on average, and under
-0.3% where it is the fastest of its list. With a factor of 1 these are 0.3% and 2%."""
+"""Factor of the best time that the rest's bound must exceed. Of lists of 6 to 24 configs from 45
+recorded tasks, with one of each as straggler (`python -m benchmarks.tune_gemm --stragglers`), a
+fifth to a quarter is given up, which costs 0.02% of speed on average, and 0.2% where it is the
+fastest of its list. With a factor of 1 they are 0.2% and 1.1%."""
 
 
 @dataclass(frozen=True)
