@@ -9,7 +9,7 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from asmtune.core.config import Config
@@ -137,6 +137,8 @@ class BackgroundCompiler:
         stragglers: the front's progress.
         on_first_batch: called once, while the first batch is compiled.
         hopeless: of a short list, whose verdicts `collect` returns as they come.
+        likely: returns configs that will likely be asked for after a short list, best first;
+            workers that have nothing left of it compile them into `known`.
     """
 
     def __init__(
@@ -146,11 +148,14 @@ class BackgroundCompiler:
         stragglers: StragglerTimer,
         on_first_batch: Callable[[], None] = lambda: None,
         hopeless: HopelessRest | None = None,
+        likely: Callable[[], Sequence[Config]] = tuple,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
         self._on_first_batch: Callable[[], None] | None = on_first_batch
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="asmtune-compile")
-        self._hopeless = hopeless
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="asmtune-compile")
+        self._hopeless, self._likely = hopeless, likely
+        self._tried_early: set[Config] = set()
+        self._early: Future[list[Verdict]] | None = None
         self._batch: tuple[Config, ...] = ()
         self._left: dict[Config, None] = {}
         self._arrived: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
@@ -164,7 +169,9 @@ class BackgroundCompiler:
         self.close()
 
     def close(self) -> None:
-        """End what is being compiled."""
+        """End what is being compiled; of a whole list, what was begun early may end by itself."""
+        if self._early is not None and self._future is None:
+            wait([self._early], LEAST_S)
         self._front.stop()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
@@ -210,6 +217,7 @@ class BackgroundCompiler:
         future, reason = self._future, ""
         if future is None:
             return []
+        self._begin_early()
         while not (verdicts := self._take()) and not future.done():
             if not reason and (reason := self._reason(hopeless)):
                 self._front.stop()
@@ -222,6 +230,21 @@ class BackgroundCompiler:
         for verdict in verdicts:
             self._left.pop(verdict.config, None)
         return verdicts
+
+    def _begin_early(self) -> None:
+        """Have workers without work compile what will likely be asked for next.
+
+        An error of it is raised where that is asked for.
+        """
+        busy = self._early is not None and not self._early.done()
+        if busy or len(self._left) >= self._front.workers.jobs:
+            return
+        configs = [config for config in self._likely() if config not in self._tried_early]
+        if configs:
+            self._tried_early.update(configs)
+            # Stragglers are those of the list.
+            front = replace(self._front, progress=ProgressListener())
+            self._early = self._threads.submit(front.verdicts, configs, "assembly", self._known)
 
     def _arrive(self, verdict: Verdict) -> None:
         self._arrived.put(verdict)

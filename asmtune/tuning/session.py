@@ -47,7 +47,7 @@ from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Predictor, Strategy
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import WholeList, make_strategy
-from asmtune.tuning.stages import BenchTimer, SearchSetup, Stages
+from asmtune.tuning.stages import BenchTimer, SearchSetup, Stages, derived_caps
 
 Opener = Callable[[BenchSetup], Bench]
 
@@ -140,7 +140,9 @@ class Session:
             strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
             for note in funnel.scorer.notes(funnel.target) if strategy.name == "model" else ():
                 watch.note(note)
-        compiler = BackgroundCompiler(front, funnel.known, stragglers, prepare, hopeless)
+        has_caps = any(config.maxnreg is not None for config in state.configs)
+        likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
+        compiler = BackgroundCompiler(front, funnel.known, stragglers, prepare, hopeless, likely)
         return SearchSetup(state, strategy, compiler, effort.limits)
 
     def _state(

@@ -23,7 +23,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.tuning.background_compiler import BackgroundCompiler
 from asmtune.tuning.finals import FinalDecision, Finals
-from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.options import Effort, TuneOptions
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Ended, Limits, Strategy
 from asmtune.tuning.search.loop import batch_of, run
@@ -108,6 +108,13 @@ class BenchTimer:
         return entrants, lost
 
 
+def derived_caps(funnel: Funnel, state: State, effort: Effort) -> list[Config]:
+    """Return the fastest configs so far with caps on their registers."""
+    fastest = state.finalists(effort.limits.finalists)
+    parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
+    return list(caps_for(parents, funnel.cap_source(), effort.caps))
+
+
 @dataclass(frozen=True)
 class SearchSetup:
     """The parts of a search that is about to begin."""
@@ -155,14 +162,11 @@ class Stages:
 
     def caps(self) -> None:
         """Try caps on the registers of the fastest configs, read off their machine code."""
-        effort = self.options.effort
-        fastest = self.state.finalists(effort.limits.finalists)
-        parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
-        derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
+        derived = derived_caps(self.funnel, self.state, self.options.effort)
         if not derived:
             return
         with self.watch.timed_stage("caps"):
-            verdicts = self.front.verdicts(list(derived), "assembly", self.funnel.known)
+            verdicts = self.front.verdicts(derived, "assembly", self.funnel.known)
             self.state.add_verdicts(verdicts)
             self.watch.batch(verdicts, 0.0)
             outcomes = self.timer.trial([verdict for verdict in verdicts if verdict.kept])

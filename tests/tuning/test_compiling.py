@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -177,3 +178,57 @@ def test_what_may_win_is_waited_for(
     rest = HopelessRest(state, Workers(StragglerTimer(ProgressListener())))  # type: ignore[arg-type]
     assert rest.reason([SLOW] * left, seconds, 1.0) == ""
     assert rest.reason([CONFIGS[0]], 9.0, 1.0) == ""  # the default
+
+
+@dataclass
+class ListFront:
+    """Stands for a front whose last config waits until another batch was asked for."""
+
+    progress: ProgressListener
+    batches: list[list[Config]]
+    early: threading.Event
+    workers: Jobs = field(default_factory=Jobs)
+
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        _moment: str,
+        known: dict[Config, Verdict],
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
+        """Verdicts of a batch; the list's last one only after the early batch."""
+        self.batches.append(list(configs))
+        if configs[0] not in CONFIGS:
+            self.early.set()
+        made = [Verdict(config, kept=True) for config in configs]
+        for verdict in made:
+            if verdict.config == CONFIGS[-1]:
+                assert self.early.wait(30)
+            known[verdict.config] = verdict
+            on_verdict(verdict)
+        return made
+
+    def stop(self) -> None:
+        """Nothing hangs."""
+
+
+def test_idle_workers_compile_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the last of a short list is compiled, others get what is likely next, each once."""
+    state, pulse = timed_list(monkeypatch, 1.0), StragglerTimer(ProgressListener())
+    front, known = ListFront(pulse, [], threading.Event()), dict[Any, Any]()
+    caps = [config.with_cap(64) for config in CONFIGS[:2]]
+    rest = HopelessRest(state, front)  # type: ignore[arg-type]
+    with BackgroundCompiler(
+        front,  # type: ignore[arg-type]
+        known,
+        pulse,
+        hopeless=rest,
+        likely=lambda: caps,
+    ) as compiler:
+        compiler.start(CONFIGS)
+        came: list[Verdict] = []
+        while verdicts := compiler.collect():
+            came += verdicts
+    assert [verdict.config for verdict in came] == CONFIGS
+    assert front.batches == [CONFIGS, caps]
+    assert known.keys() == {*CONFIGS, *caps}
