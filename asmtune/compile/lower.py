@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of
-from asmtune.compile.source import source_digest
+from asmtune.compile.source import other_values, source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
@@ -90,7 +90,7 @@ _CONFIG_OPTIONS: Final = frozenset({*OPTION_AXES, *AMD_OPTIONS})
 """Options of the backend that configs of one launch may differ in."""
 
 _ADDRESS: Final = " at 0x"
-"""Part of the text of a constexpr that only this process understands."""
+"""Part of the text of a value that only this process understands."""
 
 
 class Lowering:
@@ -200,20 +200,20 @@ class Lowering:
 
     def _source_key(self, specialised: Specialised, options: Mapping[str, Any]) -> str | None:
         """Returns a digest of all that TTIR is made from, but for configs' options; else None."""
-        if _ADDRESS in specialised.key:
-            return None
-        code = guarded("lower", specialised.source.hash)
-        if isinstance(code, Failure):
+        code = guarded("lower", lambda: f"{specialised.source.hash()} {self._source}")
+        if isinstance(code, Failure) or _ADDRESS in specialised.key or _ADDRESS in code:
             return None
         rest = {name: value for name, value in options.items() if name not in _CONFIG_OPTIONS}
         variables = sorted((n, v) for n, v in self.environment.items() if v is not None)
         machine = [self.machine, variables, self._compiler, version_of("asmtune")]
-        return digest(code, self._source, specialised.key, canonical([rest, machine]))
+        return digest(code, specialised.key, canonical([rest, machine]))
 
     @cached_property
     def _source(self) -> str:
         """The kernel's file, which TTIR names, and its source with the globals as they are now."""
-        return canonical([inspect.getfile(self._function.fn), source_digest(self._function)])
+        kernel = self._function
+        own = [inspect.getfile(kernel.fn), source_digest(kernel), other_values(kernel)]
+        return canonical(own)
 
     def _front_end(self, specialised: Specialised) -> str | Failure:
         def limited() -> str:
