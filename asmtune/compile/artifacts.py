@@ -300,22 +300,35 @@ def encode_artifact(digest: str, outcome: Artifact | Failure) -> bytes | None:
         entry = {"failure": asdict(outcome)}
     else:
         entry = asdict(outcome) | {"cubin": base64.b64encode(outcome.cubin).decode()}
+    return sealed(digest, entry)
+
+
+def sealed(digest: str, entry: Any) -> bytes:
+    """Encodes a JSON value so that it is read again only whole, and under this digest."""
     data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
     head, body = data[:_HEAD], data[_HEAD:]
     return head[:3] + _HAS_COMMENT + head[4:] + _seal(digest, body) + body
 
 
-def decode_artifact(digest: str, data: bytes) -> Artifact | Failure | None:
-    """Decodes the entry of a digest; None if the bytes are damaged, or of another entry."""
+def unsealed(digest: str, data: bytes) -> Any:
+    """Decodes what `sealed` encoded; None if the bytes are damaged, or of another digest."""
     body = data[_HEAD + _SEAL :]
     if data[_HEAD : _HEAD + _SEAL] != _seal(digest, body):
         return None
     try:
-        entry = parse_json(gzip.decompress(data))
+        return parse_json(gzip.decompress(data))
+    except (EOFError, OSError, zlib.error, ValueError, InputError):
+        return None
+
+
+def decode_artifact(digest: str, data: bytes) -> Artifact | Failure | None:
+    """Decodes the entry of a digest; None if the bytes are damaged, or of another entry."""
+    entry = unsealed(digest, data)
+    try:
         if "failure" in entry:
             return _CODEC.read(Failure, entry["failure"], "failure")
         return _CODEC.read(Artifact, entry, "artifact")
-    except (EOFError, OSError, zlib.error, ValueError, TypeError, InputError):
+    except (ValueError, TypeError, InputError):
         return None
 
 

@@ -6,16 +6,18 @@ all configs that share their constexprs.
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
-from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.fingerprint import canonical, digest, version_of
+from asmtune.compile.source import other_values, source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
@@ -24,6 +26,7 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 
 if TYPE_CHECKING:
+    from asmtune.compile.stored_ir import StoredTtir
     from asmtune.compile.toolchain import Specialised
 
 
@@ -61,6 +64,13 @@ class LowerRequest:
         return digest(_text_digest(self.ttir), rest, *edited)
 
     @property
+    def uncapped_digest(self) -> str | None:
+        """Returns the digest of the same without its register cap; None if it has none."""
+        if self.options.get("maxnreg") is None or self.override is not None:
+            return None
+        return replace(self, options={**self.options, "maxnreg": None}).digest
+
+    @property
     def has_dot(self) -> bool:
         """Returns whether it multiplies matrices; if not, `num_stages` changes no plain loop."""
         return "tt.dot" in self.ttir
@@ -76,6 +86,13 @@ _GIVES_A_VALUE: Final = re.compile(r"tt\.func public @.*\) -> ").search
 _NO_KERNEL: Final = "it returns a value, which only what a kernel calls may: name the kernel itself"
 
 
+_CONFIG_OPTIONS: Final = frozenset({*OPTION_AXES, *AMD_OPTIONS})
+"""Options of the backend that configs of one launch may differ in."""
+
+_ADDRESS: Final = " at 0x"
+"""Part of the text of a value that only this process understands."""
+
+
 class Lowering:
     """Makes requests for the configs of one problem on one target.
 
@@ -83,10 +100,16 @@ class Lowering:
         timeout_s: seconds the front end may take for one config; an unrolled
             `static_range` can take minutes.
         compiler: identity of a compiler on another host; "" for this host's.
+        stored: TTIR that other problems and processes made.
     """
 
     def __init__(
-        self, problem: Problem, target: Target, timeout_s: float, compiler: str = ""
+        self,
+        problem: Problem,
+        target: Target,
+        timeout_s: float,
+        compiler: str = "",
+        stored: StoredTtir | None = None,
     ) -> None:
         from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
 
@@ -100,13 +123,21 @@ class Lowering:
         self._compiler = compiler or compiler_identity()
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
+        self._stored = stored
+        self._lock = threading.RLock()
 
     def request(self, config: Config) -> LowerRequest | Failure:
         """Returns the request for one config, or why the front end refuses it.
 
+        Any thread may call this; another waits meanwhile, and finds what was lowered.
+
         Raises:
             ProblemError: arguments and config do not fit the kernel.
         """
+        with self._lock:
+            return self._request(config)
+
+    def _request(self, config: Config) -> LowerRequest | Failure:
         from asmtune.compile.toolchain import plain_options
 
         if (foreign := self._foreign_option(config)) is not None:
@@ -154,12 +185,41 @@ class Lowering:
         axes = self._depends.get(source, frozenset())
         key = (source, canonical({name: options.get(name) for name in axes}))
         if source not in self._depends or key not in self._ttir:
-            ttir = self._front_end(specialised)
-            axes |= specialised.options_read & {*OPTION_AXES, *AMD_OPTIONS}
+            ttir = self._ttir_of(specialised, options)
+            axes |= specialised.options_read & _CONFIG_OPTIONS
             self._depends[source] = axes
             key = (source, canonical({name: options.get(name) for name in axes}))
             self._ttir[key] = ttir
         return self._ttir[key]
+
+    def _ttir_of(self, specialised: Specialised, options: Mapping[str, Any]) -> str | Failure:
+        """Returns stored TTIR, or makes it; stores it if no config's options were read for it."""
+        key = None if self._stored is None else self._source_key(specialised, options)
+        if self._stored is None or key is None:
+            return self._front_end(specialised)
+        ttir: str | Failure | None = self._stored.get(key)
+        if ttir is None:
+            ttir = self._front_end(specialised)
+            if isinstance(ttir, str) and not specialised.options_read & _CONFIG_OPTIONS:
+                self._stored.put(key, ttir)
+        return ttir
+
+    def _source_key(self, specialised: Specialised, options: Mapping[str, Any]) -> str | None:
+        """Returns a digest of all that TTIR is made from, but for configs' options; else None."""
+        code = guarded("lower", lambda: f"{specialised.source.hash()} {self._source}")
+        if isinstance(code, Failure) or _ADDRESS in specialised.key or _ADDRESS in code:
+            return None
+        rest = {name: value for name, value in options.items() if name not in _CONFIG_OPTIONS}
+        variables = sorted((n, v) for n, v in self.environment.items() if v is not None)
+        machine = [self.machine, variables, self._compiler, version_of("asmtune")]
+        return digest(code, specialised.key, canonical([rest, machine]))
+
+    @cached_property
+    def _source(self) -> str:
+        """The kernel's file, which TTIR names, and its source with the globals as they are now."""
+        kernel = self._function
+        own = [inspect.getfile(kernel.fn), source_digest(kernel), other_values(kernel)]
+        return canonical(own)
 
     def _front_end(self, specialised: Specialised) -> str | Failure:
         def limited() -> str:

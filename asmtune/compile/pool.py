@@ -159,8 +159,8 @@ def sketch_configs(
 ) -> Outcomes[R]:
     """Compiles configs as far as LLVM, in parallel; yields each as it is done.
 
-    Takes a tenth of the time of a compile. Writes nothing to disk; uses an artifact that is on
-    disk in place of its sketch. `hooks.read` gets a `Sketch`.
+    Takes a tenth of the time of a compile, and less where the sketch is on disk, or an artifact
+    in its place. `hooks.read` gets a `Sketch`.
 
     Arguments, results and errors are those of `compile_configs`.
     """
@@ -243,19 +243,25 @@ class _Flow(Generic[R]):
 
 
 def warm(
-    lowering: Lowering,
-    read: Callable[[Any], Any],
+    machine: tuple[str, int | str, int],
+    modules: Sequence[str],
     settings: Settings,
     workers: Workers | None = None,
 ) -> threading.Thread:
     """Starts workers and their compilers in the background, and returns at once.
 
-    Starting them takes a second, in which this process can do something else. `read` is the
-    function that will read artifacts in the workers, by default those of this thread.
+    Starting them takes a second, in which this process can do something else.
+
+    Args:
+        machine: Triton's (backend, arch, warp size).
+        modules: names of modules that will read artifacts in the workers.
+        settings: limits of a compile.
+        workers: by default those that `joblib.parallel_config` gives this thread.
     """
-    environment, memory_bytes = lowering.environment, settings.compile_memory_bytes
-    machine, compiler = lowering.machine, settings.compiler
-    start = StartCompiler(machine, environment, memory_bytes, read, compiler)
+    from asmtune.compile.toolchain import environment
+
+    memory_bytes, compiler = settings.compile_memory_bytes, settings.compiler
+    start = StartCompiler(machine, environment(), memory_bytes, tuple(modules), compiler)
     chosen = workers or Workers(settings.jobs)
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
     thread.start()

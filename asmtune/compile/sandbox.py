@@ -54,16 +54,23 @@ class Sandbox:
         self._lock = threading.Lock()
 
     def compile(
-        self, request: LowerRequest, timeout_s: float, flag: Path | None = None
+        self,
+        request: LowerRequest,
+        timeout_s: float,
+        flag: Path | None = None,
+        uncapped: Artifact | None = None,
     ) -> Artifact | Failure:
         """Compiles within `timeout_s` seconds, the child's start not counted.
 
-        One request at a time; other threads wait for their turn.
+        One request at a time; other threads wait for their turn. Of a config with a register cap,
+        `uncapped` is the artifact without it, whose PTX is used where the cap is its one change.
 
         Raises:
             JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
         """
         message = _message(request, sketch=False)
+        if uncapped is not None and "ptx" in uncapped.outputs:
+            message["uncapped"] = {"metadata": uncapped.metadata, **uncapped.outputs}
         built = self._ask(message, request, timeout_s, flag)
         if isinstance(built, Failure):
             return _of_file(built, request)
@@ -90,9 +97,11 @@ class Sandbox:
         request = LowerRequest("", {}, machine, environment, compiler)
         self._ask({"start": machine}, request, _START_S, None)
 
-    def begin(self) -> None:
-        """Starts the child if there is none; does not wait."""
+    def begin(self, environment: Mapping[str, str | None] | None = None) -> None:
+        """Starts the child if there is none, by default with the last variables; does not wait."""
         with self._lock:
+            if environment is not None:
+                self._environment = environment
             self._ready()
 
     def _ask(

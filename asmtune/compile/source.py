@@ -19,11 +19,18 @@ _PLAIN = (bool, int, float, str, type(None))
 def source_digest(kernel: Any) -> str:
     """Returns a digest of a kernel's source, of what it calls, and of the globals it reads."""
     parts: dict[str, str] = {}
-    _collect(jit_function(kernel), parts)
+    _collect(jit_function(kernel), parts, {})
     return digest(*(f"{name}\0{text}" for name, text in sorted(parts.items())))
 
 
-def _collect(function: Any, parts: dict[str, str]) -> None:
+def other_values(kernel: Any) -> str:
+    """Returns a text of the globals that the digest leaves out, such as types of Triton's."""
+    others: dict[str, str] = {}
+    _collect(jit_function(kernel), {}, others)
+    return "\0".join(f"{name}={text}" for name, text in sorted(others.items()))
+
+
+def _collect(function: Any, parts: dict[str, str], others: dict[str, str]) -> None:
     name = f"{function.__module__}.{function.__qualname__}"
     if name in parts:
         return
@@ -31,9 +38,11 @@ def _collect(function: Any, parts: dict[str, str]) -> None:
     scope = {**function.__globals__, **inspect.getclosurevars(function.fn).nonlocals}
     for value_name, value in _names_used(parts[name], scope):
         if hasattr(value, "fn") and hasattr(value, "src"):
-            _collect(value, parts)
+            _collect(value, parts, others)
         elif isinstance(value, _PLAIN) or type(value).__name__ == "constexpr":
             parts[f"{name}:{value_name}"] = repr(value)
+        else:
+            others[f"{name}:{value_name}"] = repr(value)
 
 
 def text_of(source: str) -> str:

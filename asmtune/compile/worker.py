@@ -6,6 +6,7 @@ import contextlib
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,7 @@ from asmtune.compile.artifacts import (
 )
 from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import JobCancelledError, Sandbox, borrow_sandbox
+from asmtune.compile.stored_ir import read_sketch, write_sketch
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")
@@ -107,9 +109,13 @@ class CompileSite:
         """Returns the stored outcome of an item, or None."""
         if item.entry is not None:
             return decode_artifact(item.request.digest, item.entry)
+        return self.stored(item.request.digest)
+
+    def stored(self, digest: str) -> Artifact | Failure | None:
+        """Returns the outcome of a digest in the calling process's cache, or None."""
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
-                if (outcome := read_artifact(folder, item.request.digest)) is not None:
+                if (outcome := read_artifact(folder, digest)) is not None:
                     return outcome
         return None
 
@@ -155,13 +161,19 @@ def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResul
         return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 
 
+def _artifact(outcome: Artifact | Failure | None) -> Artifact | None:
+    return outcome if isinstance(outcome, Artifact) else None
+
+
 def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Failure, bytes | None]:
     """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
         return known, None
-    request = item.request
-    outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
+    request, uncapped = item.request, item.request.uncapped_digest
+    parent = None if uncapped is None else site.stored(uncapped)
+    limit_s, flag = site.settings.compile_timeout_s, site.flag
+    outcome = site.sandbox.compile(request, limit_s, flag, _artifact(parent))
     entry = encode_artifact(request.digest, outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
@@ -171,14 +183,19 @@ def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Fail
 
 
 def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure, bytes | None]:
-    """Makes an item's sketch, from its artifact if that is on disk; stores nothing."""
+    """Makes an item's sketch, or takes it from disk: its own, or that of its artifact."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
     if known is not None:
         return known, None
-    sandbox, limit_s = site.sandbox, site.settings.compile_timeout_s
-    return sandbox.sketch(item.request, limit_s, site.flag), None
+    folders = site.place.folders if site.place else ()
+    if (stored := read_sketch(folders, item.request.digest)) is not None:
+        return stored, None
+    made = site.sandbox.sketch(item.request, site.settings.compile_timeout_s, site.flag)
+    if isinstance(made, Sketch):
+        write_sketch(folders, made)
+    return made, None
 
 
 @dataclass(frozen=True)
@@ -189,17 +206,20 @@ class StartCompiler:
         machine: Triton's (backend, arch, warp size).
         environment: variables that the compiler reads; None for one that is not set.
         memory_bytes: address space of the child.
-        read: the reader; unpickling it has imported its modules.
+        modules: what reads artifacts there.
         compiler: identity of the compiler.
     """
 
     machine: tuple[str, int | str, int]
     environment: Mapping[str, str | None]
     memory_bytes: int
-    read: Callable[[Any], Any]
+    modules: tuple[str, ...]
     compiler: str = ""
 
     def __call__(self) -> None:
         """Waits until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
+            sandbox.begin(self.environment)
+            for name in self.modules:
+                import_module(name)
             sandbox.start(self.machine, self.environment, self.compiler)

@@ -134,13 +134,27 @@ def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
 
 
 MOST_SKETCHES: Final = 384
-"""Sketches of a large space, 20 s on two cores: enough for the batches of a thorough search, whose
-models then see hardly an estimate."""
+FOR_A_FIRST: Final = 8
+"""Sketches of a large space at most, and for each config of a search's first batch. 384 are enough
+for the batches of a thorough search, whose models then see hardly an estimate."""
 
 T = TypeVar("T")
 
 _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
 """Kinds of failures that may be the machine's doing: tried again."""
+
+
+FOR_A_WORKER: Final = 2
+"""Configs of a short list for each worker. A sketch costs a tenth of a compile, and a first batch
+is compiled after the sketches: compiling all takes no more than one round of compiles longer."""
+
+
+def is_short(count: int, effort: Effort, jobs: int) -> bool:
+    """Return whether so many configs are all compiled at once, by so many workers.
+
+    Nothing is sketched, and no model chooses: a first batch would be all or nearly all of them.
+    """
+    return effort.strategy == "model" and count <= max(effort.pace.first, FOR_A_WORKER * jobs)
 
 
 def initial_verdicts(
@@ -149,7 +163,7 @@ def initial_verdicts(
     """Judge each config before compiling: by its sketch where that is worth it, else by rules."""
     sketches = (
         effort.strategy == "model"
-        and len(configs) > effort.pace.first
+        and not is_short(len(configs), effort, front.workers.jobs)
         and funnel.scorer.ranks_before_compiling
     )
     estimates: list[Verdict] | Unread
@@ -162,21 +176,24 @@ def initial_verdicts(
             # Seconds, the first time that `learned` is used: it is fitted while workers sketch.
             ready = background.submit(getattr, funnel.scorer, "effective_name")
             estimates = Unread("few configs")
-            if len(configs) > WORTH_IT * MOST_SKETCHES:
+            most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
+            if len(configs) > WORTH_IT * most:
                 estimates = estimated(front, configs)
             if isinstance(estimates, Unread):
                 verdicts = front.verdicts(configs, "sketch", funnel.sketches)
             else:
-                verdicts = _best_sketched(funnel, front, estimates)
+                verdicts = _best_sketched(funnel, front, estimates, most)
             ready.result()
         return verdicts
     return [front.by_rules(config) for config in configs]
 
 
-def _best_sketched(funnel: Funnel, front: Front, estimates: Sequence[Verdict]) -> list[Verdict]:
+def _best_sketched(
+    funnel: Funnel, front: Front, estimates: Sequence[Verdict], most: int
+) -> list[Verdict]:
     """Sketch the best of a large space; the others stay candidates by their estimates."""
     ranker = Ranker(make_scorer("roofline"), funnel.target, "sketch")
-    sketched = sketch_best(front, estimates, ranker, MOST_SKETCHES, funnel.sketches)
+    sketched = sketch_best(front, estimates, ranker, most, funnel.sketches)
     left = [replace(v, kept=True, dropped_at=None, reasons=()) for v in sketched.left]
     by_config = {verdict.config: verdict for verdict in (*sketched.verdicts, *left)}
     order = (verdict.config for verdict in estimates)

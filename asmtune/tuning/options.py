@@ -262,7 +262,8 @@ class TuneOptions:
         compile_at: where configs are compiled for GPUs of other hosts: at "home", "remote", or
             "auto": at home if both ends have the same Triton.
         objective: meaning of "best".
-        seed: seeds all draws; two runs of one seed differ by their timings alone.
+        seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
+            list also by the order in which compiles end.
         tiles: whether to search the tile axes of a recurrence on a small grid as well, which
             are otherwise held where its state or its grid depends on them.
         force: tune although the store has the key.

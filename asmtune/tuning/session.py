@@ -22,6 +22,7 @@ from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
+from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.arithmetic import sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
@@ -30,12 +31,13 @@ from asmtune.predict.score.scorers import for_target
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
-from asmtune.tuning.background_compiler import StragglerTimer
+from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
 from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import (
     Experience,
     imported_of,
     initial_verdicts,
+    is_short,
     known_to,
     seed_notes,
     with_edited,
@@ -43,8 +45,10 @@ from asmtune.tuning.initial_state import (
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
+from asmtune.tuning.search.base import Predictor, Strategy
 from asmtune.tuning.search.state import State
-from asmtune.tuning.stages import BenchTimer, Stages
+from asmtune.tuning.search.strategies import WholeList, make_strategy
+from asmtune.tuning.stages import BenchTimer, SearchSetup, Stages, derived_caps
 
 Opener = Callable[[BenchSetup], Bench]
 
@@ -92,10 +96,11 @@ class Session:
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.timed_stage("foresee"):
                 state, known = self._state(request, funnel, front, watch)
+                search = self._search(funnel, front, state, stragglers, watch)
+                stack.callback(search.compiler.close)
+                if search.is_short and not hooked:
+                    search.compiler.start(search.first_batch())
                 effects = _effects(front, state.configs, default)
-            if self.options.effort.strategy == "model":
-                for note in funnel.scorer.notes(funnel.target):
-                    watch.note(note)
             with watch.timed_stage("open"):
                 bench = stack.enter_context(
                     closing(self._bench(front, effects, request.key.device))
@@ -106,13 +111,42 @@ class Session:
             )
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
-            reason = stages.search(stragglers)
+            reason = stages.search(search)
             if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()
             for note in bench.notes:
                 watch.note(note)
             return self._result(request, stages, decision, reason)
+
+    def _search(
+        self,
+        funnel: Funnel,
+        front: Front,
+        state: State,
+        stragglers: StragglerTimer,
+        watch: RunWatch,
+    ) -> SearchSetup:
+        """Choose how to search: a short list is compiled whole, and no model is loaded."""
+        options, effort = self.options, self.options.effort
+        jobs = front.workers.jobs
+        strategy: Strategy
+        hopeless = None
+        if is_short(len(state.configs), effort, jobs):
+            strategy, hopeless = WholeList(effort.pace), HopelessRest(state, front)
+            watch.note(
+                f"a short list for {jobs} compiles at once: all {len(state.configs)} configs are "
+                "compiled without sketches, and timed as they come"
+            )
+        else:
+            predictor = Predictor(funnel.scorer, funnel.target)
+            strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
+            for note in funnel.scorer.notes(funnel.target) if strategy.name == "model" else ():
+                watch.note(note)
+        has_caps = any(config.maxnreg is not None for config in state.configs)
+        likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
+        compiler = BackgroundCompiler(front, funnel.known, stragglers, prepare, hopeless, likely)
+        return SearchSetup(state, strategy, compiler, effort.limits)
 
     def _state(
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch

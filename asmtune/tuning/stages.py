@@ -18,18 +18,17 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
-from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
+from asmtune.tuning.background_compiler import BackgroundCompiler
 from asmtune.tuning.finals import FinalDecision, Finals
-from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.options import Effort, TuneOptions
 from asmtune.tuning.run_log import RunWatch
-from asmtune.tuning.search.base import Ended, Predictor
-from asmtune.tuning.search.loop import run
+from asmtune.tuning.search.base import Ended, Limits, Strategy
+from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.strategies import make_strategy
+from asmtune.tuning.search.strategies import WholeList
 
 _UNSAVED: Final = Failure(
     "check",
@@ -109,6 +108,33 @@ class BenchTimer:
         return entrants, lost
 
 
+def derived_caps(funnel: Funnel, state: State, effort: Effort) -> list[Config]:
+    """Return the fastest configs so far with caps on their registers."""
+    fastest = state.finalists(effort.limits.finalists)
+    parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
+    return list(caps_for(parents, funnel.cap_source(), effort.caps))
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """The parts of a search that is about to begin."""
+
+    state: State
+    strategy: Strategy
+    compiler: BackgroundCompiler
+    limits: Limits
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether all configs are compiled at once."""
+        return isinstance(self.strategy, WholeList)
+
+    def first_batch(self) -> list[Config]:
+        """Return what the search will compile first."""
+        opening = self.state.opening(self.limits.finalists)
+        return batch_of(self.strategy.propose(self.state), self.state, self.limits, opening)
+
+
 @dataclass(frozen=True)
 class Stages:
     """The stages of a run, over one state."""
@@ -120,33 +146,27 @@ class Stages:
     options: TuneOptions
     watch: RunWatch
 
-    def search(self, stragglers: StragglerTimer) -> str:
+    def search(self, setup: SearchSetup) -> str:
         """Compile and time until no further gain is expected; return why the search ended.
 
         Raises:
             CompileError: nothing compiles.
             MeasureError: nothing that compiled can be launched, or is right.
         """
-        effort = self.options.effort
-        predictor = Predictor(self.funnel.scorer, self.funnel.target)
-        strategy = make_strategy(effort.strategy, self.options.seed, predictor, effort.pace)
-        compiler = BackgroundCompiler(self.front, self.funnel.known, stragglers, prepare)
+        compiler, limits = setup.compiler, setup.limits
         with self.watch.timed_stage("search"), compiler:
-            ended = run(strategy, self.state, compiler, self.timer, effort.limits, self.watch)
+            ended = run(setup.strategy, self.state, compiler, self.timer, limits, self.watch)
         if not ended.finalists:
             raise self._nothing(ended)
         return ended.reason
 
     def caps(self) -> None:
         """Try caps on the registers of the fastest configs, read off their machine code."""
-        effort = self.options.effort
-        fastest = self.state.finalists(effort.limits.finalists)
-        parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
-        derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
+        derived = derived_caps(self.funnel, self.state, self.options.effort)
         if not derived:
             return
         with self.watch.timed_stage("caps"):
-            verdicts = self.front.verdicts(list(derived), "assembly", self.funnel.known)
+            verdicts = self.front.verdicts(derived, "assembly", self.funnel.known)
             self.state.add_verdicts(verdicts)
             self.watch.batch(verdicts, 0.0)
             outcomes = self.timer.trial([verdict for verdict in verdicts if verdict.kept])

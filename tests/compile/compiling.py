@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import joblib
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, compile_configs
+from asmtune.compile.pool import Hooks, compile_configs, warm
 from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -45,6 +46,21 @@ def compiled_in_a_fork() -> None:
     os.waitpid(child, 0)
 
 
+def compiled_after_a_warm_start() -> None:
+    """Start workers early; fork off, and spawn, meanwhile; then compile."""
+    settings = Settings(cache_dir=Path("unused"), jobs=2)
+    thread = warm(load_target("H200").machine, (digest_of.__module__,), settings)
+    if (child := os.fork()) == 0:
+        sys.exit(7)
+    _, status = os.waitpid(child, 0)
+    say(f"exit code {os.waitstatus_to_exitcode(status)}")
+    spawned = multiprocessing.get_context("spawn").Process(target=say, args=("spawned",))
+    spawned.start()
+    spawned.join()
+    thread.join()
+    say(f"{compiled(2)} compiled")
+
+
 def time_one() -> None:
     """Time a config that hangs."""
     from asmtune.measure.bench.child_bench import ChildBench
@@ -60,6 +76,8 @@ def main(way: str) -> None:
     """Compile or time, and say so."""
     if way == "bench":
         time_one()
+    elif way == "warm":
+        compiled_after_a_warm_start()
     elif way == "multiprocessing":
         with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
             say(f"{compiled(2)} compiled")

@@ -106,6 +106,40 @@ def test_sharing_changes_nothing(family: str, name: str, shared_sandbox: Sandbox
             alone.close()
 
 
+@pytest.mark.parametrize(
+    ("family", "name", "stages"),
+    [
+        ("caps of a product", "H200", {"cubin"}),
+        ("clusters", "H200", {"cubin"}),
+        ("caps of a product", "B200", {"ttir", "ttgir", "llir", "ptx", "cubin"}),
+    ],
+)
+@pytest.mark.slow(seconds=5)
+def test_a_cap_is_assembled_from_the_artifact_without(
+    family: str, name: str, stages: set[str], sandbox: Sandbox
+) -> None:
+    """A capped config equals what is compiled from its source, where passes do not read the cap."""
+    problem, configs = FAMILIES[family]
+    made = requests(problem, configs, load_target(name))
+    uncapped, capped = made[0], made[1]
+    assert uncapped.uncapped_digest is None
+    assert capped.uncapped_digest == uncapped.digest
+    parent = sandbox.compile(uncapped, 60)
+    assert isinstance(parent, Artifact)
+    alone = [Sandbox(1 << 34) for _ in range(2)]
+    try:
+        whole_one, derived = (
+            one.compile(capped, 60, None, given)
+            for one, given in zip(alone, (None, parent), strict=True)
+        )
+    finally:
+        for one in alone:
+            one.close()
+    assert results(derived) == results(whole_one)
+    assert isinstance(derived, Artifact)
+    assert set(derived.seconds) == stages
+
+
 @pytest.mark.slow
 def test_sharing_skips_llvm(sandbox: Sandbox, target: Target) -> None:
     """The second config of a family spends no time in LLVM, and a new tile does again."""

@@ -208,11 +208,14 @@ def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
     assert len(front.verdicts(CONFIGS, "assembly", {})) == 4
 
 
+READERS = (digest_of.__module__,)
+
+
 @pytest.mark.slow
 def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> None:
     """Workers and their compilers that were started early are those that compile."""
     lowering = Lowering(scale_problem(), target, 30)
-    warm(lowering, digest_of, patient).join(60)
+    warm(lowering.machine, READERS, patient).join(60)
     started = set(descendants(CHILD, own=False))
     assert len(started) == 2
     made = dict(sketch_configs(lowering, CONFIGS, hooks(), patient))
@@ -224,7 +227,7 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
 def test_warm_while_compiling(target: Target, patient: Settings, no_workers: None) -> None:
     """Warming does not disturb compiles that begin meanwhile, nor who gives them up."""
     lowering = Lowering(scale_problem(), target, 30)
-    thread = warm(lowering, digest_of, patient)
+    thread = warm(lowering.machine, READERS, patient)
     found = compile_configs(lowering, CONFIGS, hooks(), patient)
     next(found)
     found.close()

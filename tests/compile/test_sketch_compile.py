@@ -127,7 +127,8 @@ def test_nothing_is_kept(empty_settings: Settings, target: Target) -> None:
     """A sketch leaves no artifact behind that a launch could take for one."""
     request = request_of(scale_problem(), Config({"BLOCK": 256}), "H200")
     assert isinstance(sketch_one(request, empty_settings), Sketch)
-    assert not list(Path(empty_settings.artifacts_dir).glob("**/*.json.gz"))
+    assert not list(Path(empty_settings.artifacts_dir).glob(f"**/{request.digest}*"))
+    assert ArtifactCache.of(empty_settings).get(request.digest) is None
 
 
 def test_an_artifact_stands_for_its_sketch(empty_settings: Settings, settings: Settings) -> None:

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from asmtune.base.errors import CompileError, InputError, MemoryShortError, MissError
+from asmtune.compile import pool
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.runtime.misses import resolver as misses
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import MissWarning, Resolver
+from asmtune.runtime.misses.resolver import MissWarning, Resolver, TunersByDevice
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction, StoreWarning
@@ -598,3 +599,21 @@ def test_values_of_a_stale_winner_cannot_reach_the_terminal(host: Host) -> None:
     text = str(caught[0].message)
     assert text.isprintable()
     assert len(text) < 1000
+
+
+@pytest.mark.parametrize(("device", "count"), [("NVIDIA H200", 1), ("NVIDIA Unheard Of 9", 0)])
+def test_workers_start_before_what_tunes_is_loaded(
+    device: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first key that no store has starts them, on a device whose code is read; later ones not.
+
+    A program that never tunes opens no tuner, and so starts nothing.
+    """
+    begun: list[Any] = []
+    monkeypatch.setattr(pool, "warm", lambda *given: begun.append(given))
+    tuners = TunersByDevice({})
+    assert begun == []
+    for _ in range(2):
+        tuners.of(device)
+    assert len(begun) == count
+    assert all(machine == ("cuda", 90, 32) for machine, *_ in begun)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,9 +15,17 @@ from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning import background_compiler
-from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
+from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
+from asmtune.tuning.search.state import State
+from tests.search.search_machines import measured
 
 CONFIGS = [Config({"B": i}) for i in range(8)]
+
+
+class Jobs:
+    """Stands for workers."""
+
+    jobs = 2
 
 
 class Workers:
@@ -27,7 +36,15 @@ class Workers:
         self.stopped = threading.Event()
         self.error: Exception | None = None
 
-    def verdicts(self, configs: Sequence[Config], moment: str, _: Any) -> list[Verdict]:
+    workers = Jobs()
+
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        moment: str,
+        _: Any,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
         """Verdicts of the quick ones, and of the slow one if nobody stops it."""
         if self.error is not None:
             raise self.error
@@ -35,6 +52,7 @@ class Workers:
         for config in configs:
             if config != self.slow:
                 self.pulse.advance()
+                on_verdict(Verdict(config, kept=True))
         if self.slow in configs and self.stopped.wait(30):
             return [Verdict(config, kept=True) for config in configs if config != self.slow]
         return [Verdict(config, kept=True) for config in configs]
@@ -100,3 +118,117 @@ def test_leaving_ends_the_batch() -> None:
         compiler.start(CONFIGS)
     assert workers.stopped.is_set()
     assert time.monotonic() - start < 20
+
+
+SLOW = CONFIGS[3]
+
+
+def timed_list(monkeypatch: pytest.MonkeyPatch, estimate_us: float) -> State:
+    """A list of which all but the slow one were timed at 10 us, 5 us by tile arithmetic."""
+    estimates = [
+        Verdict(config, kept=True, predicted_us=estimate_us if config == SLOW else 5.0)
+        for config in CONFIGS
+    ]
+    monkeypatch.setattr(background_compiler, "estimated", lambda *_: estimates)
+    state = State([Verdict(config, kept=True) for config in CONFIGS], CONFIGS[0])
+    state.add_outcomes((config, measured(config, 10.0)) for config in CONFIGS if config != SLOW)
+    return state
+
+
+def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts are there before the last one; the rest is given up, with its bound, once hopeless.
+
+    A batch that was begun early is not begun again.
+    """
+    state, pulse = timed_list(monkeypatch, 8.0), StragglerTimer(ProgressListener())
+    workers = Workers(pulse, SLOW)
+    rest = HopelessRest(state, workers)  # type: ignore[arg-type]
+    with BackgroundCompiler(workers, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
+        compiler.start(CONFIGS)
+        compiler.start(CONFIGS)
+        came: list[Verdict] = []
+        while len(came) < len(CONFIGS) - 1:
+            came += compiler.collect()
+        assert not workers.stopped.is_set()
+        (lost,) = compiler.collect()
+        assert compiler.collect() == []
+    assert {verdict.config for verdict in came} == {*CONFIGS} - {SLOW}
+    assert lost.config == SLOW
+    assert lost.failure is not None
+    assert lost.failure.kind == "timeout"
+    assert "at least 16 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
+
+
+@pytest.mark.parametrize(
+    ("estimate_us", "timed", "left", "seconds"),
+    [
+        (7.4, 7, 1, 9.0),  # it may be the best
+        (8.0, 4, 1, 9.0),  # too few timings
+        (8.0, 7, 3, 9.0),  # not all of them have begun
+        (8.0, 7, 1, 1.1),  # the others took nearly as long
+    ],
+)
+def test_what_may_win_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, estimate_us: float, timed: int, left: int, seconds: float
+) -> None:
+    """The rest of a short list is compiled while it may win, or while that is not known."""
+    state = timed_list(monkeypatch, estimate_us)
+    for config in list(state.timings)[timed:]:
+        del state.timings[config]
+    rest = HopelessRest(state, Workers(StragglerTimer(ProgressListener())))  # type: ignore[arg-type]
+    assert rest.reason([SLOW] * left, seconds, 1.0) == ""
+    assert rest.reason([CONFIGS[0]], 9.0, 1.0) == ""  # the default
+
+
+@dataclass
+class ListFront:
+    """Stands for a front whose last config waits until another batch was asked for."""
+
+    progress: ProgressListener
+    batches: list[list[Config]]
+    early: threading.Event
+    workers: Jobs = field(default_factory=Jobs)
+
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        _moment: str,
+        known: dict[Config, Verdict],
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
+        """Verdicts of a batch; the list's last one only after the early batch."""
+        self.batches.append(list(configs))
+        if configs[0] not in CONFIGS:
+            self.early.set()
+        made = [Verdict(config, kept=True) for config in configs]
+        for verdict in made:
+            if verdict.config == CONFIGS[-1]:
+                assert self.early.wait(30)
+            known[verdict.config] = verdict
+            on_verdict(verdict)
+        return made
+
+    def stop(self) -> None:
+        """Nothing hangs."""
+
+
+def test_idle_workers_compile_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the last of a short list is compiled, others get what is likely next, each once."""
+    state, pulse = timed_list(monkeypatch, 1.0), StragglerTimer(ProgressListener())
+    front, known = ListFront(pulse, [], threading.Event()), dict[Any, Any]()
+    caps = [config.with_cap(64) for config in CONFIGS[:2]]
+    rest = HopelessRest(state, front)  # type: ignore[arg-type]
+    with BackgroundCompiler(
+        front,  # type: ignore[arg-type]
+        known,
+        pulse,
+        hopeless=rest,
+        likely=lambda: caps,
+    ) as compiler:
+        compiler.start(CONFIGS)
+        came: list[Verdict] = []
+        while verdicts := compiler.collect():
+            came += verdicts
+    assert [verdict.config for verdict in came] == CONFIGS
+    assert front.batches == [CONFIGS, caps]
+    assert known.keys() == {*CONFIGS, *caps}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +14,23 @@ import triton
 import triton.language as tl
 
 from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.compile import pool
+from asmtune.compile.sandbox import JobCancelledError, Sandbox
+from asmtune.compile.toolchain import Toolchain
+from asmtune.compile.worker import CompileItem, CompileSite
 from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import arithmetic
+from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
+from asmtune.tuning import background_compiler
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
+from asmtune.tuning.search.model import Model
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -45,6 +57,57 @@ def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     again = resolved(workshop(tmp_path, later))
     assert (again.outcome, again.record) == ("known", result.record)
     assert later.timed == []
+
+
+def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configs are timed as they come, the default first, without a sketch or a model.
+
+    Of one that hangs the compile is ended once it cannot win, and the trace says why.
+    """
+    tuner, made = workshop(tmp_path, HostMachine(lambda _: 9.0)), problem()
+    configs = list(space().configs())
+    worst = configs[-1]
+    read = estimated(tuner.funnel.front(made), configs)
+    assert not isinstance(read, Unread)
+    assert all(verdict.predicted_us for verdict in read)
+    estimates = [Verdict(c, kept=True, predicted_us=50.0 if c == worst else 9.0) for c in configs]
+    monkeypatch.setattr(background_compiler, "estimated", lambda *_: estimates)
+    make, threads = pool.make_artifact, threading.Event()
+
+    def hanging(item: CompileItem, site: CompileSite) -> Any:
+        wanted = tuner.funnel.front(made).lowering.request(worst)
+        if isinstance(wanted, Failure) or item.request.digest != wanted.digest:
+            return make(item, site)
+        while site.flag is None or not site.flag.exists():
+            threads.wait(0.01)
+        raise JobCancelledError
+
+    monkeypatch.setattr(pool, "make_artifact", hanging)
+    monkeypatch.setattr(Model, "__init__", lambda *_: pytest.fail("no model is needed"))
+    listed = Space.from_configs(configs)
+    result = resolved(tuner, searched=listed, made=made)
+    assert not tuner.funnel.sketches
+    assert result.record is not None
+    assert result.timed == len(configs) - 1
+    (failure,) = [failure for config, failure in result.record.failures if config == worst]
+    assert (failure.stage, failure.kind) == ("compile", "timeout")
+    assert failure.detail.startswith("given up after")
+    trace = read_trace(max(run_files(tmp_path / "runs")))
+    assert any(note.startswith("a short list for 1 compiles at once") for note in trace.notes)
+    assert len(trace.batches) > 1
+    assert trace.trials[0].rows[0].config == listed.first()
+
+
+def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer list is sketched once for all shapes of equal specialisation."""
+    tuner, listed = workshop(tmp_path, HostMachine()), space(flaws=(0, 1))
+    resolved(tuner, listed, problem(4096))
+    count = len(tuner.funnel.sketches)
+    assert count >= 40
+    monkeypatch.setattr(Toolchain, "front_end", lambda *_: pytest.fail("it is lowered again"))
+    monkeypatch.setattr(Sandbox, "sketch", lambda *_: pytest.fail("it is sketched again"))
+    assert resolved(tuner, listed, problem(8192)).outcome == "tuned"
+    assert len(tuner.funnel.sketches) == count
 
 
 def test_bits_equal_to_the_default(tmp_path: Path) -> None:
@@ -89,10 +152,11 @@ def test_held_tiles_are_told(tmp_path: Path) -> None:
 
 def test_an_unsteady_winner_is_told(tmp_path: Path) -> None:
     """Where the deviation of all the winner's samples is over 5%, that is said."""
-    taken = iter(range(1, 10_000))
+    taken: Counter[Config] = Counter()
 
     def noisy(config: Config) -> float:
-        return usual_us(config) * (2.0 if next(taken) % 7 == 0 else 1.0)
+        taken[config] += 1
+        return usual_us(config) * (2.0 if taken[config] % 7 == 0 else 1.0)
 
     result = resolved(workshop(tmp_path, HostMachine(noisy)))
     assert result.record is not None
@@ -226,7 +290,8 @@ def test_equal_seeds_give_equal_runs(tmp_path: Path) -> None:
     """Two runs of one seed compile and time the same configs in the same order."""
 
     def story(folder: Path) -> list[list[Config]]:
-        resolved(workshop(folder, HostMachine(), seed=3))
+        listed = space(flaws=(0, 1))  # no short list, which is timed as its compiles end
+        resolved(workshop(folder, HostMachine(), seed=3), listed)
         run = read_trace(run_files(folder / "runs")[0])
         return [[row.config for row in part.rows] for part in (*run.batches, *run.trials)]
 

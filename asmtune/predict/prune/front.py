@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
+from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
@@ -208,13 +210,20 @@ class Front:
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
         """Start the workers in the background, which takes a second."""
-        return warm(self.lowering, self._reader(moment), self.settings, self.workers)
+        reader = type(self._reader(moment)).__module__
+        return warm(self.target.machine, (reader,), self.settings, self.workers)
 
     def stop(self) -> None:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
-    def verdicts(self, configs: Sequence[Config], moment: Moment, known: Outcomes) -> list[Verdict]:
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        moment: Moment,
+        known: Outcomes,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`.
 
         Any thread may call this; an exception, or `stop`, leaves no compile running.
@@ -224,6 +233,7 @@ class Front:
             moment: "assembly" compiles them; "sketch" goes as far as LLVM, so that features
                 are estimates.
             known: outcomes of that moment by digest; filled.
+            on_verdict: called with each verdict of the compiler as it comes.
         """
         by_rules = map(self.by_rules, configs)
         verdicts = {i: verdict for i, verdict in enumerate(by_rules) if not verdict.kept}
@@ -232,8 +242,10 @@ class Front:
         self.progress.start(_STAGES[moment], len(left))
         with closing(self._outcomes(candidates, moment, known)) as outcomes:
             for index, outcome in outcomes:
-                verdicts[left[index]] = self._verdict(candidates[index], outcome, moment)
+                verdict = self._verdict(candidates[index], outcome, moment)
+                verdicts[left[index]] = verdict
                 self.progress.advance()
+                on_verdict(verdict)
         return [verdicts[position] for position in sorted(verdicts)]
 
     def by_rules(self, config: Config) -> Verdict:
@@ -298,8 +310,9 @@ class Front:
 
     def new_lowering(self) -> Lowering:
         """Make another front end of the same problem, for another thread."""
-        settings = self.settings
-        return Lowering(self.problem, self.target, settings.compile_timeout_s, settings.compiler)
+        settings, stored = self.settings, StoredTtir(ArtifactCache.of(self.settings))
+        limit_s, compiler = settings.compile_timeout_s, settings.compiler
+        return Lowering(self.problem, self.target, limit_s, compiler, stored)
 
     @cached_property
     def judge(self) -> Judge:

@@ -3,8 +3,7 @@
 store -> shipped -> small? -> as `on_miss` says
 store -> shipped -> the model's pick, where configs are chosen deterministically
 
-Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy where the store is a
-file: a process that finds its key starts nearly as fast as one without a tuner.
+Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy for a store in a file.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
-from asmtune.runtime.misses.lookups import Choice, How, MissLookup
+from asmtune.runtime.misses.lookups import Choice, How, MissLookup, start_workers
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 
@@ -56,6 +55,7 @@ class TunersByDevice:
             return self._tuners[device, later]
 
     def _open(self, device: str, later: bool) -> Tuner:
+        start_workers(device)
         from asmtune.tuning.options import TuneOptions
         from asmtune.tuning.tuner import Tuner
 

@@ -72,11 +72,13 @@ class Proposal:
         gain: expected gain, as a share of the best time so far; None where
             the strategy has no expectation.
         reason: why there are none.
+        as_they_come: whether each is timed as soon as it is compiled, and not with its batch.
     """
 
     configs: tuple[Config, ...] = ()
     gain: float | None = None
     reason: str = ""
+    as_they_come: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,10 @@ class Compiler(Protocol):
         """Start a batch, and return at once."""
 
     def collect(self) -> Sequence[Verdict]:
-        """Wait for the batch. It may hold configs that were not asked for: they join the space."""
+        """Wait for the batch. It may hold configs that were not asked for: they join the space.
+
+        Of a batch that is timed as it comes, wait for the next of it; none when it is done.
+        """
 
 
 class TrialTimer(Protocol):

@@ -38,6 +38,18 @@ def run(
     return Ended(reason, state.finalists(limits.finalists))
 
 
+def batch_of(
+    proposal: Proposal, state: State, limits: Limits, first: Sequence[Config] = ()
+) -> list[Config]:
+    """Return the batch of a proposal, with some configs in front, within the limit of compiles."""
+    batch = list(dict.fromkeys([*first, *proposal.configs]))
+    # What is put in front takes the place of others: the workers are as many as before.
+    size = max(len(first), len(proposal.configs))
+    if limits.compiles is not None:
+        size = min(size, max(limits.compiles - state.compiles, 0 if state.compiles else 1))
+    return batch[:size]
+
+
 @dataclass
 class _Search:
     """A run of the loop."""
@@ -58,7 +70,8 @@ class _Search:
         while True:
             if self.state.pending:
                 self._collect()
-                self._compile()
+                if not self.state.pending:
+                    self._compile()
             timed = self._time()
             ended = self._spent()
             if not ended and not self.state.pending:
@@ -70,26 +83,24 @@ class _Search:
 
     def _compile(self, first: Sequence[Config] = ()) -> None:
         """Start the next batch, with some configs in front; none if nothing is left."""
-        state, most = self.state, self.limits.compiles
-        self.proposal = self.strategy.propose(state)
-        batch = list(dict.fromkeys([*first, *self.proposal.configs]))
-        # What is put in front takes the place of others: the workers are as many as before.
-        size = max(len(first), len(self.proposal.configs))
-        if most is not None:
-            size = min(size, max(most - state.compiles, 0 if state.compiles else 1))
-        if batch[:size]:
-            state.begin_batch(batch[:size])
-            self.compiler.start(batch[:size])
+        self.proposal = self.strategy.propose(self.state)
+        batch = batch_of(self.proposal, self.state, self.limits, first)
+        if batch:
+            self.state.begin_batch(batch)
+            self.compiler.start(batch)
 
     def _collect(self) -> None:
         start = time.monotonic()
         verdicts = self.compiler.collect()
-        self.state.add_verdicts(verdicts)
+        more = self.proposal.as_they_come and bool(verdicts)
+        self.state.add_verdicts(verdicts, more=more)
         self.observer.batch(verdicts, time.monotonic() - start)
 
     def _time(self) -> bool:
         """Time what is worth it; return whether anything was."""
         state, most = self.state, self.limits.timings
+        if state.default in state.pending:
+            return False  # its output is what the others' are compared with
         chosen = list(dict.fromkeys([*state.due(), *self.strategy.select(state)]))
         if most is not None:
             chosen = chosen[: max(most - state.trials, 0 if state.trials else 1)]

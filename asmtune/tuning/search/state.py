@@ -97,10 +97,14 @@ class State:
         left = set(self.configs) - self.failures.keys() - self.verdicts.keys()
         return [config for config in dict.fromkeys(first) if config in left]
 
+    def untried(self) -> list[Config]:
+        """Return configs that are neither compiled nor known to run or to fail, in order."""
+        tried = (self.verdicts, self.pending, self.timings, self.failures)
+        return [c for c in self.configs if not any(c in configs for configs in tried)]
+
     def open(self) -> list[Config]:
         """Return untried configs, in order; shunned ones only when no others are left."""
-        tried = (self.verdicts, self.pending, self.timings, self.failures)
-        left = [c for c in self.configs if not any(c in configs for configs in tried)]
+        left = self.untried()
         return [config for config in left if config not in self._shunned] or left
 
     def ready(self) -> list[Config]:
@@ -124,8 +128,8 @@ class State:
         self.pending.update(added)
         self.compiles += len(added)
 
-    def add_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """Add a compiled batch; configs that are new join the space."""
+    def add_verdicts(self, verdicts: Iterable[Verdict], *, more: bool = False) -> None:
+        """Add a compiled batch; configs that are new join the space. With `more`, a part of it."""
         for verdict in verdicts:
             config = verdict.config
             if config not in self.initial:
@@ -135,6 +139,10 @@ class State:
             self.verdicts[config] = verdict
             if not verdict.kept:
                 self.failures[config] = _failure(verdict)
+        if more:
+            for config in self.verdicts.keys() & self.pending.keys():
+                del self.pending[config]
+            return
         for config in self.pending.keys() - self.verdicts.keys():
             self.failures[config] = Failure("compile", "lost", "the compiler gave no verdict")
         self.pending.clear()

@@ -48,6 +48,22 @@ class Exhaustive(_Unmodelled):
         return self._next_of(state.open(), state)
 
 
+class WholeList(_Unmodelled):
+    """Compiles a short list at once, and times each config as soon as it is compiled."""
+
+    name = "whole list"
+
+    def propose(self, state: State) -> Proposal:
+        """Propose all configs."""
+        left = state.untried()
+        reason = "" if left else f"all {len(state.configs)} configs tried"
+        return Proposal(tuple(left), reason=reason, as_they_come=True)
+
+    def select(self, state: State) -> Sequence[Config]:
+        """Select all that is compiled."""
+        return state.ready()
+
+
 @dataclass(frozen=True)
 class Sampling(_Unmodelled):
     """Compiles configs at random, and times all; a limit ends it, or the space.

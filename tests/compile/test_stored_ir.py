@@ -1,0 +1,244 @@
+"""TTIR and sketches are made once: another shape and another process find them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.base.settings import Settings
+from asmtune.compile import stored_ir
+from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import sketch_one
+from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.stored_ir import StoredTtir
+from asmtune.compile.toolchain import Toolchain
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Sketch
+from tests.sample_kernels import asks_for_warps, scale_problem, tensor
+
+CONFIG = Config({"BLOCK": 512})
+FACTOR = tl.constexpr(2)
+
+
+@triton.jit
+def times_factor(x_ptr, n, BLOCK: tl.constexpr):
+    """Multiplies by a global."""
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * FACTOR, mask=at < n)
+
+
+@pytest.fixture(autouse=True)
+def no_texts() -> Iterator[None]:
+    """Forgets what this process has lowered, as a new process has not lowered it."""
+    stored_ir._texts.clear()
+    yield
+    stored_ir._texts.clear()
+
+
+@pytest.fixture
+def front_ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lists the TTIR that Triton's front end makes."""
+    made: list[str] = []
+    front_end = Toolchain.front_end
+
+    def counted(toolchain: Toolchain, source: object) -> object:
+        result = front_end(toolchain, source)  # type: ignore[arg-type]
+        made.append(result[0])
+        return result
+
+    monkeypatch.setattr(Toolchain, "front_end", counted)
+    return made
+
+
+def lowering(problem: Problem, target: Target, settings: Settings) -> Lowering:
+    """A problem's front end, over the TTIR of a folder."""
+    return Lowering(problem, target, 30, StoredTtir(ArtifactCache.of(settings)))
+
+
+def ttir(made: Lowering, config: Config = CONFIG) -> str:
+    """Lower a config."""
+    request = made.request(config)
+    assert isinstance(request, LowerRequest), request
+    return request.ttir
+
+
+def files(settings: Settings, kind: str) -> list[Path]:
+    """The entries of a kind on disk."""
+    return sorted(settings.artifacts_dir.glob(f"*/*.{kind}.json.gz"))
+
+
+def test_another_shape_and_process_lower_nothing(
+    target: Target, empty_settings: Settings, front_ends: list[str]
+) -> None:
+    """TTIR of an equal specialisation is taken from the process, then from the disk."""
+    first = ttir(lowering(scale_problem(), target, empty_settings))
+    assert len(front_ends) == 1
+    assert ttir(lowering(scale_problem(), target, empty_settings)) == first
+    (path,) = files(empty_settings, "ttir")
+    assert path.stat().st_mode & 0o77 == 0
+    stored_ir._texts.clear()
+    assert ttir(lowering(scale_problem(), target, empty_settings)) == first
+    assert len(front_ends) == 1
+    ttir(lowering(scale_problem(), target, empty_settings), Config({"BLOCK": 256}))
+    assert len(front_ends) == 2
+
+
+def test_a_changed_global_is_another_source(
+    target: Target,
+    empty_settings: Settings,
+    front_ends: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel that reads another value than before is lowered again."""
+    made = Problem(times_factor, {"x_ptr": tensor(torch.float32), "n": 64}, (1,))
+    first = ttir(lowering(made, target, empty_settings))
+    monkeypatch.setitem(times_factor.fn.__globals__, "FACTOR", tl.constexpr(3))
+    assert ttir(lowering(made, target, empty_settings)) != first
+    assert len(front_ends) == 2
+
+
+def cast_to(kind: Any) -> Any:
+    """A kernel that casts to a type of its closure."""
+
+    @triton.jit
+    def cast(x_ptr):
+        tl.store(x_ptr, tl.load(x_ptr).to(kind).to(tl.float32))
+
+    return cast
+
+
+def test_kernels_of_one_source_stay_apart(target: Target, empty_settings: Settings) -> None:
+    """Two functions of the same lines that differ in a type alone have TTIR of their own."""
+    texts = [
+        ttir(
+            lowering(
+                Problem(cast_to(kind), {"x_ptr": tensor(torch.float32)}, (1,)),
+                target,
+                empty_settings,
+            ),
+            Config({}),
+        )
+        for kind in (tl.float16, tl.bfloat16)
+    ]
+    assert ["bf16" in text for text in texts] == [False, True]
+
+
+def test_a_value_without_a_text_is_not_stored(target: Target, empty_settings: Settings) -> None:
+    """TTIR that depends on an object whose text is an address is made each time."""
+    made = lowering(
+        Problem(scale_problem().kernel, {**scale_problem().arguments}, (4,), {"n": 4096}),
+        target,
+        empty_settings,
+    )
+    made.__dict__["_source"] = repr(object())
+    ttir(made)
+    assert files(empty_settings, "ttir") == []
+
+
+def test_what_options_decide_is_not_stored(target: Target, empty_settings: Settings) -> None:
+    """TTIR of a kernel that asks for its warps is made for each number of them."""
+    made = lowering(
+        Problem(asks_for_warps, {"x_ptr": tensor(torch.int32)}, (1,)), target, empty_settings
+    )
+    texts = {ttir(made, Config({}, num_warps=warps)) for warps in (4, 8)}
+    assert len(texts) == 2
+    assert files(empty_settings, "ttir") == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", None])
+def test_damage_is_told_and_repaired(
+    damage: bytes | None, target: Target, empty_settings: Settings, front_ends: list[str]
+) -> None:
+    """A damaged file is named in a warning and made again; nothing of it is used."""
+    problem = scale_problem()
+    first = ttir(lowering(problem, target, empty_settings))
+    request = lowering(problem, target, empty_settings).request(CONFIG)
+    assert isinstance(request, LowerRequest)
+    sketch = sketch_one(request, empty_settings)
+    for kind in ("ttir", "sketch"):
+        (path,) = files(empty_settings, kind)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9] if damage is None else damage)
+    stored_ir._texts.clear()
+    with pytest.warns(ArtifactWarning, match=r"\.ttir\.json\.gz: damaged, so that it is made"):
+        assert ttir(lowering(problem, target, empty_settings)) == first
+    with pytest.warns(ArtifactWarning, match=r"\.sketch\.json\.gz: damaged, so that it is made"):
+        assert sketch_one(request, empty_settings) == sketch
+    assert len(front_ends) == 2
+    with warnings.catch_warnings(action="error"):
+        assert sketch_one(request, empty_settings) == sketch
+
+
+def test_a_sketch_is_found_on_disk(
+    target: Target, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time a sketch is asked for, no compiler runs."""
+    request = lowering(scale_problem(), target, empty_settings).request(CONFIG)
+    assert isinstance(request, LowerRequest)
+    made = sketch_one(request, empty_settings)
+    assert isinstance(made, Sketch)
+    monkeypatch.setattr(Sandbox, "sketch", lambda *_: pytest.fail("it is compiled again"))
+    assert sketch_one(request, empty_settings) == made
+
+
+def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settings) -> None:
+    """The trim that bounds the artifacts deletes them as well."""
+    ttir(lowering(scale_problem(), target, empty_settings))
+    assert files(empty_settings, "ttir")
+    ArtifactCache(empty_settings.artifacts_dir, 0).trim()
+    assert files(empty_settings, "ttir") == []
+
+
+_SECOND = """
+import sys
+from pathlib import Path
+from asmtune.base.settings import Settings
+from asmtune.compile.pool import sketch_one
+from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.toolchain import Toolchain
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
+from asmtune.compile.stored_ir import StoredTtir
+from tests.sample_kernels import product_problem
+work = []
+for owner, name in ((Toolchain, "front_end"), (Sandbox, "sketch")):
+    def counted(*given, own=getattr(owner, name), name=name):
+        work.append(name)
+        return own(*given)
+    setattr(owner, name, counted)
+settings = Settings(cache_dir=Path(sys.argv[1]))
+stored = StoredTtir(ArtifactCache.of(settings))
+tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
+request = Lowering(product_problem(), load_target("H200"), 30, stored).request(tile)
+print(sketch_one(request, settings).digest, *work)
+"""
+
+
+@pytest.mark.slow(seconds=6)
+def test_a_second_process_makes_nothing(tmp_path: Path) -> None:
+    """It reads the TTIR and the sketch that the first one made."""
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", _SECOND, str(tmp_path / "cache")],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+        )
+        said.append(done.stdout.split())
+    assert said == [[said[0][0], "front_end", "sketch"], [said[0][0]]]
