@@ -64,7 +64,7 @@ def front_ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def lowering(problem: Problem, target: Target, settings: Settings) -> Lowering:
     """A problem's front end, over the TTIR of a folder."""
-    return Lowering(problem, target, 30, StoredTtir(ArtifactCache.of(settings)))
+    return Lowering(problem, target, 30, stored=StoredTtir(ArtifactCache.of(settings)))
 
 
 def ttir(made: Lowering, config: Config = CONFIG) -> str:
