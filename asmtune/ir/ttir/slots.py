@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asmtune.ir.ttir.addresses import AddressSum, AddressReader
+from asmtune.ir.ttir.addresses import AddressReader, AddressSum
 from asmtune.ir.ttir.arguments import Parameter
 from asmtune.ir.ttir.costs import Placement
 from asmtune.ir.ttir.memory import MemoryOperation, mask_of
