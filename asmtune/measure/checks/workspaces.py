@@ -209,21 +209,22 @@ class WorkspaceComparison:
         return bool(tensor.elements * tensor.dtype.itemsize == tensor.stop - tensor.start)
 
     @cached_property
-    def _layouts(self) -> tuple[SlotLayout, SlotLayout]:
-        """The slots to compare: all that there is room for where a hook fills the others."""
-        own, base, elements = *self._pair, self._actual.numel()
-        if self._is_initialised(own, self._actual) or self._is_initialised(base, self._expected):
-            return own.whole(elements), base.whole(elements)
-        return own, base
+    def _is_initialised(self) -> bool:
+        """True if a hook, or the user, has filled what no program writes."""
+        if self._poison is None:
+            return True
+        return all(bool(self._written(one).all()) for one in (self._actual, self._expected))
 
-    @property
-    def _pair(self) -> tuple[SlotLayout, SlotLayout]:
-        return self._workspace.own, self._workspace.reference
+    @cached_property
+    def _layouts(self) -> tuple[SlotLayout, SlotLayout]:
+        """The slots to compare: all that there is room for if what they held is known."""
+        own, base, elements = self._workspace.own, self._workspace.reference, self._actual.numel()
+        return (own.whole(elements), base.whole(elements)) if self._is_initialised else (own, base)
 
     def applies(self) -> bool:
         """Return whether the reference wrote as its IR says, so that slots can be compared."""
         slots = self._layouts[1].over(self._expected)
-        if self._layouts != self._pair:
+        if self._is_initialised:
             return self._workspace.summed and slots is not None
         return slots is not None and self._is_regular(slots)
 
@@ -234,19 +235,11 @@ class WorkspaceComparison:
         if own is None:
             return "wrong_output", f"{self._name} has no room for {layout.count} slots"
         wrong = None
-        if self._layouts == self._pair:
+        if not self._is_initialised:
             wrong = self._coverage(own, base) or self._not_finite(own, base)
         if wrong is not None or not self._workspace.summed:
             return wrong
         return self._sums(own, base, tolerance)
-
-    def _is_initialised(self, layout: SlotLayout, values: Any) -> bool:
-        """Return whether elements of no slot are written as well, or all count as written."""
-        if self._poison is None:
-            return True
-        slots = layout.over(values)
-        is_smaller = slots is not None and slots.numel() < values.numel()
-        return is_smaller and bool(self._written(values).all())
 
     def _written(self, values: Any) -> Any:
         return bits(values) != self._poison
@@ -261,10 +254,8 @@ class WorkspaceComparison:
     def _coverage(self, own: Any, base: Any) -> tuple[str, str] | None:
         """Check that all slots of the config are written where the reference writes its own."""
         written, due = self._written(own), self._written(base).any(1)
-        if self._workspace.filled:
-            due = (
-                due.new_ones((own.shape[0], own.shape[2])) if not self._workspace.own.wrap else due
-            )
+        if self._workspace.filled:  # slots of another width are written whole as well
+            due = due.any(1, keepdim=True).expand(-1, own.shape[2])
         groups, width = min(own.shape[0], due.shape[0]), min(own.shape[2], due.shape[1])
         common = due[:groups, None, :width]
         missing = int((common & ~written[:groups, :, :width]).sum())
@@ -309,8 +300,9 @@ class WorkspaceComparison:
                 worst = most
         if not wrong:
             return None
+        total = f"{int((sizes > 0).sum()):,} sums over the slots of {self._name}"
         return "wrong_output", (
-            f"{wrong:,} of {sums.numel():,} sums over the slots of {self._name} differ from the "
+            f"{wrong:,} of {total} differ from the "
             f"default config's, most at {[*place]}: {float(sums[place]):.6g} instead of "
             f"{float(expected[place]):.6g}, off by {worst:.3g} of its magnitude where "
             f"{tolerance:.3g} may be; if both are right, give tolerance="
@@ -322,7 +314,7 @@ class WorkspaceComparison:
 
         if not slots.dtype.is_floating_point or slots.dtype.itemsize == 1:
             slots = slots.to(torch.float64)
-        if self._poison is not None:
+        if self._poison is not None and not bool(self._written(slots).all()):
             slots = slots.masked_fill(~self._written(slots), 0.0)
         if sizes:
             return torch.linalg.vector_norm(slots, 1, dim=1, dtype=torch.float64)
