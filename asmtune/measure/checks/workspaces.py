@@ -57,7 +57,7 @@ class Workspace:
         argument: its name.
         index: the programs that the slots belong to: "x", or "x//" for a part of them.
         own, reference: the slots of the config, and those of the one it is compared with.
-        summed: whether both store partial sums over that index, scaled alike.
+        summed: whether the reference stores partial sums over that index.
         filled: whether each program fills its slot, so that slots of another width compare too.
     """
 
@@ -111,7 +111,9 @@ def _workspace(
         return None
     if not _reads_agree(index[0], one.argument, own, reference):
         return None
-    summed = index in one.sums and index in other.sums and one.scales == other.scales
+    # Means of tiles of another size differ by a constant; what else differs is taken for wrong.
+    are_means = one.scales and other.scales and one.scales != other.scales
+    summed = index in other.sums and not are_means
     filled = one.filled == layout.stride and other.filled == base_layout.stride
     if layout.stride != base_layout.stride and not filled:
         return None
