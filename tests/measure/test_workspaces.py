@@ -111,6 +111,8 @@ EXPECTED = {
     "tiles": {"short": "unwritten"},
     "split": {"short": "unwritten"},
     "walk": {"short": "wrong_output"},
+    "blocks": {"short": "unwritten"},
+    "described": {"short": "unwritten"},
     "scale": {
         "short": "unwritten",
         "short and wide": "unwritten",

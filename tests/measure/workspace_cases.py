@@ -97,9 +97,10 @@ PARTS = Case(
         "wide": {"BLOCK": 128, "PARTS": 2, "MEAN": 0},
         "whole": {"BLOCK": 256, "PARTS": 1, "MEAN": 0},
         "narrow": {"BLOCK": 32, "PARTS": 8, "MEAN": 0},
+        "padded": {"BLOCK": 64, "PARTS": 8, "MEAN": 0},
         "short": {"BLOCK": 32, "PARTS": 8, "MEAN": 0, **SHORT},
     },
-    short(lambda c: (c["PARTS"], 5)),
+    short(lambda c: (cdiv(250, c["BLOCK"]), 5)),
 )
 MEANS = Case(
     kernels.strided_partials,
@@ -158,6 +159,30 @@ WALK = Case(
     },
     short(lambda c: (c["PROGRAMS"],)),
 )
+BLOCK_POINTERS = Case(
+    kernels.block_partials,
+    {"dw_ptr": (8, 48), "x_ptr": (120, 48)},
+    {"M": 120, "N": 48},
+    {
+        "default": {"BM": 16, "BN": 32, "ROWS": 32},
+        "more": {"BM": 8, "BN": 64, "ROWS": 16},
+        "fewer": {"BM": 32, "BN": 16, "ROWS": 64},
+        "short": {"BM": 32, "BN": 16, "ROWS": 64, **SHORT},
+    },
+    short(lambda c: (cdiv(120, c["ROWS"]), cdiv(48, c["BN"]))),
+)
+DESCRIPTORS = Case(
+    kernels.described_partials,
+    {"dw_ptr": (8, 48), "x_ptr": (120, 48)},
+    {"M": 120, "N": 48},
+    {
+        "default": {"BM": 32, "BN": 32},
+        "more": {"BM": 16, "BN": 64},
+        "fewer": {"BM": 64, "BN": 16},
+        "short": {"BM": 64, "BN": 16, **SHORT},
+    },
+    short(lambda c: (cdiv(120, c["BM"]), cdiv(48, c["BN"]))),
+)
 SCALE = Case(
     kernels.scale,
     {"out_ptr": (1000,), "x_ptr": (1000,)},
@@ -209,5 +234,6 @@ WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
     "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"),
+    "blocks": (BLOCK_POINTERS, "dw_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
 }  # fmt: skip
 ORDINARY = {"scale": SCALE, "walked": WALKED_SCALE, "softmax": SOFTMAX, "sums": SUMS}

@@ -161,3 +161,27 @@ def chunk_adds(x_ptr, sums_ptr, n, BLOCK: tl.constexpr):
     """Add to an output that a config's hook has zeroed."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(sums_ptr, tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0)))
+
+
+@triton.jit
+def block_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr, ROWS: tl.constexpr):
+    """Sum the rows of a program by block pointers; one row of sums a program."""
+    pid_m, pid_n = tl.program_id(0), tl.program_id(1)
+    at = pid_m * ROWS, pid_n * BN
+    x = tl.make_block_ptr(x_ptr, (M, N), (N, 1), at, (BM, BN), (1, 0))
+    total = tl.zeros((BN,), dtype=tl.float32)
+    for _ in range(0, ROWS, BM):
+        total += tl.sum(tl.load(x, boundary_check=(0, 1), padding_option="zero"), 0)
+        x = tl.advance(x, (BM, 0))
+    out = tl.make_block_ptr(dw_ptr + pid_m * N, (N,), (1,), (pid_n * BN,), (BN,), (0,))
+    tl.store(out, total, boundary_check=(0,))
+
+
+@triton.jit
+def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """The same by descriptors, one block of rows a program."""
+    pid_m, pid_n = tl.program_id(0), tl.program_id(1)
+    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BM, BN])
+    out = tl.make_tensor_descriptor(dw_ptr, [tl.num_programs(0), N], [N, 1], [1, BN])
+    total = tl.sum(x.load([pid_m * BM, pid_n * BN]), 0)
+    out.store([pid_m, pid_n * BN], total[None, :])

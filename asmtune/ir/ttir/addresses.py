@@ -62,6 +62,8 @@ _PASSING: Final = frozenset(
         "arith.index_cast", "arith.index_castui", "arith.bitcast",
     }
 )  # fmt: skip
+_MADE: Final = frozenset({"tt.make_tensor_ptr", "tt.make_tensor_descriptor"})
+_BLOCKS: Final = _MADE | {"tt.advance"}
 _DIVIDING: Final = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
 _DEPTH: Final = 200
 
@@ -89,6 +91,17 @@ class AddressReader:
     def of(self, value: int) -> AddressSum | None:
         """Return a value as a sum of a start and strides; None if it is not understood."""
         return self.resolved(self.value(value))
+
+    def access(self, node: Node) -> AddressSum | None:
+        """Return what an operation reads or writes, tiles of descriptors included."""
+        pointer, *others = node.operands
+        rank = len(self._tree.type_of(pointer).shape)
+        if self._tree.type_of(pointer).role != "descriptor":
+            return self.of(pointer)
+        if node.name.endswith(("gather", "scatter")):
+            return None
+        moved = self._moved_by(self.value(pointer), others[:rank], self._strides_of(pointer))
+        return self.resolved(self._tiled(moved, pointer, self._strides_of(pointer)))
 
     def value(self, value: int) -> AddressSum | None:
         """Return an integer or a pointer as a sum; None if it is not understood."""
@@ -201,6 +214,8 @@ class AddressReader:
             ends = {key: int(number) for key, number in _RANGE(text)}
             tile = Index("tile", "0", ends["end"] - ends["start"])
             return AddressSum(ends["start"], ((tile, 1),))
+        if name in _BLOCKS:
+            return self._block(node, value)
         operands = [self.value(one) for one in node.operands[:2]]
         first = operands[0] if operands else None
         if name in _PASSING:
@@ -210,6 +225,50 @@ class AddressReader:
         if len(operands) != 2 or None in operands:
             return self._opaque(value)
         return self._pair(node, value, *operands)  # type: ignore[arg-type]
+
+    def _block(self, node: Node, value: int) -> AddressSum | None:
+        """Return a block pointer that is made or moved, or where a descriptor starts."""
+        start = self.value(node.operands[0])
+        strides = self._strides_of(value)
+        if node.name == "tt.advance":
+            return self._moved_by(start, node.operands[1:], strides)
+        if node.name != "tt.make_tensor_ptr":
+            return start
+        offsets = node.operands[1 + 2 * (len(node.operands) // 3) :]
+        return self._tiled(self._moved_by(start, offsets, strides), value, strides)
+
+    def _strides_of(self, value: int) -> list[int]:
+        """Return the strides of a block pointer or descriptor; none if they are not known."""
+        rank = len(self._tree.type_of(value).shape)
+        for reached in self._flow.follow([value], lambda n: None if n.regions else n.operands[:1]):
+            owner, place = self._tree.sources[reached]
+            if isinstance(owner, Node) and owner.name in _MADE:
+                strides = [self.of(one) for one in owner.operands[1 + rank : 1 + 2 * rank]]
+                return [one.known for one in strides if one is not None and not one.terms]
+            if owner is self._tree.blocks[0] and self._tree.type_of(reached).role == "descriptor":
+                values = [one.value for one in self._parameters[place + 1 + rank :][:rank]]
+                return [one for one in values if isinstance(one, int)]
+        return []
+
+    def _moved_by(
+        self, start: AddressSum | None, offsets: Sequence[int], strides: Sequence[int]
+    ) -> AddressSum | None:
+        """Add offsets along the axes of a block."""
+        parts = [self.value(one) for one in offsets]
+        if start is None or None in parts or len(parts) != len(strides):
+            return None
+        for part, stride in zip(parts, strides, strict=True):
+            start = start.plus(part or AddressSum(), stride)
+        return start
+
+    def _tiled(
+        self, start: AddressSum | None, value: int, strides: Sequence[int]
+    ) -> AddressSum | None:
+        """Add the elements of a block."""
+        sizes = self._tree.type_of(value).shape
+        tiles = [Index("tile", str(axis), size) for axis, size in enumerate(sizes)]
+        terms = tuple(zip(tiles, strides, strict=False))
+        return None if start is None else start.plus(AddressSum(terms=terms))
 
     def _pair(
         self, node: Node, value: int, first: AddressSum, second: AddressSum

@@ -66,7 +66,7 @@ class SumCheck:
         if node.name == "tt.atomic_rmw":
             return any(kind in f" {node.text[:24]}" for kind in _ATOMIC_ADDS)
         self._assumed = set()
-        return self._sums(node.operands[1])
+        return self._sums(node.operands[1 if node.name == "tt.store" else -1])
 
     def _sums(self, value: int) -> bool:
         """Return whether a value is a sum over some of the program's elements, or 0."""

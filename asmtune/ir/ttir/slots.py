@@ -88,7 +88,7 @@ class ConfigSlots:
     short: tuple[str, ...] = ()
 
 
-_STORES: Final = frozenset({"tt.store", "tt.atomic_rmw"})
+_STORES: Final = frozenset({"tt.store", "tt.descriptor_store", "tt.atomic_rmw"})
 
 
 class SlotFinder:
@@ -153,7 +153,7 @@ class SlotFinder:
     def _address_of(self, operation: MemoryOperation) -> AddressSum | None:
         if len(operation.roots) != 1 or operation.foreign or not operation.node.operands:
             return None
-        address = self._reader.of(operation.node.operands[0])
+        address = self._reader.access(operation.node)
         return address if address is not None and address.base == operation.roots[0] else None
 
     def _written(self, place: int) -> WrittenSlots | None:
@@ -201,7 +201,7 @@ def _trips_onward(address: AddressSum, width: int) -> int:
 
 def _filled(address: AddressSum, operation: MemoryOperation) -> int:
     """Return the elements that one program writes without a gap; 0 if a mask leaves some out."""
-    if mask_of(operation.node) is not None:
+    if operation.masked or operation.node.name != "tt.store":
         return 0
     inner = sorted((abs(stride), i.count or 0) for i, stride in address.terms if i.kind == "tile")
     width = 1

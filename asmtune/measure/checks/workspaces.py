@@ -93,23 +93,23 @@ def _alike(one: WrittenSlots | AccessStrides, other: WrittenSlots | AccessStride
 def _workspace(
     one: WrittenSlots, other: WrittenSlots, own: ConfigSlots, reference: ConfigSlots
 ) -> Workspace | None:
-    candidates = []
     pairs = list(zip(one.strides, other.strides, strict=True))
+    candidates = []
     for slot, base in pairs:
-        layouts = _layout(one, slot), _layout(other, base)
-        # What ends at the same place is an ordinary output: fewer programs, wider tiles.
-        if slot.count == base.count or None in layouts or _end_alike(slot, base) is not False:
+        layout, base_layout = _layout(one, slot), _layout(other, base)
+        if layout is None or base_layout is None or not _differ(slot, base, layout, base_layout):
             continue
-        units = [layout.wrap or 1 for layout in layouts if layout is not None]
+        units = layout.wrap or 1, base_layout.wrap or 1
         rest = [pair for pair in pairs if pair[0] is not slot]
         if all(a.count == b.count or _rest_alike(a, b, units) for a, b in rest):
-            candidates.append((slot.index, *layouts))
+            candidates.append((slot.index, layout, base_layout))
+    # Where groups lie elsewhere, so do the groups of groups: the innermost index tells.
+    moved = [found for found in candidates if found[1].count == found[2].count]
+    candidates = [found for found in candidates if found not in moved] or moved[:1]
     if len(candidates) != 1:
         return None
     ((index, layout, base_layout),) = candidates
-    if layout is None or base_layout is None:
-        return None
-    if not _reads_agree(index[0], one.argument, own, reference):
+    if not _reads_agree(index[0], one.argument, own, reference, moved=candidates == moved[:1]):
         return None
     # Means of tiles of another size differ by a constant; what else differs is taken for wrong.
     are_means = one.scales and other.scales and one.scales != other.scales
@@ -117,7 +117,21 @@ def _workspace(
     filled = one.filled == layout.stride and other.filled == base_layout.stride
     if layout.stride != base_layout.stride and not filled:
         return None
+    if layout.count == base_layout.count and not summed:
+        return None
     return Workspace(one.argument, index, layout, base_layout, summed, filled)
+
+
+def _differ(
+    slot: ProgramStride, base: ProgramStride, layout: SlotLayout, base_layout: SlotLayout
+) -> bool:
+    """Return whether two configs write other slots: more of them, or other distances of groups.
+
+    What ends at the same place is an ordinary output: fewer programs, wider tiles.
+    """
+    if slot.count != base.count:
+        return _end_alike(slot, base) is False
+    return slot.stride == base.stride and 0 < layout.wrap != base_layout.wrap > 0
 
 
 def _layout(written: WrittenSlots, slot: ProgramStride) -> SlotLayout | None:
@@ -128,7 +142,7 @@ def _layout(written: WrittenSlots, slot: ProgramStride) -> SlotLayout | None:
     return SlotLayout(slot.count, slot.stride, wrap) if fits else None
 
 
-def _rest_alike(one: ProgramStride, other: ProgramStride, units: list[int]) -> bool:
+def _rest_alike(one: ProgramStride, other: ProgramStride, units: tuple[int, int]) -> bool:
     """Return whether an index covers the same in both, in groups of slots or in elements."""
     pair = [
         replace(stride, stride=stride.stride // unit) if stride.stride % unit == 0 else stride
@@ -158,10 +172,13 @@ def _intersect(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return max(one[0], other[0]) < min(one[1], other[1])
 
 
-def _reads_agree(axis: str, argument: str, own: ConfigSlots, reference: ConfigSlots) -> bool:
+def _reads_agree(
+    axis: str, argument: str, own: ConfigSlots, reference: ConfigSlots, *, moved: bool
+) -> bool:
     """Return whether other accesses cover the same along an axis, with another number of programs.
 
-    They do not if the grid of one config is too small.
+    They do not if the grid of one config is too small. If slots are only `moved`, the programs are
+    as many.
     """
     if axis in own.short and axis not in reference.short:
         return False
@@ -177,7 +194,7 @@ def _reads_agree(axis: str, argument: str, own: ConfigSlots, reference: ConfigSl
                 alike = bool(_end_alike(a, b))
                 agreed[a.index] = agreed.get(a.index, False) or alike
                 differs |= alike and a.count != b.count
-    return differs and all(agreed.values())
+    return (differs or (moved and bool(agreed))) and all(agreed.values())
 
 
 class WorkspaceComparison:
