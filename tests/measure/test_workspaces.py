@@ -125,7 +125,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.slow(seconds=20)
+@pytest.mark.slow(seconds=10)
 def test_real_kernels_in_the_interpreter() -> None:
     """Right configs pass whatever they write; holes, short grids and wrong strides do not."""
     facts = json.dumps({name: facts_of(name) for name in CASES})
