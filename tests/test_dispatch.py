@@ -113,6 +113,18 @@ def test_miss_tunes_once_and_launches_the_winner(bench: Bench) -> None:
     assert kernel.best_config == WINNER
 
 
+def test_best_config_is_that_of_the_last_launch(bench: Bench) -> None:
+    """Callers size what they read by it: it follows each launch, whichever key that has."""
+    winners = {8: Config({"BLOCK": 128}), 16: Config({"BLOCK": 64})}
+    kernel = tuned()
+    for n in (8, 16, 8, 8, 16):
+        bench.winner = winners[n]
+        kernel[(4,)](tensor(), tensor(), n)
+        assert bench.launches[-1]["BLOCK"] == kernel.best_config.kwargs["BLOCK"]
+        assert kernel.best_config == winners[n]
+    assert len(bench.tuned) == 2
+
+
 @pytest.mark.parametrize(("moved", "plans"), [(False, 1), (True, 0)])
 def test_a_launch_whose_hook_moves_memory_is_not_planned(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, moved: bool, plans: int

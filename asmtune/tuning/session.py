@@ -106,9 +106,8 @@ class Session:
                     closing(self._bench(front, effects, request.key.device))
                 )
             cache = ArtifactCache.of(funnel.settings)
-            timer = BenchTimer(
-                bench, cache, default, watch.measured, partial(_covers, effects, front)
-            )
+            covers = partial(_covers, effects, front)
+            timer = BenchTimer(bench, cache, default, watch.measured, covers, front.slots)
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
             reason = stages.search(search)

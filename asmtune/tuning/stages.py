@@ -17,6 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
+from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
@@ -43,8 +44,8 @@ class BenchTimer:
     """Times verdicts of one problem; the default config first, since it gives the reference.
 
     `watch` is called with every outcome as soon as it is known. `covers` tells whether the bench
-    saves and checks all that a config may write. `measurements` holds timings of all trials by
-    config; earlier runs' may be put there.
+    saves and checks all that a config may write, `slots` where its programs write. `measurements`
+    holds timings of all trials by config; earlier runs' may be put there.
     """
 
     bench: Bench
@@ -52,6 +53,7 @@ class BenchTimer:
     default: Config
     watch: Callable[[Sequence[Outcome]], None]
     covers: Callable[[Config], bool]
+    slots: Callable[[Config], ConfigSlots]
     measurements: dict[Config, Measurement] = field(default_factory=dict)
     _begun: bool = False
 
@@ -100,7 +102,8 @@ class BenchTimer:
             if not self.covers(verdict.config):
                 lost[verdict.config] = _UNSAVED
             elif isinstance(artifact, Artifact):
-                entrants.append(TimingCandidate(verdict.config, artifact))
+                slots = self.slots(verdict.config)
+                entrants.append(TimingCandidate(verdict.config, artifact, slots))
             else:
                 lost[verdict.config] = artifact or Failure(
                     "launch", "lost", "its artifact is no longer in the cache"

@@ -87,6 +87,10 @@ class CpuMachine:
         if mode == "in place":
             x *= 2
             return
+        if mode.startswith("parts"):
+            count = int(mode.split()[1])
+            y[:count] = x.reshape(count, -1).sum(1)
+            return
         if mode != "nothing":
             y.copy_(x * (3 if mode == "wrong" else 2))
 

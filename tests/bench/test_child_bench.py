@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import torch
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
+from asmtune.ir.ttir.slots import AccessStrides, ConfigSlots, ProgramStride, WrittenSlots
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.gpu import environment
@@ -273,3 +276,18 @@ def test_a_gpu_that_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     with pytest.raises(InputError, match=r"GPU 2: CUDA_VISIBLE_DEVICES=5,7 shows 2"):
         environment(2)
+
+
+@pytest.mark.slow(seconds=3)
+def test_slots_are_compared_in_the_child() -> None:
+    """A config that stores another number of partial sums is right there too, which is told."""
+
+    def parts(count: int) -> TimingCandidate:
+        strides = ProgramStride("x", count, 1), ProgramStride("x", count, 8 // count)
+        written = WrittenSlots("y_ptr", strides[:1], (), 1, ("x",), (), 32)
+        slots = ConfigSlots((written,), (AccessStrides("x_ptr", 0, strides[1:]),))
+        return replace(entrant(f"parts {count}", float(count)), slots=slots)
+
+    with closing(begun(setup(), parts(4))) as bench:
+        assert told(bench.trial([parts(2), entrant("parts 1")])) == [2.0, "unwritten"]
+        assert any(note.startswith("y_ptr: workspace of each config") for note in bench.notes)

@@ -44,6 +44,18 @@ def ragged(x_ptr, length_ptr, y_ptr, n, BLOCK: tl.constexpr):
 """
 )
 
+PARTIAL = (
+    HEAD
+    + """
+@triton.jit
+def backward(x_ptr, dx_ptr, partial_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    tl.store(dx_ptr + at, x * 2.0, mask=at < n)
+    tl.store(partial_ptr + tl.program_id(0), tl.sum(x))
+"""
+)
+
 
 @pytest.fixture
 def sums(commands: Commands) -> tuple[str, ...]:
@@ -96,6 +108,19 @@ def test_the_runner_up_stands_against_the_winner(commands: Commands) -> None:
         ran = commands.run(*DOUBLED, "--config", config)
         assert (ran.code, ran.err) == (0, "")
         assert f"\nagainst {names[1 - place]}: {words}" in ran.out
+
+
+@pytest.mark.parametrize("block", [128, 512])
+def test_a_workspace_is_told(commands: Commands, block: int) -> None:
+    """An output that depends on the config is named, with how it is compared; others are not."""
+    (commands.folder / "partial.py").write_text(PARTIAL)
+    values = ("--arg", "x_ptr=fp32[n]", "--arg", "dx_ptr=fp32[n]", "--arg", "partial_ptr=fp32[400]")
+    axes = ("--axis", "BLOCK=128,512", "--config", f"BLOCK={block}", "--grid", "cdiv(n, BLOCK)")
+    ran = commands.run("explain", "{}/partial.py:backward", *values, "--arg", "n=40960", *axes)
+    assert ran.code == 0, ran.err
+    line = "partial_ptr: workspace of each config (rows = programs along axis 0), compared by its"
+    assert " ".join(ran.out.split()).count(line) == 1
+    assert ran.out.count("workspace") == 1
 
 
 def test_against_a_config_by_assignments(commands: Commands) -> None:

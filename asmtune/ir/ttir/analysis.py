@@ -37,6 +37,7 @@ from asmtune.ir.ttir.memory import (
 from asmtune.ir.ttir.parser import parse_ttir
 from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state, walk_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
+from asmtune.ir.ttir.slots import ConfigSlots, SlotFinder
 from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, SteeringArgument, Work
 
@@ -149,6 +150,14 @@ class Kernel:
             plan = self._plan(frozenset().union(*(self._steering[place] for place in tables)))
             launch = _Launch(call, parameters, tables, steering)
             return _Count(plan, self.placement, self.operations, launch).work(self._escapes)
+
+    def slots(self, call: LaunchArguments) -> ConfigSlots:
+        """Return the slots of arguments that the programs of a launch write; raises as `work`."""
+        with well_formed():
+            module = self._flow.tree.module
+            parameters = bind(module, call.arguments, call.tensor_bytes, call.names)
+            operations, placement = self.operations, self.placement
+            return SlotFinder(self._flow, operations, placement, parameters, call.grid).slots()
 
     def _tables(
         self, parameters: Sequence[Parameter], call: LaunchArguments

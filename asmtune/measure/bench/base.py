@@ -10,6 +10,7 @@ from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Outcome
+from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.hooks import DoBench, TunerHooks
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
@@ -20,10 +21,16 @@ __all__ = ["Bench", "BenchSetup", "Outcome", "TimingCandidate", "TimingPlan"]
 
 @dataclass(frozen=True)
 class TimingCandidate:
-    """Pairs a config with its artifact, to be timed."""
+    """Pairs a config with its artifact, to be timed.
+
+    Attributes:
+        config, artifact: the two.
+        slots: where its programs write, by its IR.
+    """
 
     config: Config
     artifact: Artifact
+    slots: ConfigSlots = field(default_factory=ConfigSlots)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Service:
             launch = self._machine.launch(messages.binary_of(candidate["binary"]), values, hook)
             return self._tuner_hooks.around(launch, values)
 
-        return LoadableConfig(config, load)
+        return LoadableConfig(config, load, messages.slots_of(candidate["slots"]))
 
     def _announce(self, config: Config) -> None:
         self._say({"running": self._numbers[config]})

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.json_codec import to_json
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
@@ -160,6 +161,7 @@ class ConfigTable:
             "config": messages.describe_config(self._lowering.problem, candidate.config),
             "hook": self._hook(candidate.config.pre_hook),
             "binary": messages.describe_binary(binary),
+            "slots": to_json(candidate.slots),
         }
 
     def request(self, verb: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:

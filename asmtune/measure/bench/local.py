@@ -109,4 +109,4 @@ class LocalBench:
             launch = self._machine.launch(binary, values, config.pre_hook)
             return self._hooks.around(launch, values)
 
-        return LoadableConfig(config, load)
+        return LoadableConfig(config, load, candidate.slots)

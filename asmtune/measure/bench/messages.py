@@ -14,12 +14,14 @@ from typing import Any, Final
 import cloudpickle  # type: ignore[import-untyped]
 
 from asmtune.base.errors import InputError
+from asmtune.base.json_codec import JsonCodec, scalar_of, text_of
 from asmtune.compile.load import Binary, launch_values
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
+from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
 from asmtune.measure.bench.base import BenchSetup, TimingPlan
 from asmtune.measure.bench.hooks import TunerHooks
@@ -28,6 +30,7 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of})
 _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 
@@ -169,6 +172,11 @@ def binary_of(message: Mapping[str, Any]) -> Binary:
         "grid": tuple(message["grid"]),
     }
     return Binary(**parts)
+
+
+def slots_of(message: Any) -> ConfigSlots:
+    """Restore where a config's programs write from JSON values."""
+    return _SLOTS.read(ConfigSlots, message, "slots")
 
 
 def describe_result(result: Measurement | Failure) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from asmtune.base.errors import InputError
@@ -13,6 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.base import TimingPlan
 from asmtune.measure.bench.gpu import BenchGpu, DeviceLossCheck, WatchedClock
 from asmtune.measure.bench.hooks import QUANTILES, DoBench
@@ -96,10 +97,11 @@ def times_of(returned: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class LoadableConfig:
-    """Pairs a config with the function that loads it in this process."""
+    """Pairs a config with the function that loads it in this process; `slots` are its IR's."""
 
     config: Config
     load: Callable[[], LoadedLaunch | Failure]
+    slots: ConfigSlots = field(default_factory=ConfigSlots)
 
 
 class SubjectTimer(Protocol):
@@ -201,7 +203,7 @@ class Trials:
         launch = guarded("launch", candidate.load)
         if isinstance(launch, Failure):
             return launch
-        failure = None if config in self._checked else self._check_output(config, launch)
+        failure = None if config in self._checked else self._check_output(candidate, launch)
         if failure is not None:
             DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
             return failure
@@ -213,16 +215,17 @@ class Trials:
 
         return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
-    def _check_output(self, config: Config, launch: LoadedLaunch) -> Failure | None:
+    def _check_output(self, candidate: LoadableConfig, launch: LoadedLaunch) -> Failure | None:
         """Check a config's output; the first config that runs becomes the reference."""
+        config = candidate.config
 
         def run() -> None:
             launch.prepare()
             launch.run()
 
         if self.reference is not None:
-            return self._checker.check(run, launch.finish)
-        failure = self._checker.set_reference(run, launch.finish)
+            return self._checker.check(run, launch.finish, candidate.slots)
+        failure = self._checker.set_reference(run, launch.finish, candidate.slots)
         if failure is None:
             self.reference = config
             if config != self._default:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks.compare import (
-    Output,
-    bits,
-    equal,
-    fill_poison,
-    pieces,
-    poison,
-    tolerance_of,
-)
+from asmtune.ir.ttir.slots import ConfigSlots
+from asmtune.measure.checks.compare import fill_poison, tolerance_of
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.expected import ExpectedOutputs
 from asmtune.measure.checks.roles import CheckOptions, Roles, call_reference, check_names
 from asmtune.measure.checks.tensors import (
     RegionCopy,
@@ -26,189 +20,7 @@ from asmtune.measure.checks.tensors import (
     synchronize,
     tensor_arguments,
 )
-
-# Two runs say little about a third, so this many times their difference is allowed.
-_RUNS_APART: Final = 4.0
-
-
-class ExpectedOutputs:
-    """Holds the written arguments as they are right after the default config ran.
-
-    Args:
-        saved, roles: copies of their memory before the run; the arguments' roles.
-        tolerance: gives an argument's tolerance, by its dtype or the user's option; None where
-            every bit must be equal.
-
-    Attributes:
-        copies: copies of their memory after the run.
-    """
-
-    def __init__(
-        self,
-        saved: Sequence[RegionCopy],
-        roles: Roles,
-        tolerance: Callable[[TensorArgument], float] | None,
-    ) -> None:
-        self._saved = saved
-        self._poisoned, self._strays, self._scratch = roles.poisoned, roles.stray, roles.scratch
-        self._tolerance = tolerance
-        self._run_to_run: dict[TensorArgument, float] = {}
-        self._unsteady = ""
-        self.copies = [RegionCopy(copy.region) for copy in saved]
-        self._outputs = {tensor: self._output(tensor) for tensor in roles.written}
-
-    @property
-    def caveats(self) -> list[str]:
-        """Return remarks on outputs for which the check shows little."""
-        constant = [
-            f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
-            for tensor, output in self._outputs.items()
-            if output.magnitude.mean == 0.0 and tensor not in self._strays
-        ]
-        return constant + [
-            f"the default config leaves {tensor.name} as it was: "
-            "a config that writes nothing passes"
-            for tensor in self._outputs
-            if tensor not in self._poisoned
-            and tensor not in self._strays
-            and self._is_unchanged(tensor)
-        ]
-
-    def drop_untouched(self) -> list[str]:
-        """Stop comparing arguments that the default config never writes; return remarks."""
-        untouched = [tensor for tensor in self._outputs if self._is_untouched(tensor)]
-        if len(untouched) == sum(tensor not in self._strays for tensor in self._outputs):
-            return []  # the default config writes nothing at all
-        for tensor in untouched:
-            del self._outputs[tensor]
-        return [
-            f"{tensor.name} is not checked: the default config writes nothing there"
-            for tensor in untouched
-        ]
-
-    def widen_for_nondeterminism(self) -> list[str]:
-        """Widen tolerances by the differences after another run of the default config.
-
-        Returns remarks on arguments with a wider tolerance, or that are no longer compared.
-        """
-        notes = []
-        for tensor, deviation in zip(list(self._outputs), self._deviations(), strict=True):
-            if self._tolerance is None:
-                if deviation > 0.0:
-                    self._unsteady = (
-                        f"{tensor.name} differs in its bits between two runs of the default "
-                        "config, so that no config can equal it; leave bits='equal' out"
-                    )
-                continue
-            allowed = _RUNS_APART * deviation
-            if 0.0 < allowed < 1.0:
-                self._run_to_run[tensor] = allowed
-                output = self._outputs[tensor]
-                output.tolerance = max(output.tolerance, allowed)
-                notes.append(
-                    f"{tensor.name} differs between runs of the default config by up to "
-                    f"{deviation:.2g} of its magnitude: {output.tolerance:.2g} is allowed"
-                )
-            elif allowed >= 1.0:
-                # A comparison that allows 100% says nothing.
-                del self._outputs[tensor]
-                notes.append(
-                    f"{tensor.name} is not checked: two runs of the default config leave different "
-                    "contents there; give reference= if that is not as it should be"
-                )
-        return [*notes, self._unsteady] if self._unsteady else notes
-
-    def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
-        """Replace the default config's output by the values of the user's reference.
-
-        Elements that the default config does not write, and whose expected value is the original
-        one, are expected to stay unwritten. Arguments that are not in `given` are no longer
-        compared; returns remarks on these.
-        """
-        strays = {tensor: out for tensor, out in self._outputs.items() if tensor in self._strays}
-        silent = [
-            tensor for tensor in self._outputs if tensor not in given and tensor not in strays
-        ]
-        self._outputs = {
-            tensor: self._from_reference(tensor, values) for tensor, values in given.items()
-        } | strays
-        return [f"{tensor.name} is not checked: reference= does not name it" for tensor in silent]
-
-    def failure(self) -> Failure | None:
-        """Compare what the arguments hold now; waits for the GPU once if all is well."""
-        if self._unsteady:
-            return Failure("check", "wrong_output", self._unsteady)
-        for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
-            if deviation > output.tolerance:
-                return Failure("check", *output.describe())
-        return self._stray()
-
-    def _stray(self) -> Failure | None:
-        """Check that memory between elements was not written; overwrite the elements."""
-        for copy in self.copies:
-            region = copy.region
-            checked = all(tensor in self._outputs for tensor in region.tensors)
-            if not region.has_gaps or not checked:
-                continue
-            for tensor in region.tensors:
-                self._outputs[tensor].give_expected()
-            if not equal(region.contents(), copy.bytes):
-                names = " and ".join(tensor.name for tensor in region.tensors)
-                return Failure(
-                    "check",
-                    "stray_write",
-                    f"memory between the elements of {names} changed, which the default config "
-                    "leaves: is a mask or a stride of this config wrong?",
-                )
-        return None
-
-    def _deviations(self) -> list[float]:
-        """Return each output's deviation from the expected one, all fetched together."""
-        import torch
-
-        deviations = [output.deviation() for output in self._outputs.values()]
-        if not deviations:
-            return []
-        values: list[float] = torch.stack(
-            [each.to(deviations[0].device) for each in deviations]
-        ).tolist()
-        return values
-
-    def _from_reference(self, tensor: TensorArgument, values: Any) -> Output:
-        """Make an output of the values that the user's reference gave."""
-        left = self._view(self.copies, tensor)
-        due = tensor.elements_of(values).to(left.device, copy=True)
-        if tensor in self._poisoned:
-            before = self._view(self._saved, tensor).to(left.device)
-            unwritten = (bits(left) == poison(tensor)) & (bits(due) == bits(before))
-            bits(due).masked_fill_(unwritten, poison(tensor))
-        left.copy_(due)
-        output = self._output(tensor)
-        output.whose = "reference="
-        return output
-
-    def _output(self, tensor: TensorArgument) -> Output:
-        output = Output(tensor, self._view(self.copies, tensor), poisoned=tensor in self._poisoned)
-        if self._tolerance is None:
-            output.exact = True
-        else:
-            output.tolerance = max(self._tolerance(tensor), self._run_to_run.get(tensor, 0.0))
-        return output
-
-    def _is_unchanged(self, tensor: TensorArgument) -> bool:
-        before, after = (self._view(copies, tensor) for copies in (self._saved, self.copies))
-        return equal(bits(before), bits(after))
-
-    def _is_untouched(self, tensor: TensorArgument) -> bool:
-        if tensor in self._scratch:
-            return True
-        if tensor not in self._poisoned:
-            return False
-        left = bits(self._view(self.copies, tensor))
-        return all(bool((left[piece] == poison(tensor)).all()) for piece in pieces(left.shape))
-
-    def _view(self, copies: Sequence[RegionCopy], tensor: TensorArgument) -> Any:
-        return next(copy.view(tensor) for copy in copies if tensor in copy.region.tensors)
+from asmtune.measure.checks.workspaces import workspaces_of
 
 
 class OutputChecker:
@@ -243,13 +55,16 @@ class OutputChecker:
         ]
         self._on_host = any(tensor.device.type == "cpu" for tensor in roles.written)
         self._expected_outputs: ExpectedOutputs | None = None
+        self._slots = ConfigSlots()
         self._notes = effects.unchecked_notes(foreign_names)
         self._note_copies(self._saved)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return remarks on what is checked and what is not."""
-        return tuple(dict.fromkeys(self._notes))
+        expected = self._expected_outputs
+        workspaces = expected.workspaces.values() if expected is not None else ()
+        return tuple(dict.fromkeys([*self._notes, *workspaces]))
 
     def prepare(self) -> None:
         """Restore what the arguments must hold before a run, timed or not.
@@ -260,13 +75,17 @@ class OutputChecker:
         self._zero()
 
     def set_reference(
-        self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
+        self,
+        run: Callable[[], None],
+        finish: Callable[[], None] = lambda: None,
+        slots: ConfigSlots = ConfigSlots(),  # noqa: B008 - frozen
     ) -> Failure | None:
         """Run the default config twice: for its output, and for differences between runs.
 
         Args:
             run: launches it once, including its `pre_hook`.
             finish: called after each launch, when its output was checked.
+            slots: where its programs write, by its IR.
 
         Returns:
             Why it cannot be launched, or how it differs from the user's reference.
@@ -294,16 +113,19 @@ class OutputChecker:
             self._notes += outputs.apply_reference(expected)
         self._notes += outputs.caveats
         self._note_copies(outputs.copies)
-        self._expected_outputs = outputs
-        failure, finished = self._compare() if expected else None, guarded("launch", finish)
+        self._expected_outputs, self._slots = outputs, slots
+        failure, finished = self._compare(slots) if expected else None, guarded("launch", finish)
         return failure or finished
 
     def check(
-        self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
+        self,
+        run: Callable[[], None],
+        finish: Callable[[], None] = lambda: None,
+        slots: ConfigSlots = ConfigSlots(),  # noqa: B008 - frozen
     ) -> Failure | None:
         """Run a config once and compare its output with the expected one.
 
-        `run` and `finish` are as in `set_reference`.
+        `run`, `finish` and `slots` are as in `set_reference`.
 
         Returns:
             Why it cannot be launched, or a failure at "check": "wrong_output", "unwritten" (an
@@ -313,7 +135,7 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        failure, finished = self._compare(), guarded("launch", finish)
+        failure, finished = self._compare(slots), guarded("launch", finish)
         return failure or finished
 
     def close(self) -> None:
@@ -365,10 +187,12 @@ class OutputChecker:
         for tensor in self._roles.zeroed:
             tensor.view().zero_()
 
-    def _compare(self) -> Failure | None:
-        if self._expected_outputs is None:
+    def _compare(self, slots: ConfigSlots) -> Failure | None:
+        expected = self._expected_outputs
+        if expected is None:
             return None
-        failure = guarded("check", self._expected_outputs.failure)
+        workspaces = workspaces_of(slots, self._slots)
+        failure = guarded("check", lambda: expected.failure(workspaces))
         if failure is not None:
             # Memory between an output's elements may be an input of the next run. If the GPU is at
             # fault, `failure` says so.

@@ -246,6 +246,11 @@ class Output:
         self._expected = expected
         self._poison = poison(tensor) if poisoned else None
 
+    @property
+    def compares_slots(self) -> bool:
+        """True if sums may stand for elements: the default's are expected, and not every bit."""
+        return not self.exact and self.whose == "the default config"
+
     def deviation(self) -> Any:
         """Return the largest |c - r| / (|r| + s), as a tensor on the argument's device.
 

@@ -25,6 +25,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.costs import Dot, find_dots
+from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.profile import Profile
@@ -64,6 +65,7 @@ class Judge:
         self._kernels = kernels
         self._dots: dict[str, tuple[Dot, ...]] = {}
         self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
+        self._slots: dict[tuple[str, tuple[int, int, int]], ConfigSlots] = {}
         self._tensor_bytes = problem.tensor_bytes
 
     def refusal(self, config: Config, request: LowerRequest) -> Failure | None:
@@ -112,15 +114,30 @@ class Judge:
             self._launches[launch] = self._analyse(config, *launch)
         return self._launches[launch]
 
-    def _analyse(self, config: Config, ttir: str, grid: tuple[int, int, int]) -> Work:
-        kernels = self._kernels
-        call = LaunchArguments(
+    def slots(self, config: Config, ttir: str) -> ConfigSlots:
+        """Return where the programs of a config write, once its work is known."""
+        grid = self._problem.programs(config)
+        launch = (ttir, grid)
+        if launch not in self._slots:
+            kernel = self._kernels.get(ttir)
+            try:
+                call = self._call(config, grid)
+                self._slots[launch] = ConfigSlots() if kernel is None else kernel.slots(call)
+            except ParseError:
+                self._slots[launch] = ConfigSlots()
+        return self._slots[launch]
+
+    def _call(self, config: Config, grid: tuple[int, int, int]) -> LaunchArguments:
+        return LaunchArguments(
             arguments=self._problem.bind(config),
             grid=grid,
             tensor_bytes=self._tensor_bytes,
             processors=self._target.sms,
             read_table=self._problem.index_table,
         )
+
+    def _analyse(self, config: Config, ttir: str, grid: tuple[int, int, int]) -> Work:
+        kernels, call = self._kernels, self._call(config, grid)
         try:
             if ttir not in kernels:
                 kernels[ttir] = Kernel(ttir)
@@ -266,6 +283,12 @@ class Front:
                 return request
             self._analyse(config, request)
         return self._analysed[config][1]
+
+    def slots(self, config: Config) -> ConfigSlots:
+        """Return where the programs of a config write; nothing of one that cannot be read."""
+        if not isinstance(self.work(config), Work):
+            return ConfigSlots()
+        return self.judge.slots(config, self._analysed[config][0])
 
     def kernel(self, config: Config) -> Kernel | None:
         """Return the parsed TTIR of a config whose work is known; None if it cannot be read."""

@@ -17,6 +17,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
+from asmtune.measure.checks.workspaces import workspaces_of
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
@@ -244,7 +245,8 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
             # What is guessed of this config is told with its times; alone, the first config
             # stands for a default, which it need not be.
             hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
-            notes = (note for note in report.notes if not note.startswith(hidden))
+            notes = [note for note in report.notes if not note.startswith(hidden)]
+            notes += _workspaces(request, funnel, listed)
             return replace(report, notes=tuple(notes))
         except CompileError:
             if not request.alone:
@@ -253,6 +255,21 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
             verdicts = tuple(funnel.judge(loaded.problem, listed))
             launch = (loaded.problem.name, shape, loaded.problem.dtypes)
             return PruneReport(*launch, request.target.name, scorer, verdicts, {}, versions())
+
+
+_LOOKED_AT: Final = 8
+"""Most other configs that the default is compared with, to find what depends on the config."""
+
+
+def _workspaces(request: ExplainRequest, funnel: Funnel, listed: Sequence[Config]) -> Iterable[str]:
+    """Says which arguments the config writes in another number of slots than the default does."""
+    loaded, chosen = request.loaded, request.chosen
+    default = loaded.space.first(**loaded.problem.shape)
+    others = [default] if chosen != default else listed[: _LOOKED_AT + 1]
+    front = funnel.front(loaded.problem)
+    own = front.slots(chosen)
+    lines = (str(w) for other in others for w in workspaces_of(own, front.slots(other)).values())
+    return dict.fromkeys(lines)
 
 
 class _Reader:

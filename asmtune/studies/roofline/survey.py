@@ -342,7 +342,9 @@ class PairClock:
             checks=CheckOptions(),
             policy=self.policy,
         )
-        entrants = [TimingCandidate(c, a) for c, a in artifacts if isinstance(a, Artifact)]
+        entrants = [
+            TimingCandidate(c, a, front.slots(c)) for c, a in artifacts if isinstance(a, Artifact)
+        ]
         with closing(self.opener(setup)) as bench:
             begun = bench.begin(entrants[0]) if entrants else None
             timed = dict(bench.final(entrants)) if begun else {}

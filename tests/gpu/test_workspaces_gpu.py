@@ -1,0 +1,93 @@
+"""Kernels whose outputs depend on the config: right ones are timed, and callers read the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+
+from asmtune import asm_autotune, patch
+from tests.measure import workspace_kernels as kernels
+
+DIM, STEPS, HEADS, LEAST = 4000, 6, 48, 64
+BLOCKS = (512, 64, 128, 256, 1024)
+
+
+def configs(holes: tuple[int, ...] = (0,)) -> list[triton.Config]:
+    return [triton.Config({"BLOCK": b, "HOLE": hole}) for hole in holes for b in BLOCKS]
+
+
+def grid(meta: Mapping[str, Any]) -> tuple[int, int]:
+    return triton.cdiv(meta["dim"], meta["BLOCK"]), HEADS
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator("cuda").manual_seed(5)
+    dout, out = torch.randn(2, HEADS, STEPS, DIM, device="cuda", generator=generator)
+    return dout, out, -torch.rand(HEADS, STEPS, device="cuda", generator=generator)
+
+
+def expected_sums(dout: Tensor, out: Tensor, scale: Tensor) -> Tensor:
+    state = torch.zeros(HEADS, DIM, dtype=torch.float64, device="cuda")
+    sums = torch.zeros(HEADS, STEPS, dtype=torch.float64, device="cuda")
+    for step in range(STEPS - 1, 0, -1):
+        factor = scale[:, step].double().exp()
+        sums[:, step] = (out[:, step] * state).sum(1) * factor
+        state = factor[:, None] * state + dout[:, step]
+    return sums
+
+
+def launch(kernel: Any, tensors: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """Launch, and add up as many parts as the config that ran has made."""
+    dout, out, scale = tensors
+    partial = torch.full((HEADS, STEPS, triton.cdiv(DIM, LEAST)), torch.nan, device="cuda")
+    strides = DIM, STEPS * DIM, partial.stride(1), partial.stride(0)
+    kernel[grid](dout, out, scale, torch.empty_like(dout), partial, DIM, STEPS, *strides)
+    count = triton.cdiv(DIM, kernel.best_config.kwargs["BLOCK"])
+    return partial[..., :count].sum(-1)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_every_block_is_timed(isolate: bool) -> None:
+    """No block fails the check, though each leaves another number of sums."""
+    options = {"effort": "exhaustive", "small": None, "isolate": isolate}
+    kernel = asm_autotune(configs(), key=["dim"], **options)(kernels.state_backward)
+    tensors = inputs()
+    expected = expected_sums(*tensors)
+    for _ in range(2):
+        sums = launch(kernel, tensors)
+        torch.testing.assert_close(sums.double(), expected, rtol=1e-3, atol=1e-2)
+    timed = {config.kwargs["BLOCK"] for config in kernel.configs_timings}
+    assert timed == set(BLOCKS)
+
+
+def test_a_block_with_holes_loses_under_a_patch() -> None:
+    """An unchanged program reads `best_config`; configs that leave slots unwritten never win."""
+    kernel = triton.autotune(configs((0, 1)), ["dim"])(kernels.state_backward)
+    kernel.do_bench = None  # Triton would call it
+    tensors = inputs()
+    with patch(effort="exhaustive", small=None):
+        sums = launch(kernel, tensors)
+        assert kernel.best_config in kernel.configs
+        timed = {(c.kwargs["BLOCK"], c.kwargs["HOLE"]) for c in kernel.configs_timings}
+    torch.testing.assert_close(sums.double(), expected_sums(*tensors), rtol=1e-3, atol=1e-2)
+    assert timed == {(block, 0) for block in BLOCKS}
+
+
+def test_sums_that_each_configs_hook_zeroes() -> None:
+    """An atomic sum is one launch's, whichever config ran before, checked, timed or launched."""
+
+    def zero(values: dict[str, Any]) -> None:
+        values["sums_ptr"].zero_()
+
+    listed = [triton.Config({"BLOCK": block}, pre_hook=zero) for block in (256, 1024, 4096)]
+    kernel = asm_autotune(listed, key=["n"], effort="exhaustive", small=None)(kernels.chunk_adds)
+    x, sums = torch.ones(1 << 20, device="cuda"), torch.full((1,), 77.0, device="cuda")
+    for _ in range(3):
+        kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, sums, x.numel())
+        assert sums.item() == x.numel()
+    assert {c.kwargs["BLOCK"] for c in kernel.configs_timings} == {256, 1024, 4096}
