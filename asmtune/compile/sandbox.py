@@ -185,6 +185,7 @@ def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
         "options": request.options,
         "machine": request.machine,
         "override": None if request.override is None else asdict(request.override),
+        "gluon": request.gluon,
         "sketch": sketch,
     }
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
+from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Selection, Verdict
 from asmtune.ir.ttir.work import Work
@@ -200,6 +201,8 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     Raises:
         ProblemError: arguments and config do not fit the kernel.
     """
+    if is_gluon(front.problem.kernel):
+        return Unread("a Gluon kernel has no TTIR, which tells a tile's work from its layouts")
     verdicts = [front.by_rules(config) for config in configs]
     left = [place for place, verdict in enumerate(verdicts) if verdict.kept]
     if any(configs[place].ir_override is not None for place in left):
