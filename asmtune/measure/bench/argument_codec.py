@@ -267,9 +267,8 @@ def _restore_gluon(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> 
     module, _, name = inner["type"].partition(":")
     parts = {key: restore(part, memory) for key, part in inner["parts"].items()}
     try:
-        if not module.startswith(_GLUON):
-            raise ImportError(module)
-        return getattr(importlib.import_module(module), name)(**parts)
+        package = importlib.import_module(module) if module.startswith(_GLUON) else None
+        return getattr(package, name)(**parts)
     except (ImportError, AttributeError, TypeError) as error:
         raise InputError(
             f"{inner['type']} is no layout or descriptor of the Gluon of triton "

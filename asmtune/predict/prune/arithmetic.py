@@ -201,17 +201,13 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     Raises:
         ProblemError: arguments and config do not fit the kernel.
     """
-    if is_gluon(front.problem.kernel):
-        return Unread("a Gluon kernel has no TTIR, which tells a tile's work from its layouts")
     verdicts = [front.by_rules(config) for config in configs]
     left = [place for place, verdict in enumerate(verdicts) if verdict.kept]
-    if any(configs[place].ir_override is not None for place in left):
-        return Unread("a config has hand-edited IR")
+    if reason := _unreadable(front, [configs[place] for place in left]):
+        return Unread(reason)
     tiles: dict[Tile, list[int]] = {}
     for place in left:
         tiles.setdefault(tile_of(configs[place]), []).append(place)
-    if not tiles:
-        return Unread("no config is left")
     places = Places(list(tiles))
     members = list(tiles.values())
     facts: dict[int, TileFacts] = {}
@@ -236,6 +232,15 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
             features = Features(dict(zip(columns, row, strict=True)))
             verdicts[place] = _verdict(configs[place], features, front)
     return verdicts
+
+
+def _unreadable(front: Front, configs: Sequence[Config]) -> str:
+    """Return why no config can be estimated, in words; "" if nothing speaks against it."""
+    if is_gluon(front.problem.kernel):
+        return "a Gluon kernel has no TTIR, and its layouts are its own"
+    if any(config.ir_override is not None for config in configs):
+        return "a config has hand-edited IR"
+    return "" if configs else "no config is left"
 
 
 def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:
