@@ -42,7 +42,7 @@ class StageRun:
         self._say = say
         self._toolchain = toolchain_of(*request["machine"])
         self._options = self._toolchain.options(request["options"])
-        self._stages = self._toolchain.stages(self._options, gluon=request["gluon"])
+        self._stages = self._toolchain.stages(self._options, gluon=request.get("gluon", False))
         self.metadata: dict[str, Any] = dict(self._options.__dict__)
         self.seconds: dict[str, float] = {}
 

@@ -226,7 +226,7 @@ class _Watched:
         return getattr(self._options, name)
 
 
-def source_class(function: Any) -> type[ASTSource]:
+def source_class(function: Any) -> Any:
     """Returns the class of a kernel's source, whose `make_ir` is Triton's or Gluon's front end.
 
     Raises:

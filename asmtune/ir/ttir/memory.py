@@ -52,15 +52,11 @@ KINDS: Final[dict[str, Kind]] = {
 # The address goes on from the first operand; the others only move it.
 _FIRST: Final = frozenset(
     {
-        "tt.addptr",
-        "tt.advance",
-        "tt.make_tensor_ptr",
-        "tt.make_tensor_descriptor",
-        "tt.reinterpret_tensor_descriptor",
-        "ttng.reinterpret_tensor_descriptor",
+        "tt.addptr", "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor",
+        "tt.reinterpret_tensor_descriptor", "ttng.reinterpret_tensor_descriptor",
         "tt.experimental_descriptor_create",
     }
-)
+)  # fmt: skip
 _PASSING: Final = frozenset(
     {
         "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans",
@@ -201,11 +197,8 @@ def _masked(node: Node) -> bool:
 
 
 MASKED: Final = {
-    "tt.load": 1,
-    "tt.store": 2,
-    "tt.atomic_rmw": 2,
-    "ttg.async_copy_global_to_local": 2,
-}
+    "tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "ttg.async_copy_global_to_local": 2,
+}  # fmt: skip
 """Position of the mask among the operands, by operation."""
 
 

@@ -124,8 +124,6 @@ class Packing:
             return {"constexpr": self.describe(value.value, where)}
         if type(value) is tl.dtype:
             return {"dtype": value.name}
-        if _is_of_gluon(value) and not hasattr(value, "base"):
-            return self._gluon(value, where)
         if isinstance(value, numpy.generic):
             number = value.item()
             if isinstance(number, numpy.generic):  # a long double
@@ -152,13 +150,15 @@ class Packing:
             parts |= {name: tuple(parts[name]) for name in ("shape", "strides")}
             parts["block_shape"] = list(parts["block_shape"])
             return {"descriptor": {n: self.describe(part, where) for n, part in parts.items()}}
-        return self._gluon(value, where) if _is_of_gluon(value) else None
+        return self._gluon(value, where)
 
-    def _gluon(self, value: Any, where: str) -> dict[str, Any]:
+    def _gluon(self, value: Any, where: str) -> dict[str, Any] | None:
         """Describe a layout of Gluon's, or a tensor descriptor, which has a layout."""
+        if not type(value).__module__.startswith(_GLUON) or not is_dataclass(value):
+            return None
         parts = {f.name: self.describe(getattr(value, f.name), where) for f in fields(value)}
-        kind = type(value)
-        return {"gluon": {"type": f"{kind.__module__}:{kind.__qualname__}", "parts": parts}}
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {"gluon": {"type": name, "parts": parts}}
 
     def _tensor(self, tensor: Any, where: str) -> dict[str, Any]:
         import torch
@@ -195,10 +195,6 @@ class Packing:
 
 
 _GLUON: Final = "triton.experimental.gluon."
-
-
-def _is_of_gluon(value: Any) -> bool:
-    return type(value).__module__.startswith(_GLUON) and is_dataclass(value)
 
 
 def describe_all(
@@ -270,10 +266,8 @@ def _restore_gluon(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> 
         package = importlib.import_module(module) if module.startswith(_GLUON) else None
         return getattr(package, name)(**parts)
     except (ImportError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"{inner['type']} is no layout or descriptor of the Gluon of triton "
-            f"{version_of('triton')}: record it again with this version"
-        ) from error
+        what = f"{inner['type']} is no layout or descriptor of the Gluon of triton"
+        raise InputError(f"{what} {version_of('triton')}: record it again with this") from error
 
 
 def _restore_triton(kind: str, inner: Any, memory: Sequence[SharedRegion]) -> Any:
