@@ -36,6 +36,10 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from asmtune import Config, Problem, Space, asm_autotune
 
+# Their names in newer versions of Triton, and in 3.6.
+load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+
 
 @gluon.jit
 def _fetch(a_desc, b_desc, row, column, step, steps, a_ring, b_ring, full, STAGES: gl.constexpr):
@@ -47,12 +51,8 @@ def _fetch(a_desc, b_desc, row, column, step, steps, a_ring, b_ring, full, STAGE
     bytes_of_b: gl.constexpr = b_desc.block_type.nbytes
     mbarrier.expect(full.index(stage), bytes_of_a + bytes_of_b, pred=wanted)
     at = step * block_k
-    tma.async_copy_global_to_shared(
-        a_desc, [row, at], full.index(stage), a_ring.index(stage), pred=wanted
-    )
-    tma.async_copy_global_to_shared(
-        b_desc, [at, column], full.index(stage), b_ring.index(stage), pred=wanted
-    )
+    load_tile(a_desc, [row, at], full.index(stage), a_ring.index(stage), pred=wanted)
+    load_tile(b_desc, [at, column], full.index(stage), b_ring.index(stage), pred=wanted)
 
 
 @gluon.jit
@@ -108,7 +108,7 @@ def kernel(
     c_tile = gl.allocate_shared_memory(dtype, [BLOCK_M, BLOCK_N], c_desc.layout)
     c_tile.store(acc.to(dtype))
     fence_async_shared()
-    tma.async_copy_shared_to_global(c_desc, [row, column], c_tile)
+    store_tile(c_desc, [row, column], c_tile)
     tma.store_wait(0)
 
 

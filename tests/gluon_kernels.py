@@ -18,6 +18,12 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 
+# Their names in newer versions of Triton, and in 3.6.
+load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+NAMES_LAYOUT = gl.constexpr(hasattr(bw, "get_tmem_reg_layout"))
+copy_ahead = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+
 
 @gluon.jit
 def scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
@@ -47,7 +53,7 @@ def copied_sum(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[0])
     buffer = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [BLOCK], shared)
     at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
-    async_copy.async_copy_global_to_shared(buffer, x_ptr + at, mask=at < n)
+    copy_ahead(buffer, x_ptr + at, mask=at < n)
     async_copy.commit_group()
     async_copy.wait_group(0)
     gl.atomic_add(y_ptr + at, buffer.load(layout), mask=at < n)
@@ -58,14 +64,14 @@ def _load_rows(x_desc, buffer, ready, empty, steps, BLOCK: gl.constexpr):
     for i in range(steps):
         mbarrier.wait(empty, (i & 1) ^ 1)
         mbarrier.expect(ready, x_desc.block_type.nbytes)
-        tma.async_copy_global_to_shared(x_desc, [i * BLOCK, 0], ready, buffer)
+        load_tile(x_desc, [i * BLOCK, 0], ready, buffer)
 
 
 @gluon.jit
 def _store_rows(y_desc, buffer, ready, empty, steps, BLOCK: gl.constexpr):
     for i in range(steps):
         mbarrier.wait(ready, i & 1)
-        tma.async_copy_shared_to_global(y_desc, [i * BLOCK, 0], buffer)
+        store_tile(y_desc, [i * BLOCK, 0], buffer)
         tma.store_wait(0)
         mbarrier.arrive(empty, count=1)
 
@@ -104,19 +110,22 @@ def one_tile(a_desc, b_desc, c_desc, K, TILE: gl.constexpr, num_warps: gl.conste
     phase = 0
     for k in range(gl.cdiv(K, 64)):
         mbarrier.expect(loaded, a_desc.block_type.nbytes + b_desc.block_type.nbytes)
-        tma.async_copy_global_to_shared(a_desc, [0, k * 64], loaded, a)
-        tma.async_copy_global_to_shared(b_desc, [k * 64, 0], loaded, b)
+        load_tile(a_desc, [0, k * 64], loaded, a)
+        load_tile(b_desc, [k * 64, 0], loaded, b)
         mbarrier.wait(loaded, phase)
         bw.tcgen05_mma(a, b, acc, use_acc=use)
         bw.tcgen05_commit(multiplied)
         mbarrier.wait(multiplied, phase)
         use = True
         phase ^= 1
-    registers: gl.constexpr = bw.get_tmem_reg_layout(gl.float32, (128, TILE), layout, num_warps)
+    if NAMES_LAYOUT:
+        out = acc.load(bw.get_tmem_reg_layout(gl.float32, (128, TILE), layout, num_warps))
+    else:
+        out = acc.load()
     c = gl.allocate_shared_memory(c_desc.dtype, c_desc.block_type.shape, c_desc.layout)
-    c.store(acc.load(registers).to(c_desc.dtype))
+    c.store(out.to(c_desc.dtype))
     fence_async_shared()
-    tma.async_copy_shared_to_global(c_desc, [0, 0], c)
+    store_tile(c_desc, [0, 0], c)
     tma.store_wait(0)
 
 
@@ -131,9 +140,9 @@ def described(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     mbarrier.init(ready, count=1)
     mbarrier.expect(ready, x.block_type.nbytes)
     at = gl.program_id(0) * BLOCK
-    tma.async_copy_global_to_shared(x, [at, 0], ready, buffer)
+    load_tile(x, [at, 0], ready, buffer)
     mbarrier.wait(ready, 0)
-    tma.async_copy_shared_to_global(y, [at, 0], buffer)
+    store_tile(y, [at, 0], buffer)
     tma.store_wait(0)
 
 

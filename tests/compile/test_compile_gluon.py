@@ -91,8 +91,8 @@ def test_instructions_that_a_device_lacks_are_a_failure(settings: Settings) -> N
     arguments = {name: kernels.descriptor(tensor, block) for tensor, (name, block) in pairs}
     problem = Problem(kernels.one_tile, {**arguments, "K": 128}, (1,))
     lowered = lowering(problem=problem).request(Config({"TILE": 128}, num_warps=4))
-    assert isinstance(lowered, LowerRequest), lowered
-    failure = compile_one(lowered, settings)
+    # Newer versions of Triton refuse it in the front end, 3.6 in LLVM.
+    failure = lowered if isinstance(lowered, Failure) else compile_one(lowered, settings)
     assert isinstance(failure, Failure)
     assert "tcgen05" in str(failure)
 

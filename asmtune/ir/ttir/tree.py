@@ -27,12 +27,12 @@ COPIES: Final = frozenset(
 """Operations that read memory and leave what they read in shared memory."""
 
 _PREDICATED: Final = {
-    "ttng.async_tma_copy_global_to_local": -1,
-    "ttng.async_tma_gather": -1,
+    "ttng.async_tma_copy_global_to_local": None,
+    "ttng.async_tma_gather": None,
     "ttng.tc_gen5_mma": 4,
     "ttng.tc_gen5_mma_scaled": 6,
 }
-"""Position of the operand that says whether an operation of TTGIR runs at all."""
+"""Position of the operand that says whether an operation of TTGIR runs; None: its last `i1`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -231,16 +231,15 @@ class _Builder:
 
     def _predicate(self, operation: Operation, names: dict[str, int]) -> int | None:
         """Return the value that decides whether an operation runs; None if it always does."""
-        place = _PREDICATED.get(operation.name)
-        operands = operation.operands
-        if place is None or len(operands) <= place:
+        if operation.name not in _PREDICATED:
             return None
-        value = names.get(operands[place])
-        if value is None or self._tree.type_text(value) != "i1":
-            return None
-        owner, _ = self._tree.sources[value]
+        place = _PREDICATED[operation.name]
+        named = operation.operands if place is None else operation.operands[place : place + 1]
+        values = [names[name] for name in named if name in names]
+        flags = [value for value in values if self._tree.type_text(value) == "i1"]
+        owner = self._tree.sources[flags[-1]][0] if flags else None
         always = isinstance(owner, Node) and owner.text == "true"
-        return None if always else value
+        return None if always or not flags else flags[-1]
 
     def _node(self, operation: Operation, body: Body, names: dict[str, int]) -> None:
         self._nodes += 1

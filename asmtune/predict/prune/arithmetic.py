@@ -43,6 +43,12 @@ class Unread:
     reason: str
 
 
+GLUON_NOTE: Final = (
+    "a Gluon kernel has no TTIR: its front end runs for every config, and none is estimated by "
+    "tile arithmetic"
+)
+"""What a report and a run tell once of a kernel whose layouts are its own."""
+
 SKETCHES: Final = 100
 """Least configs of a large space that are sketched, by the rank that the arithmetic gives."""
 
@@ -237,7 +243,7 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
 def _unreadable(front: Front, configs: Sequence[Config]) -> str:
     """Return why no config can be estimated, in words; "" if nothing speaks against it."""
     if is_gluon(front.problem.kernel):
-        return "a Gluon kernel has no TTIR, and its layouts are its own"
+        return GLUON_NOTE
     if any(config.ir_override is not None for config in configs):
         return "a config has hand-edited IR"
     return "" if configs else "no config is left"
