@@ -24,6 +24,7 @@ from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.errors import CompilationError
 from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
@@ -177,13 +178,10 @@ _ERROR: Final = re.compile(r"^(.*):(\d+):\d+: error: (.*)\n(?:(\S.*)\n)?", re.MU
 
 @contextmanager
 def _told_errors() -> Iterator[None]:
-    """Raises what MLIR writes to stderr of a Gluon kernel that it refuses, as a part of the error.
+    """Puts what MLIR writes to stderr of a Gluon kernel that it refuses into the exception.
 
-    Layouts are checked at the end of the front end, and its exception says no more than that
-    there is an error. What else is written meanwhile is passed on.
-
-    Raises:
-        RuntimeError: MLIR named an error; with its file, line and text.
+    Layouts are checked by MLIR, and the front end's exception says no more than that there is an
+    error. What else is written meanwhile is passed on.
     """
     with _stderr_lock:
         try:
@@ -195,19 +193,28 @@ def _told_errors() -> Iterator[None]:
         text = ""
         try:
             yield
-        except RuntimeError as error:
-            text = os.pread(written, 1 << 20, 0).decode(errors="replace")
-            if (match := _ERROR.search(text)) is None:
-                raise
-            file, line, first, second = match.groups()
-            place = f"{Path(file).name} line {line}"
-            raise RuntimeError(f"{place}: {first} {second or ''}".rstrip()) from error
+        except (RuntimeError, AssertionError, CompilationError) as error:
+            if match := _ERROR.search(os.pread(written, 1 << 20, 0).decode(errors="replace")):
+                file, line, first, second = match.groups()
+                text = f"{Path(file).name} line {line}: {first} {second or ''}".rstrip()
+                _tell(error, text)
+            raise
         finally:
             os.dup2(saved, 2)
             if not text:
                 os.write(saved, os.pread(written, 1 << 20, 0))
             os.close(saved)
             os.close(written)
+
+
+def _tell(error: BaseException, text: str) -> None:
+    """Replaces the text of an exception's innermost cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, CompilationError):
+        error.error_message = text
+    else:
+        error.args = (text,)
 
 
 class _Watched:

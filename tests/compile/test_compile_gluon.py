@@ -80,6 +80,12 @@ def test_what_mlir_refuses_is_told_with_its_line(capfd: pytest.CaptureFixture[st
     assert (failure.stage, failure.kind) == ("lower", "kernel")
     assert "gluon_kernels.py line" in str(failure)
     assert "Layout has 1 CTAs per CGA" in str(failure)
+    sums = {"x_ptr": torch.empty(64, device="meta"), "y_ptr": torch.empty(1, device="meta")}
+    problem = Problem(kernels.row_sum, {**sums, "columns": 64}, (1,))
+    failure = lowering("MI300X", problem).request(Config({"BLOCK": 256}, num_warps=2))
+    assert isinstance(failure, Failure)
+    assert "line 9 of the kernel" in str(failure)
+    assert "Layout has 32 threads per warp" in str(failure)
     assert capfd.readouterr() == ("", "")
 
 
