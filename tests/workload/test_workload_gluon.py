@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from asmtune.compile.toolchain import Toolchain
+from asmtune.core.kernel_module import import_module
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 from asmtune.measure.checks.effects import Effects
@@ -107,3 +109,16 @@ def test_what_is_not_known_may_do_anything(name: str, text: str) -> None:
     )
     found = analyse(module, LaunchArguments({"x_desc": None}, (1, 1, 1)))
     assert effects(found, "x_desc").unknown == {"x_desc"}, name
+
+
+def test_copies_under_a_predicate_count_where_it_holds() -> None:
+    """The GEMM's ring begins copies of steps that may not exist: each tile is read once a step."""
+    gemm = import_module(str(Path(__file__).parents[2] / "examples" / "gluon_matmul.py"))
+    problem = gemm.problem({"M": 256, "N": 128, "K": 200}, "bf16", "meta")
+    values = dict(problem.arguments)
+    tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8, "STAGES": 4}
+    gemm.set_tiles({**values, **tiles})
+    found = work(gemm.kernel, 2, **values, **tiles)
+    assert found.exact
+    assert found.bytes_read == 2 * 4 * (128 + 128) * 64 * 2
+    assert found.flops == {"bf16": 2.0 * 256 * 128 * 256}
