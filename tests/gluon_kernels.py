@@ -10,7 +10,7 @@ import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import blackwell as bw
-from triton.experimental.gluon.language.nvidia.ampere import async_copy
+from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -127,6 +127,24 @@ def one_tile(a_desc, b_desc, c_desc, K, TILE: gl.constexpr, num_warps: gl.conste
     fence_async_shared()
     store_tile(c_desc, [0, 0], c)
     tma.store_wait(0)
+
+
+@gluon.jit
+def small_dot(a_ptr, b_ptr, c_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
+    """Multiplies one tile of TILE x 64 x 16 by mma.sync, whatever the device."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [num_warps, 1], [16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, layout, 2)
+    rows = gl.arange(0, TILE, layout=gl.SliceLayout(1, left))
+    inner = gl.arange(0, 16, layout=gl.SliceLayout(0, left))
+    a = gl.load(a_ptr + rows[:, None] * 16 + inner[None, :])
+    inner = gl.arange(0, 16, layout=gl.SliceLayout(1, right))
+    columns = gl.arange(0, 64, layout=gl.SliceLayout(0, right))
+    b = gl.load(b_ptr + inner[:, None] * 64 + columns[None, :])
+    c = mma_v2(a, b, gl.zeros([TILE, 64], gl.float32, layout))
+    rows = gl.arange(0, TILE, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, 64, layout=gl.SliceLayout(0, layout))
+    gl.store(c_ptr + rows[:, None] * 64 + columns[None, :], c)
 
 
 @gluon.jit

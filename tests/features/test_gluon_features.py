@@ -6,11 +6,13 @@ from math import ceil
 from pathlib import Path
 
 import pytest
+import torch
 
 from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.work import Work
@@ -18,7 +20,7 @@ from asmtune.predict.prune.arithmetic import GLUON_NOTE
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from tests.gluon_kernels import scale_problem, scale_space
+from tests.gluon_kernels import scale_problem, scale_space, small_dot
 
 GEMM = Path(__file__).parents[2] / "examples" / "gluon_matmul.py"
 SHAPE = {"M": 1000, "N": 520, "K": 200}
@@ -80,6 +82,23 @@ def test_a_large_space_is_sketched_whole(settings: Settings) -> None:
     assert len(chosen.verdicts) == 180
     assert sum(verdict.dropped_at == "sketch" for verdict in chosen.verdicts) >= 170
     assert sum(GLUON_NOTE in note for note in chosen.notes) == 1
+
+
+def test_rules_of_tritons_own_instructions_do_not_bind_gluon(settings: Settings) -> None:
+    """A cap under which no wgmma of its tile fits leaves a kernel that uses mma.sync alone."""
+    half = {"device": "meta", "dtype": torch.float16}
+    arguments = {
+        "a_ptr": torch.empty(256, 16, **half),
+        "b_ptr": torch.empty(16, 64, **half),
+        "c_ptr": torch.empty(256, 64, device="meta"),
+    }
+    space = Space({"TILE": [256], "num_warps": [8], "maxnreg": [48, 255]})
+    front = funnel(settings).front(Problem(small_dot, arguments, (1,)))
+    for verdict in front.verdicts([*space], "assembly", {}):
+        assert verdict.failure is None, verdict.failure
+        assert verdict.features is not None
+        assert verdict.features["text_mma_sync"] > 0
+        assert verdict.features["program_flops"] == 2 * 256 * 64 * 16
 
 
 @pytest.mark.parametrize("target", ["A100", "B200", "RTX5090"])
