@@ -6,6 +6,9 @@ Only this package knows Triton's compiler. A compile has two halves:
     back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child_main)
     sketch      in a child         TTIR -> TTGIR, and no further       (child_main)
 
+A Gluon kernel's front end makes TTGIR, in which layouts and `num_warps` are set already: it runs
+for each of these, and the back end begins one stage later.
+
 TTIR is self-contained text, so a child never imports the user's code: kernels of notebooks,
 closures and `__main__` compile like any other. TTIR does not depend on warps, stages or
 registers, so it is made once for all configs that share their constexprs.

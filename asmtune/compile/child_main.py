@@ -42,7 +42,7 @@ class StageRun:
         self._say = say
         self._toolchain = toolchain_of(*request["machine"])
         self._options = self._toolchain.options(request["options"])
-        self._stages = self._toolchain.stages(self._options)
+        self._stages = self._toolchain.stages(self._options, gluon=request.get("gluon", False))
         self.metadata: dict[str, Any] = dict(self._options.__dict__)
         self.seconds: dict[str, float] = {}
 
@@ -61,8 +61,9 @@ class StageRun:
 
     def ttgir(self) -> Any:
         """Runs the request's module up to the stage "ttgir", or returns the failure."""
-        module: Any = self.parse("ttir", self._request["ttir"])
-        for name in ("ttir", "ttgir"):
+        names = [name for name in MLIR if name in self._stages]  # Gluon's begin at "ttgir"
+        module: Any = self.parse(names[0], self._request["ttir"])
+        for name in names:
             if isinstance(module, Failure):
                 return module
             module = self.stage(name, module)

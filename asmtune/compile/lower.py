@@ -22,7 +22,7 @@ from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import Override
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem, is_gluon, jit_function
 from asmtune.core.records.artifacts import Failure
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ class LowerRequest:
     """Holds everything the back end needs: no user code, no GPU.
 
     Attributes:
-        ttir: the module's text.
+        ttir: the module's text; of a Gluon kernel TTGIR, before any pass.
         options: the backend's options as JSON values.
         machine: Triton's (backend, arch, warp size).
         environment: variables that the compiler reads; None for one that is not set.
         compiler: identity of Triton and of its tools.
         override: a hand-edited file in the place of a stage's output.
+        gluon: whether the kernel is written in Gluon.
     """
 
     ttir: str
@@ -54,6 +55,7 @@ class LowerRequest:
     environment: Mapping[str, str | None]
     compiler: str
     override: Override | None = None
+    gluon: bool = False
 
     @cached_property
     def digest(self) -> str:
@@ -72,8 +74,8 @@ class LowerRequest:
 
     @property
     def has_dot(self) -> bool:
-        """Returns whether it multiplies matrices; if not, `num_stages` changes no plain loop."""
-        return "tt.dot" in self.ttir
+        """Returns whether Triton may pipeline it; if not, `num_stages` changes no plain loop."""
+        return "tt.dot" in self.ttir and not self.gluon
 
 
 @lru_cache(maxsize=64)
@@ -83,6 +85,7 @@ def _text_digest(ttir: str) -> str:
 
 
 _GIVES_A_VALUE: Final = re.compile(r"tt\.func public @.*\) -> ").search
+_NO_TTIR: Final = "ir_override={}: a Gluon kernel has no TTIR; give .ttgir, .llir or .ptx"
 _NO_KERNEL: Final = "it returns a value, which only what a kernel calls may: name the kernel itself"
 
 
@@ -118,6 +121,7 @@ class Lowering:
         self.machine = target.machine
         self._toolchain = Toolchain(*self.machine)
         self._function = jit_function(problem.kernel)
+        self._gluon = is_gluon(problem.kernel)
         self._timeout_s = timeout_s
         self.environment = environment()
         self._compiler = compiler or compiler_identity()
@@ -148,6 +152,8 @@ class Lowering:
                 override = Override.read(config.ir_override)
             except InputError as error:
                 return Failure("lower", "override", str(error))
+            if self._gluon and override.stage == "ttir":
+                return Failure("lower", "override", _NO_TTIR.format(override.name))
         specialised = self.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
@@ -156,7 +162,9 @@ class Lowering:
         ttir = self._lower(specialised, options)
         if isinstance(ttir, Failure):
             return ttir
-        return LowerRequest(ttir, options, self.machine, self.environment, self._compiler, override)
+        return LowerRequest(
+            ttir, options, self.machine, self.environment, self._compiler, override, self._gluon
+        )
 
     def _foreign_option(self, config: Config) -> str | None:
         return foreign_option(config, self.target.backend, self._function.arg_names)

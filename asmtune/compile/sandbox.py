@@ -16,6 +16,7 @@ from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.compile.lower import LowerRequest
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
+_NO_INSTRUCTION: Final = "LLVM ERROR: Cannot select"
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
 _POLL_S: Final = 0.1  # between two checks of the cancel flag
 
@@ -192,6 +193,9 @@ class Sandbox:
         """Returns the failure of a child that ended without an answer."""
         assert self._child is not None
         ended, self._child = self._child.kill(_START_S), None
+        if ended.last_line.startswith(_NO_INSTRUCTION):
+            # LLVM ends its process then: not the machine's doing, so it would end again.
+            return Failure(stage, "compiler", f"the device lacks it: {ended.last_line}")
         cause = f"exit code {ended.code}"
         if ended.signal_name is not None:
             cause = f"signal {ended.signal_name}"
@@ -224,6 +228,7 @@ def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
         "options": request.options,
         "machine": request.machine,
         "override": None if request.override is None else asdict(request.override),
+        "gluon": request.gluon,
         "sketch": sketch,
     }
 

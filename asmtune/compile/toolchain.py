@@ -7,9 +7,12 @@ is checked on 3.6 and on the newest release by `tests/compile`.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,11 +24,13 @@ from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.errors import CompilationError
 from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.fingerprint import canonical, digest, version_of
+from asmtune.core.problem import is_gluon
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
@@ -87,7 +92,7 @@ class Toolchain:
             )
         except (TypeError, KeyError) as error:
             raise ProblemError(f"kernel {function.__name__}: {error}") from error
-        return Specialised(ASTSource(function, signature, constexprs, attrs), options)
+        return Specialised(source_class(function)(function, signature, constexprs, attrs), options)
 
     def _binder(self, function: Any) -> Callable[..., Any]:
         """Caches Triton's binder: generating its source takes as long as 10 uses of it."""
@@ -97,16 +102,18 @@ class Toolchain:
         return self._bound[1]
 
     def front_end(self, specialised: Specialised) -> tuple[str, frozenset[str]]:
-        """Returns the TTIR text, and the names of the options that it depends on."""
+        """Returns the TTIR text, or a Gluon kernel's TTGIR, and names of options it depends on."""
         context = self._context()
         options = _Watched(specialised.options, specialised.options_read)
-        module = specialised.source.make_ir(
-            self.target,
-            options,
-            self.backend.get_codegen_implementation(specialised.options),
-            self.backend.get_module_map(),
-            context,
-        )
+        is_triton = specialised.source.language == Language.TRITON
+        with nullcontext() if is_triton else _told_errors():
+            module = specialised.source.make_ir(
+                self.target,
+                options,
+                self.backend.get_codegen_implementation(specialised.options),
+                self.backend.get_module_map(),
+                context,
+            )
         return str(module), frozenset(specialised.options_read)
 
     def parse(self, text: str) -> Any:
@@ -124,10 +131,13 @@ class Toolchain:
         plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return self.backend.parse_options(plain)
 
-    def stages(self, options: Any) -> dict[str, StageFunction]:
-        """Returns the compiler's stages in order: "ttir", "ttgir", "llir", assembly, code."""
+    def stages(self, options: Any, *, gluon: bool = False) -> dict[str, StageFunction]:
+        """Returns the compiler's stages in order: "ttir", "ttgir", "llir", assembly, code.
+
+        Those of a Gluon kernel have no "ttir", and their "ttgir" takes the front end's TTGIR.
+        """
         stages: dict[str, StageFunction] = {}
-        self.backend.add_stages(stages, options, Language.TRITON)
+        self.backend.add_stages(stages, options, Language.GLUON if gluon else Language.TRITON)
         return stages
 
     def allocate(self, module: Any, options: Any) -> dict[str, int]:
@@ -162,6 +172,51 @@ class Toolchain:
         return context
 
 
+_stderr_lock: Final = threading.Lock()
+_ERROR: Final = re.compile(r"^(.*):(\d+):\d+: error: (.*)\n(?:(\S.*)\n)?", re.MULTILINE)
+
+
+@contextmanager
+def _told_errors() -> Iterator[None]:
+    """Puts what MLIR writes to stderr of a Gluon kernel that it refuses into the exception.
+
+    Layouts are checked by MLIR, and the front end's exception says no more than that there is an
+    error. What else is written meanwhile is passed on.
+    """
+    with _stderr_lock:
+        try:
+            saved, written = os.dup(2), os.memfd_create("asmtune-stderr")
+        except OSError:  # stderr is closed
+            yield
+            return
+        os.dup2(written, 2)
+        text = ""
+        try:
+            yield
+        except (RuntimeError, AssertionError, CompilationError) as error:
+            if match := _ERROR.search(os.pread(written, 1 << 20, 0).decode(errors="replace")):
+                file, line, first, second = match.groups()
+                text = f"{Path(file).name} line {line}: {first} {second or ''}".rstrip()
+                _tell(error, text)
+            raise
+        finally:
+            os.dup2(saved, 2)
+            if not text:
+                os.write(saved, os.pread(written, 1 << 20, 0))
+            os.close(saved)
+            os.close(written)
+
+
+def _tell(error: BaseException, text: str) -> None:
+    """Replaces the text of an exception's innermost cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, CompilationError):
+        error.error_message = text
+    else:
+        error.args = (text,)
+
+
 class _Watched:
     """Stands for the options in the front end and notes which are read.
 
@@ -176,6 +231,24 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         self._names_read.add(name)
         return getattr(self._options, name)
+
+
+def source_class(function: Any) -> Any:
+    """Returns the class of a kernel's source, whose `make_ir` is Triton's or Gluon's front end.
+
+    Raises:
+        ProblemError: the kernel is of Gluon, and this Triton has no such front end.
+    """
+    if not is_gluon(function):
+        return ASTSource
+    try:
+        from triton.experimental.gluon._runtime import GluonASTSource
+    except ImportError as error:
+        raise ProblemError(
+            f"kernel {function.__name__}: the Gluon of triton {triton.__version__} cannot be "
+            f"compiled here ({error}): install another triton; 3.6 is known to work"
+        ) from error
+    return GluonASTSource
 
 
 def _add_warp_groups(manager: Any) -> None:

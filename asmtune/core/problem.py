@@ -272,6 +272,12 @@ def jit_function(kernel: Any) -> Any:
     return function
 
 
+def is_gluon(kernel: Any) -> bool:
+    """Return whether a kernel is written in Gluon, whose front end makes TTGIR and no TTIR."""
+    test = getattr(jit_function(kernel), "is_gluon", None)
+    return callable(test) and bool(test())
+
+
 def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield names and functions of the `@triton.heuristics` of a kernel, outermost first."""
     layer = kernel

@@ -29,7 +29,7 @@ from asmtune.base.fingerprint import digest
 from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
 
-_PREFIX: Final = "asmtune_kernel_"
+FILE_PREFIX: Final = "asmtune_kernel_"
 _MESSAGE_LIMIT: Final = 400
 
 
@@ -62,7 +62,7 @@ def import_file(path: Path) -> ModuleType:
     """
     _check_file(path)
     real = path.resolve()
-    unique = f"{_PREFIX}{path.stem}_{digest(str(real))[:12]}"
+    unique = f"{FILE_PREFIX}{path.stem}_{digest(str(real))[:12]}"
     if unique in sys.modules:
         return sys.modules[unique]
     spec = importlib.util.spec_from_file_location(unique, path)
@@ -261,7 +261,7 @@ def _on_path(home: _Home) -> Iterator[None]:
         added = {Path(p).resolve() for p in home.paths if p not in before}
         for name, module in list(sys.modules.items()):
             package = name.partition(".")[0]
-            is_new = package not in loaded and not name.startswith(_PREFIX)
+            is_new = package not in loaded and not name.startswith(FILE_PREFIX)
             if is_new and _folder_of(package) in added:
                 home.modules[name] = module
         for name in home.modules:

@@ -16,6 +16,7 @@ from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import plain
+from asmtune.core.problem import is_gluon
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
@@ -23,7 +24,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
 from asmtune.measure.timing.statistics import prepare
-from asmtune.predict.prune.arithmetic import sampled_works
+from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
@@ -161,6 +162,8 @@ class Session:
         default = request.space.first(**request.problem.shape)
         configs = searched.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
+        if is_gluon(request.problem.kernel):
+            watch.note(GLUON_NOTE)
         for note in steering_notes(front.works([default])):
             watch.note(note)
         remembered = EarlierOutcomes()

@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.measure.bench.argument_codec import Opaque, SharedArguments, unpack_arguments
+from asmtune.measure.bench.argument_codec import (
+    Opaque,
+    SharedArguments,
+    restore,
+    unpack_arguments,
+)
+from tests import gluon_kernels
 from tests.sample_kernels import scale
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.bool]
@@ -134,6 +140,27 @@ def test_values_of_triton_arrive() -> None:
     arrived["matrix"][0, 0] = 5
     assert desc.base[0, 0] == 5
     desc.block_shape[:] = [4, 4]  # as a hook does
+
+
+def test_descriptors_and_layouts_of_gluon_arrive() -> None:
+    """They keep their class, with their layouts, and share the tensor's memory."""
+    matrix = torch.arange(128, dtype=torch.float16).reshape(8, 16)
+    desc, layout = gluon_kernels.descriptor(matrix, [8, 16]), gluon_kernels.gl.AutoLayout()
+    arrived = sent({"desc": desc, "layout": layout, "matrix": matrix})
+    assert arrived["desc"].layout == desc.layout
+    assert type(arrived["desc"]) is type(desc)
+    assert type(arrived["layout"]) is type(layout)
+    arrived["matrix"][0, 0] = 5
+    assert arrived["desc"].base[0, 0] == 5
+
+
+@pytest.mark.parametrize(
+    "kind", ["os:system", "triton.experimental.gluon.none:X", "triton.experimental.gluon:jit"]
+)
+def test_what_gluon_does_not_have_is_refused(kind: str) -> None:
+    """A description of another version, or of no such class, is an error in a line."""
+    with pytest.raises(InputError, match="is no layout or descriptor of the Gluon of triton"):
+        restore({"gluon": {"type": kind, "parts": {"command": "true"}}}, ())
 
 
 def test_a_parameter_travels_without_its_gradient() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import import_module
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
@@ -115,6 +119,23 @@ def test_a_module_that_the_child_lacks_is_told() -> None:
     text = messages.pickled(double_all, "reference=").encode()
     with pytest.raises(InputError, match=r"reference= cannot be loaded.*isolate=False"):
         messages.unpickled(text[:-8].decode(), "reference=")
+
+
+def test_functions_of_a_file_travel_whole(tmp_path: Path) -> None:
+    """A hook of a file that was named by its path, and what it calls, needs no module there."""
+    file = tmp_path / "hooked.py"
+    file.write_text(
+        "import math\nBASE = {'x': 5}\ndef _own(x):\n    return math.floor(x) + BASE['x']\n"
+        "def hook(values):\n    values['x'] = _own(values['x'])\n"
+    )
+    text = messages.pickled(import_module(str(file)).hook, "pre_hook=")
+    program = (
+        "import sys; from asmtune.measure.bench.messages import unpickled;"
+        "values = {'x': 2.5}; unpickled(sys.stdin.read(), 'pre_hook=')(values); print(values)"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "{'x': 7}\n"), ran.stderr
 
 
 def test_configs_arrive() -> None:

@@ -223,7 +223,7 @@ for owner, name in ((Toolchain, "front_end"), (Sandbox, "sketch")):
 settings = Settings(cache_dir=Path(sys.argv[1]))
 stored = StoredTtir(ArtifactCache.of(settings))
 tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
-request = Lowering(product_problem(), load_target("H200"), 30, stored).request(tile)
+request = Lowering(product_problem(), load_target("H200"), 30, stored=stored).request(tile)
 print(sketch_one(request, settings).digest, *work)
 """
 

@@ -1,4 +1,4 @@
-"""Read Triton's first IR (TTIR) and count the work that a launch asks for.
+"""Read Triton's first IR (TTIR), or a Gluon kernel's TTGIR, and count the work of a launch.
 
     text --parser--> Module --tree--> Tree --plan--> EvaluationPlan --evaluate--> ExecutionCounts
                                                                         analysis --> Work

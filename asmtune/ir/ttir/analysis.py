@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
-from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, read_dot
+from asmtune.ir.ttir.costs import (
+    BARRIERS,
+    PRODUCTS,
+    Placement,
+    class_of,
+    element_count,
+    read_dot,
+)
 from asmtune.ir.ttir.evaluate import (
     BLOCKS,
     DEFAULT_TRIPS,
@@ -128,7 +135,7 @@ class Kernel:
 
     def __init__(self, ttir: str) -> None:
         with well_formed():
-            plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
+            plan = EvaluationPlan(build_tree(parse_ttir(ttir), predicated=True))
             self._plans = {plan.loads: plan}
             self._flow = plan.flow
             self.tree = plan.tree
@@ -344,9 +351,9 @@ class _Count:
     def _dots(self) -> tuple[DotWork, ...]:
         dots = []
         for node in self._plan.tree.nodes():
-            read = read_dot(node) if node.name in ("tt.dot", "tt.dot_scaled") else None
+            read = read_dot(node) if node.name in PRODUCTS else None
             if read is not None and self._placement.is_live(node):
-                scaled = node.name == "tt.dot_scaled"
+                scaled = node.name.endswith("_scaled")
                 loop, line, runs = self._place(node)
                 dots.append(DotWork(*read, scaled, loop, line, runs))
         return tuple(dots)

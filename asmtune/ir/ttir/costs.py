@@ -17,7 +17,7 @@ from asmtune.ir.ttir.mlir_types import (
     split_list,
 )
 from asmtune.ir.ttir.plan import CONTROL, Flow
-from asmtune.ir.ttir.tree import Body, Node
+from asmtune.ir.ttir.tree import COPIES, Body, Node
 
 # %r = tt.dot %a, %b, %c, inputPrecision = tf32 : tensor<64x32xf16> * tensor<32x256xf16>
 #   -> tensor<64x256xf32>; tt.dot_scaled has a scale's type after each operand's.
@@ -167,6 +167,7 @@ CLASSES: Final[dict[str, str]] = {
     "tt.split": "layout",
     "tt.cat": "layout",
     "tt.gather": "layout",
+    "ttg.convert_layout": "layout",
     "tt.elementwise_inline_asm": "asm",
 }
 """Class of an operation on tensors; `math` operations not named are special functions."""
@@ -176,7 +177,7 @@ _FREE: Final = frozenset(
         "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.make_range", "tt.addptr",
         "tt.advance", "tt.bitcast", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.dot",
         "tt.dot_scaled", "tt.get_program_id", "tt.get_num_programs", "tt.ptr_to_int",
-        "tt.int_to_ptr", "ub.poison", "tt.map_elementwise",
+        "tt.int_to_ptr", "ub.poison", "tt.map_elementwise", "gluon.set_auto_layout",
     }
 )  # fmt: skip
 _HANDING: Final = {
@@ -216,7 +217,7 @@ def has_effect(node: Node) -> bool:
         return False
     kind = KINDS.get(name)
     if kind is not None:
-        return kind != "read" or "isVolatile = true" in node.text
+        return kind != "read" or name in COPIES or "isVolatile = true" in node.text
     if name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
         return "pure = false" in node.text
     return not (name.startswith(("arith.", "math.")) or name in _FREE or name in CLASSES)
@@ -308,17 +309,26 @@ def element_count(node: Node) -> int:
     return max((shape.elements for shape in shaped if shape.is_tensor), default=0)
 
 
+PRODUCTS: Final = frozenset(
+    {"tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma",
+     "ttng.tc_gen5_mma_scaled"}
+)  # fmt: skip
+"""Operations that multiply matrices; TTGIR's are those of Hopper and Blackwell."""
+
+
 def read_dot(node: Node) -> tuple[Dot, str] | None:
-    """Return the product of a `tt.dot` or `tt.dot_scaled`, and its precision for 32-bit floats."""
-    operands, _, result_type = node.text.rpartition(" : ")[2].partition(" -> ")
-    sides = [parse_type(split_list(side)[0]) for side in operands.split(" * ") if side.strip()]
-    result = parse_type(result_type)
+    """Return a product, and its precision for 32-bit floats."""
+    operands, arrow, result_type = node.text.rpartition(" : ")[2].partition(" -> ")
+    # tcgen05 leaves its result in the third operand.
+    texts = operands.split(" * ") if arrow else split_list(operands)
+    sides = [parse_type(split_list(side)[0]) for side in texts[:2] if side.strip()]
+    result = parse_type(result_type if arrow else "".join(texts[2:3]))
     if len(sides) != 2 or len(result.shape) < 2 or any(len(side.shape) < 2 for side in sides):
         return None
     left, right = sides
     *batch, m, n = result.shape
     k, operand = left.shape[-1], left.element
-    formats = _FORMATS(node.text) if node.name == "tt.dot_scaled" else None
+    formats = _FORMATS(node.text) if node.name.endswith("_scaled") else None
     if formats is not None:
         lhs, rhs = formats.groups()
         packed = lhs == "e2m1" and "lhs_k_pack = false" not in node.text
@@ -327,7 +337,9 @@ def read_dot(node: Node) -> tuple[Dot, str] | None:
         operand = known[-1] if known else left.element
     precision = _PRECISION(node.text)
     is_float32 = left.element == "f32" and right.element == "f32"
-    return (
-        Dot(m, n, k, prod(batch), operand, result.element),
-        precision[1] if precision and is_float32 else "",
-    )
+    dot = Dot(m, n, k, prod(batch), operand, result.element)
+    if not is_float32:
+        return dot, ""
+    if node.name.startswith("ttng."):  # these units multiply 32-bit floats in no other way
+        return dot, "tf32"
+    return dot, precision[1] if precision else ""

@@ -17,7 +17,10 @@ from asmtune.ir.ttir.tree import Body, Node
 Range = tuple[int, int]
 
 _RANGE: Final = re.compile(r"(end|start) = (\d+)").findall
-_PASSING: Final = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi"})
+_PASSING: Final = frozenset(
+    {"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "ttg.convert_layout",
+     "gluon.set_auto_layout"}
+)  # fmt: skip
 _DEPTH: Final = 100
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from asmtune.ir.ttir.costs import PRODUCTS
 from asmtune.ir.ttir.evaluate import TOO_MANY, ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.memory import KINDS
 from asmtune.ir.ttir.persistent import carried_tensors
@@ -59,7 +60,7 @@ def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
     dots: set[int] = set()
     stores: set[int] = set()
     for node in plan.tree.nodes():
-        if node.name.startswith("tt.dot"):
+        if node.name in PRODUCTS:
             dots.update(node.body.loops())
         elif KINDS.get(node.name, "read") != "read":
             stores.update(node.body.loops())

@@ -34,6 +34,13 @@ KINDS: Final[dict[str, Kind]] = {
     "tt.atomic_rmw": "atomic",
     "tt.atomic_cas": "atomic",
     "tt.descriptor_reduce": "atomic",
+    # TTGIR's, which Gluon's front end makes.
+    "ttg.async_copy_global_to_local": "read",
+    "ttng.async_tma_copy_global_to_local": "read",
+    "ttng.async_tma_gather": "read",
+    "ttng.async_tma_copy_local_to_global": "write",
+    "ttng.async_tma_scatter": "write",
+    "ttng.async_tma_reduce": "atomic",
     # Names before Triton 3.3.
     "tt.experimental_descriptor_load": "read",
     "tt.experimental_descriptor_gather": "read",
@@ -45,14 +52,11 @@ KINDS: Final[dict[str, Kind]] = {
 # The address goes on from the first operand; the others only move it.
 _FIRST: Final = frozenset(
     {
-        "tt.addptr",
-        "tt.advance",
-        "tt.make_tensor_ptr",
-        "tt.make_tensor_descriptor",
-        "tt.reinterpret_tensor_descriptor",
+        "tt.addptr", "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor",
+        "tt.reinterpret_tensor_descriptor", "ttng.reinterpret_tensor_descriptor",
         "tt.experimental_descriptor_create",
     }
-)
+)  # fmt: skip
 _PASSING: Final = frozenset(
     {
         "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans",
@@ -60,6 +64,8 @@ _PASSING: Final = frozenset(
         "tt.gather", "tt.reduce", "tt.scan", "tt.reduce.return", "tt.scan.return",
         "tt.map_elementwise", "tt.map_elementwise.return", "tt.return", "tt.print", "tt.assert",
         "scf.yield", "scf.condition", "cf.br", "cf.cond_br", "llvm.intr.assume", "ub.poison",
+        "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return",
+        "gluon.set_auto_layout",
     }
 )  # fmt: skip
 _PURE_DIALECTS: Final = ("arith.", "math.")
@@ -178,6 +184,9 @@ def _tile(flow: Flow, node: Node) -> ValueType:
     if node.name.endswith(("gather", "load")) and node.results:
         types = result_types(node.name, node.text, 1)
         return parse_type(types[0] if types else "")
+    if node.name.startswith(("ttng.async_tma_gather", "ttng.async_tma_scatter")):
+        kinds = [parse_type(text) for text in split_list(node.text.rpartition(" : ")[2])]
+        return max(kinds, key=lambda kind: kind.elements)
     if node.name.endswith("scatter"):
         return parse_type(split_list(node.text.rpartition(" : ")[2])[-1])
     return flow.tree.type_of(node.operands[0])
@@ -187,7 +196,9 @@ def _masked(node: Node) -> bool:
     return mask_of(node) is not None or "boundaryCheck" in node.text
 
 
-MASKED: Final = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
+MASKED: Final = {
+    "tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "ttg.async_copy_global_to_local": 2,
+}  # fmt: skip
 """Position of the mask among the operands, by operation."""
 
 
@@ -205,7 +216,7 @@ Steps = tuple[int | None, ...]
 _KEEPING: Final = frozenset(
     {
         "tt.broadcast", "tt.bitcast", "arith.bitcast", "arith.extsi", "arith.extui",
-        "arith.trunci", "arith.index_cast",
+        "arith.trunci", "arith.index_cast", "ttg.convert_layout", "gluon.set_auto_layout",
     }
 )  # fmt: skip
 # Wrapped or clamped offsets, as in `% M`: neighbours stay neighbours but at an edge.

@@ -116,6 +116,9 @@ def parse_type(text: str) -> ValueType:
             shape, element = parse_shape(_inside(inner, "tensor<"))
             return ValueType(shape, element, "pointer", is_tensor=False)
         return ValueType((), inner, "pointer", is_tensor=False)
+    if text.startswith("!ttg.memdesc<"):
+        shape, element = parse_shape(_inside(text, "!ttg.memdesc<"))
+        return ValueType(shape, element, "value", is_tensor=False)
     if not text.startswith("tensor<"):
         return ValueType((), text, "value", is_tensor=False)
     shape, element = parse_shape(_inside(text, "tensor<"))

@@ -2,7 +2,8 @@
 
 MLIR writes one operation on a line; regions open at a line's end and close at a line's
 start. The meaning of an operation does not matter here: unknown operations are parsed like
-others.
+others. Only the partitions of `ttg.warp_specialize`, which have no name of an operation, get one:
+`PARTITION`, with that operation's operands.
 
 After "MLIR Language Reference", sections on operations, regions and locations.
 """
@@ -131,6 +132,9 @@ _FOR: Final = re.compile(
     r"(?: iter_args\((.*?)\) -> \((.*)\))? *:? *([\w!.<>]*)"
 ).match
 _PAIR: Final = re.compile(rf"({_VALUE}) = ({_VALUE}(?:#\d{{1,4}})?)").findall
+PARTITION: Final = "asmtune.partition"
+SPECIALIZE: Final = "ttg.warp_specialize"
+_PARTITION: Final = re.compile(r"partition(\d+)\((.*)\) num_warps\((\d+)\) \{").fullmatch
 _MAX_DEPTH: Final = 100
 _MAX_LINE: Final = 200_000
 _MAX_RESULTS: Final = 1_000_000
@@ -172,6 +176,8 @@ class _Reader:
             self._close(number, line)
         elif first == "^":
             self._label(number, line)
+        elif line.startswith("partition") and (match := _PARTITION(line)):
+            self._partition(number, match)
         elif first not in "/!{":
             self._operation(number, line)
 
@@ -199,6 +205,15 @@ class _Reader:
             self._function(operation, opens)
         elif opens:
             self._open(operation, _entry_arguments(operation))
+
+    def _partition(self, number: int, match: re.Match[str]) -> None:
+        before = self._block.operations
+        captured = next((one.operands for one in reversed(before) if one.name == SPECIALIZE), ())
+        text = f"{{index = {match[1]}, num_warps = {match[3]}}}"
+        operation = Operation(PARTITION, (), captured, text, "", number)
+        self._block.operations.append(operation)
+        arguments = [_argument(part, number) for part in split_list(match[2])]
+        self._open(operation, arguments)
 
     def _named_results(self, number: int, pack: str) -> tuple[str, ...]:
         named = _RESULT(pack)

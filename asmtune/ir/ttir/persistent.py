@@ -226,7 +226,11 @@ def _multiplied_state(context: LoopContext, node: Node) -> set[int] | None:
     if context.counts.most[node.loop] < 2:
         return None
     flow = context.plan.flow
-    dots = (other for other in context.plan.tree.nodes() if other.name == "tt.dot")
+    dots = (
+        other
+        for other in context.plan.tree.nodes()
+        if other.name in ("tt.dot", "ttng.warp_group_dot")
+    )
     for other in (dot for dot in dots if is_inside(dot.body, node)):
         # The third operand is what the product is added to.
         reached = flow.computed_from(other.operands[:2])

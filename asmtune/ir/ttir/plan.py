@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import Final
 
 from asmtune.ir.ttir.operations import TILES, EvaluationStep, Evaluator, evaluator
+from asmtune.ir.ttir.parser import PARTITION
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import RETURNS, Body, Node, Tree
 
-CONTROL: Final = frozenset({"scf.for", "scf.if", "scf.while", "tt.call"})
+CONTROL: Final = frozenset({"scf.for", "scf.if", "scf.while", "tt.call", "default", PARTITION})
+"""Operations whose regions run; the last two are parts of a `ttg.warp_specialize`."""
 
 
 class Flow:
@@ -80,7 +82,7 @@ class Flow:
         if owner.name == "scf.while":
             after = owner.regions[1] if len(owner.regions) > 1 else []
             return [*_pick(owner.operands, place), *_yielded(after, place)]
-        if owner.name == "tt.call":
+        if owner.name in ("tt.call", PARTITION):
             return _pick(owner.operands, place)
         return list(owner.operands)  # a combining region sees elements of the operands
 
@@ -123,7 +125,10 @@ _COMPUTED: Final = (
     "tt.clampf",
     "tt.bitcast",
 )
-_MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
+_MEMORY: Final = (
+    "tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot", "ttg.async_copy",
+    "ttng.async_tma", "ttng.warp_group_dot", "ttng.tc_gen5_mma",
+)  # fmt: skip
 _TESTS: Final = frozenset({"tt.load", "tt.atomic_cas", "tt.atomic_rmw"})
 # Assumed trips of loops when the sides of an unknown branch are weighed.
 _LOOP_WEIGHT: Final = 16

@@ -20,6 +20,19 @@ from asmtune.ir.ttir.parser import Argument, Function, Module, OpBlock, Operatio
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
 RETURNS: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
+COPIES: Final = frozenset(
+    {"ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local",
+     "ttng.async_tma_gather"}
+)  # fmt: skip
+"""Operations that read memory and leave what they read in shared memory."""
+
+_PREDICATED: Final = {
+    "ttng.async_tma_copy_global_to_local": None,
+    "ttng.async_tma_gather": None,
+    "ttng.tc_gen5_mma": 4,
+    "ttng.tc_gen5_mma_scaled": 6,
+}
+"""Position of the operand that says whether an operation of TTGIR runs; None: its last `i1`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,18 +157,22 @@ _SUCCESSOR: Final = re.compile(r"\^(\w+)(?:\(([^)]*)\))?").findall
 _VALUES: Final = re.compile(r"%[\w$.\-]+(?:#\d{1,4})?").findall
 
 
-def build_tree(module: Module) -> Tree:
+def build_tree(module: Module, *, predicated: bool = False) -> Tree:
     """Expand the calls of a module's kernel and number its values.
+
+    If `predicated`, a copy or product of TTGIR that runs under a predicate is put into an `scf.if`
+    of its own, so that it is counted where it runs.
 
     Raises:
         ParseError: a value or block is used that is not defined, or calls never end.
     """
-    return _Builder(module).build()
+    return _Builder(module, predicated).build()
 
 
 class _Builder:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, predicated: bool) -> None:
         self._module = module
+        self._predicated = predicated
         self._tree = Tree(module, module.kernel, [], [], [], [])
         self._nodes = 0
         self._calls = 0
@@ -204,7 +221,25 @@ class _Builder:
         for operation in block.operations:
             if operation.name == "tt.call" and self._write_in(operation, body, names):
                 continue
-            self._node(operation, body, names)
+            if self._predicated and (predicate := self._predicate(operation, names)) is not None:
+                branch = Node("scf.if", (predicate,), (), body, operation)
+                body.nodes.append(branch)
+                branch.regions.append(self._region([OpBlock("")], names, branch))
+                self._node(operation, branch.regions[0][0], names)
+            else:
+                self._node(operation, body, names)
+
+    def _predicate(self, operation: Operation, names: dict[str, int]) -> int | None:
+        """Return the value that decides whether an operation runs; None if it always does."""
+        if operation.name not in _PREDICATED:
+            return None
+        place = _PREDICATED[operation.name]
+        named = operation.operands if place is None else operation.operands[place : place + 1]
+        values = [names[name] for name in named if name in names]
+        flags = [value for value in values if self._tree.type_text(value) == "i1"]
+        owner = self._tree.sources[flags[-1]][0] if flags else None
+        always = isinstance(owner, Node) and owner.text == "true"
+        return None if always or not flags else flags[-1]
 
     def _node(self, operation: Operation, body: Body, names: dict[str, int]) -> None:
         self._nodes += 1

@@ -7,16 +7,18 @@ of one region, and a pointer keeps its alignment: a kernel is compiled for both.
 
 from __future__ import annotations
 
+import importlib
 import math
 import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
 from asmtune.base.errors import InputError, MemoryShortError
+from asmtune.base.fingerprint import version_of
 from asmtune.measure.memory import host_bytes
 
 
@@ -92,7 +94,7 @@ class Packing:
 
         Args:
             value: a number, bool, string, None, tensor, tensor descriptor, constexpr, Triton
-                dtype, or a tuple or list of these.
+                dtype, Gluon layout, or a tuple or list of these.
             where: the argument that it is, or is part of, for the message.
 
         Raises:
@@ -148,7 +150,15 @@ class Packing:
             parts |= {name: tuple(parts[name]) for name in ("shape", "strides")}
             parts["block_shape"] = list(parts["block_shape"])
             return {"descriptor": {n: self.describe(part, where) for n, part in parts.items()}}
-        return None
+        return self._gluon(value, where)
+
+    def _gluon(self, value: Any, where: str) -> dict[str, Any] | None:
+        """Describe a layout of Gluon's, or a tensor descriptor, which has a layout."""
+        if not type(value).__module__.startswith(_GLUON) or not is_dataclass(value):
+            return None
+        parts = {f.name: self.describe(getattr(value, f.name), where) for f in fields(value)}
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {"gluon": {"type": name, "parts": parts}}
 
     def _tensor(self, tensor: Any, where: str) -> dict[str, Any]:
         import torch
@@ -182,6 +192,9 @@ class Packing:
             whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
             region.whole = whole.set_(storage)
         return list(self.regions).index(key)
+
+
+_GLUON: Final = "triton.experimental.gluon."
 
 
 def describe_all(
@@ -229,6 +242,8 @@ def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
         return _restore_tensor(inner, memory)
     if kind == "opaque":
         return Opaque(inner)
+    if kind == "gluon":
+        return _restore_gluon(inner, memory)
     return inner if kind == "scalar" else _restore_triton(kind, inner, memory)
 
 
@@ -242,6 +257,17 @@ def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) ->
     offset = (inner["pointer"] + place.shift) // dtype.itemsize
     storage = place.buffer.untyped_storage()
     return torch.empty(0, dtype=dtype, device=inner["device"]).set_(storage, offset, *layout)
+
+
+def _restore_gluon(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
+    module, _, name = inner["type"].partition(":")
+    parts = {key: restore(part, memory) for key, part in inner["parts"].items()}
+    try:
+        package = importlib.import_module(module) if module.startswith(_GLUON) else None
+        return getattr(package, name)(**parts)
+    except (ImportError, AttributeError, TypeError) as error:
+        what = f"{inner['type']} is no layout or descriptor of the Gluon of triton"
+        raise InputError(f"{what} {version_of('triton')}: record it again with this") from error
 
 
 def _restore_triton(kind: str, inner: Any, memory: Sequence[SharedRegion]) -> Any:

@@ -7,6 +7,7 @@ nothing is ever unpickled from a disk.
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
+from asmtune.core.user_modules import FILE_PREFIX
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
 from asmtune.measure.bench.base import BenchSetup, TimingPlan
@@ -37,9 +39,15 @@ _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
     """Pickle a user's function, or several by name, as text.
 
+    Functions of a file that was given by its path travel whole: no other process knows its module.
+
     Raises:
         InputError: it does not pickle; names it.
     """
+    for one in function.values() if isinstance(function, Mapping) else (function,):
+        module = sys.modules.get(getattr(one, "__module__", None) or "")
+        if module is not None and module.__name__.startswith(FILE_PREFIX):
+            cloudpickle.register_pickle_by_value(module)
     result = guarded("input", lambda: cloudpickle.dumps(function))
     if isinstance(result, Failure):
         raise InputError(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
+from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Selection, Verdict
 from asmtune.ir.ttir.work import Work
@@ -41,6 +42,12 @@ class Unread:
 
     reason: str
 
+
+GLUON_NOTE: Final = (
+    "a Gluon kernel has no TTIR: its front end runs for every config, and none is estimated by "
+    "tile arithmetic"
+)
+"""What a report and a run tell once of a kernel whose layouts are its own."""
 
 SKETCHES: Final = 100
 """Least configs of a large space that are sketched, by the rank that the arithmetic gives."""
@@ -202,13 +209,11 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     """
     verdicts = [front.by_rules(config) for config in configs]
     left = [place for place, verdict in enumerate(verdicts) if verdict.kept]
-    if any(configs[place].ir_override is not None for place in left):
-        return Unread("a config has hand-edited IR")
+    if reason := _unreadable(front, [configs[place] for place in left]):
+        return Unread(reason)
     tiles: dict[Tile, list[int]] = {}
     for place in left:
         tiles.setdefault(tile_of(configs[place]), []).append(place)
-    if not tiles:
-        return Unread("no config is left")
     places = Places(list(tiles))
     members = list(tiles.values())
     facts: dict[int, TileFacts] = {}
@@ -233,6 +238,15 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
             features = Features(dict(zip(columns, row, strict=True)))
             verdicts[place] = _verdict(configs[place], features, front)
     return verdicts
+
+
+def _unreadable(front: Front, configs: Sequence[Config]) -> str:
+    """Return why no config can be estimated, in words; "" if nothing speaks against it."""
+    if is_gluon(front.problem.kernel):
+        return GLUON_NOTE
+    if any(config.ir_override is not None for config in configs):
+        return "a config has hand-edited IR"
+    return "" if configs else "no config is left"
 
 
 def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:

@@ -24,12 +24,13 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, is_gluon
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.prune.arithmetic import (
+    GLUON_NOTE,
     WORTH_IT,
     Sketched,
     Unread,
@@ -176,7 +177,8 @@ class Funnel:
                 *default_notes(ranking.verdicts, default),
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
-                *notes,
+                *(note for note in notes if GLUON_NOTE not in note),
+                *([GLUON_NOTE] if is_gluon(problem.kernel) else []),
                 *guess_notes(works),
                 *steering_notes(works),
                 *size_notes(works),

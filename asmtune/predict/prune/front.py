@@ -71,7 +71,8 @@ class Judge:
     def refusal(self, config: Config, request: LowerRequest) -> Failure | None:
         """Apply the rules that need the IR; return the first broken one, or None."""
         if request.ttir not in self._dots:
-            self._dots[request.ttir] = find_dots(request.ttir)
+            # Gluon's kernels choose their tensor instructions themselves.
+            self._dots[request.ttir] = () if request.gluon else find_dots(request.ttir)
         candidate = Candidate(config, self._target, self._dots[request.ttir])
         broken = broken_rules(candidate, "ir", hard=True)
         return Failure("rules", broken[0].rule, broken[0].text) if broken else None

@@ -9,6 +9,7 @@ from typing import Final
 
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.costs import PRODUCTS
 from asmtune.ir.ttir.parser import parse_ttir
 from asmtune.ir.ttir.tree import Body, Node, build_tree
 from asmtune.predict.features.chain import (
@@ -22,7 +23,7 @@ from asmtune.predict.features.chain import (
 from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
 from asmtune.predict.features.sketch.layouts import WARP, read_aliases
 from asmtune.predict.features.sketch.memory import Sums, add_access, expected_bytes, vector_of
-from asmtune.predict.features.sketch.tiles import PRODUCTS, TILES, Tile, add_product
+from asmtune.predict.features.sketch.tiles import TILES, Tile, add_product
 from asmtune.predict.features.sketch.values import (
     BARRIERS,
     DEFAULT,
@@ -147,9 +148,6 @@ def loop_carry_steps(node: Node) -> list[InstructionStep]:
     return [InstructionStep(Action.COMPUTE, (str(a),), (str(b),), 0.0) for a, b in pairs]
 
 
-_PARTITION: Final = re.compile(r"^(\s*)partition(\d+)\((.*)\) num_warps\((\d+)\) \{$", re.MULTILINE)
-
-
 class SketchedKernel:
     """A TTGIR text, walked once.
 
@@ -161,7 +159,7 @@ class SketchedKernel:
     """
 
     def __init__(self, ttgir: str, num_warps: int, target: Target) -> None:
-        tree = build_tree(parse_ttir(_with_partitions(ttgir)))
+        tree = build_tree(parse_ttir(ttgir))
         self.values = Values(tree, read_aliases(ttgir), num_warps)
         self.spread = Spread(self.values)
         self._alignment = Alignment(self.values, self.spread, ttgir)
@@ -287,10 +285,3 @@ def _addressing(node: Node) -> tuple[int, ...]:
     if node.name in ("tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local"):
         return (node.operands[0], *node.operands[2:])
     return node.operands[:2]
-
-
-def _with_partitions(text: str) -> str:
-    """Write the partitions of a warp-specialised kernel as plain regions with arguments."""
-    if "partition" not in text:
-        return text
-    return _PARTITION.sub(r"\1asmtune.partition {index = \2, num_warps = \4} {\n^bb0(\3):", text)

@@ -169,12 +169,6 @@ TILES: Final[Mapping[str, Callable[[Sums, Tile], None]]] = {
 """The function that counts each operation on tiles."""
 
 
-PRODUCTS: Final = frozenset(
-    {"tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma",
-     "ttng.tc_gen5_mma_scaled"}
-)  # fmt: skip
-"""Operations that multiply matrices."""
-
 _WARPGROUP: Final = 4
 _K_BITS: Final = 256
 """Bits of K that one tensor instruction of sm_80 and newer takes a row."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import Kernel
+from asmtune.ir.ttir.costs import PRODUCTS
 from asmtune.ir.ttir.tree import Body, Node
 from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.chain import LATENCY, Action, InstructionStep, chain_cycles
@@ -17,7 +18,7 @@ from asmtune.predict.features.sketch.demand import Run, Spread
 from asmtune.predict.features.sketch.kernel import DEPTH, loop_carry_steps
 from asmtune.predict.features.sketch.memory import Sums
 from asmtune.predict.features.sketch.registers import LiveRegisters
-from asmtune.predict.features.sketch.tiles import PRODUCTS, combining
+from asmtune.predict.features.sketch.tiles import combining
 from asmtune.predict.features.sketch.values import (
     DEFAULT,
     FIXED,

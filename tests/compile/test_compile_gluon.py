@@ -1,0 +1,130 @@
+"""Gluon kernels compile offline: their front end makes TTGIR, a config at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from asmtune.base.errors import ProblemError
+from asmtune.base.settings import Settings
+from asmtune.compile import toolchain
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one, sketch_one
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem, is_gluon
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+from tests import gluon_kernels as kernels
+from tests.tuning_support import add
+
+
+def lowering(target: str = "H200", problem: Problem | None = None) -> Lowering:
+    """The front end of a problem."""
+    return Lowering(problem or kernels.scale_problem(), load_target(target), 30)
+
+
+def request(config: Config, target: str = "H200") -> LowerRequest:
+    """Lower `scale` with a config."""
+    lowered = lowering(target).request(config)
+    assert isinstance(lowered, LowerRequest), lowered
+    return lowered
+
+
+@pytest.mark.parametrize("target", ["A100", "H200", "B200", "RTX5090"])
+def test_a_gluon_kernel_compiles_for_each_device(target: str, settings: Settings) -> None:
+    """Its sketch is the TTGIR of its artifact, whose code is of the device."""
+    lowered = request(Config({"BLOCK": 1024}, num_warps=4), target)
+    artifact, sketch = compile_one(lowered, settings), sketch_one(lowered, settings)
+    assert isinstance(artifact, Artifact), artifact
+    assert isinstance(sketch, Sketch), sketch
+    assert sketch.ttgir == artifact.outputs["ttgir"]
+    assert artifact.cubin.startswith(b"\x7fELF")
+    assert artifact.outputs["ttir"] == lowered.ttir
+    assert '"ttg.num-warps" = 4' in lowered.ttir
+
+
+def test_the_front_end_runs_again_for_what_its_text_names() -> None:
+    """Warps, clusters and the cap are in the text from the start; stages are not."""
+    front = lowering()
+
+    def text(**options: int) -> str:
+        lowered = front.request(Config({"BLOCK": 1024}, **options))
+        assert isinstance(lowered, LowerRequest)
+        assert lowered.gluon
+        assert not lowered.has_dot
+        return lowered.ttir
+
+    assert text(num_warps=4) == text(num_warps=4, num_stages=5)
+    assert "warpsPerCTA = [8]" in text(num_warps=8)
+    assert "ttg.maxnreg = 64" in text(num_warps=4, maxnreg=64)
+    assert {"num_warps", "num_ctas", "maxnreg"} <= front.options_read
+
+
+def test_a_refused_layout_is_a_failure_in_one_line() -> None:
+    """Two layouts in one sum fail in the front end, with the kernel's line."""
+    problem = Problem(kernels.broken, {"x_ptr": torch.empty(64, device="meta"), "n": 64}, (1,))
+    failure = lowering(problem=problem).request(Config({"BLOCK": 256}, num_warps=4))
+    assert isinstance(failure, Failure)
+    assert (failure.stage, failure.kind) == ("lower", "kernel")
+    assert "line 5 of the kernel" in str(failure)
+    assert "Layout mismatch" in str(failure)
+    assert "\n" not in str(failure)
+
+
+def test_what_mlir_refuses_is_told_with_its_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """A layout without clusters in a launch with them is refused by name, and stderr is clean."""
+    failure = lowering().request(Config({"BLOCK": 1024}, num_ctas=2))
+    assert isinstance(failure, Failure)
+    assert (failure.stage, failure.kind) == ("lower", "kernel")
+    assert "gluon_kernels.py line" in str(failure)
+    assert "Layout has 1 CTAs per CGA" in str(failure)
+    sums = {"x_ptr": torch.empty(64, device="meta"), "y_ptr": torch.empty(1, device="meta")}
+    problem = Problem(kernels.row_sum, {**sums, "columns": 64}, (1,))
+    failure = lowering("MI300X", problem).request(Config({"BLOCK": 256}, num_warps=2))
+    assert isinstance(failure, Failure)
+    assert "line 9 of the kernel" in str(failure)
+    assert "Layout has 32 threads per warp" in str(failure)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_instructions_that_a_device_lacks_are_a_failure(settings: Settings) -> None:
+    """Blackwell's products do not compile for Hopper: a failure of a stage, and no more."""
+    half = [torch.empty(128, 128, device="meta", dtype=torch.float16) for _ in range(3)]
+    blocks = {"a_desc": [128, 64], "b_desc": [64, 128], "c_desc": [128, 128]}
+    pairs = zip(half, blocks.items(), strict=True)
+    arguments = {name: kernels.descriptor(tensor, block) for tensor, (name, block) in pairs}
+    problem = Problem(kernels.one_tile, {**arguments, "K": 128}, (1,))
+    lowered = lowering(problem=problem).request(Config({"TILE": 128}, num_warps=4))
+    # Newer versions of Triton refuse it in the front end, 3.6 in LLVM.
+    failure = lowered if isinstance(lowered, Failure) else compile_one(lowered, settings)
+    assert isinstance(failure, Failure)
+    assert failure.kind in ("kernel", "compiler")
+    assert "tcgen05" in str(failure)
+
+
+def test_edited_ir_of_a_gluon_kernel_begins_at_ttgir(tmp_path: Path, settings: Settings) -> None:
+    """A file of TTIR is refused in a line; one of TTGIR takes the place of the front end's."""
+    ttir, ttgir = tmp_path / "edited.ttir", tmp_path / "edited.ttgir"
+    ttir.write_text("module {}")
+    refused = lowering().request(Config({"BLOCK": 1024}, ir_override=str(ttir)))
+    assert isinstance(refused, Failure)
+    assert refused.detail == (
+        "ir_override=edited.ttir: a Gluon kernel has no TTIR; give .ttgir, .llir or .ptx"
+    )
+    own = compile_one(request(Config({"BLOCK": 1024})), settings)
+    assert isinstance(own, Artifact)
+    ttgir.write_text(own.outputs["ttgir"])
+    edited = compile_one(request(Config({"BLOCK": 1024}, ir_override=str(ttgir))), settings)
+    assert isinstance(edited, Artifact), edited
+    assert edited.outputs["ttgir"].count("tt.load") == own.outputs["ttgir"].count("tt.load")
+
+
+def test_a_triton_without_gluon_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Gluon's front end cannot be imported, the error names kernel, Triton and what to do."""
+    assert not is_gluon(add)
+    monkeypatch.setitem(__import__("sys").modules, "triton.experimental.gluon._runtime", None)
+    assert toolchain.source_class(add) is toolchain.ASTSource
+    with pytest.raises(ProblemError, match=r"kernel scale: the Gluon of triton .* cannot be"):
+        lowering().request(Config({"BLOCK": 1024}))

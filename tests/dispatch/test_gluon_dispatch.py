@@ -1,0 +1,115 @@
+"""Gluon kernels under `@asm_autotune` and `patch()`: tuned, stored, predicted and launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from asmtune.core.kernel_module import import_module
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.patching.redirect import patch
+from asmtune.store.database import Store
+from tests.dispatch.host_gpu import EFFORT, KERNELS, HostGpu, host_gpu
+from tests.gluon_kernels import blocks, scale, scale_space
+
+N = 4096
+GEMM = Path(__file__).parents[2] / "examples" / "gluon_matmul.py"
+
+
+def _doubled(values: Mapping[str, Any]) -> None:
+    values["y_ptr"].copy_(values["x_ptr"] * 2)
+
+
+def _multiplied(values: Mapping[str, Any]) -> None:
+    a, b, c = (values[name].base for name in ("a_desc", "b_desc", "c_desc"))
+    c.copy_((a.double() @ b.double()).to(c.dtype))
+
+
+@pytest.fixture
+def gemm() -> Any:
+    """The example's module."""
+    return import_module(str(GEMM))
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gemm: Any) -> HostGpu:
+    """A host that stands for a GPU, for Gluon's kernels too."""
+    monkeypatch.setitem(KERNELS, scale, _doubled)
+    monkeypatch.setitem(KERNELS, gemm.kernel, _multiplied)
+    return host_gpu(tmp_path, monkeypatch)
+
+
+def tuned(**options: Any) -> AsmAutotuner:
+    """Decorate `scale` anew, as another process would."""
+    return asm_autotune(space=scale_space, key=["n"], small=None, effort=EFFORT, **options)(scale)
+
+
+def launched(kernel: Any) -> None:
+    """Launch it once, and check what it computes."""
+    x, y = torch.arange(float(N)), torch.empty(N)
+    kernel[blocks](x, y, N)
+    assert torch.equal(y, 2 * x)
+
+
+def test_a_gluon_kernel_is_tuned_and_stored(gpu: HostGpu, tmp_path: Path) -> None:
+    """The first launch times configs, and a decorator that finds the winner stored times none."""
+    first = tuned()
+    launched(first)
+    assert (gpu.tuned, first.best_config.kwargs["BLOCK"]) == (1, 512)
+    with Store.open(tmp_path / "store.sqlite") as store:
+        (record,) = store.records()
+    assert not record.failures
+    second = tuned()
+    launched(second)
+    assert gpu.tuned == 1
+    assert second.best_config.all_kwargs() == first.best_config.all_kwargs()
+    assert gpu.launched[-1]["num_warps"] == first.best_config.num_warps
+
+
+def test_a_gluon_kernel_is_predicted_without_timing(gpu: HostGpu) -> None:
+    """Where a miss may not tune, the model ranks its configs and one is launched."""
+    kernel = tuned(on_miss="predict")
+    launched(kernel)
+    assert (gpu.tuned, gpu.timed) == (0, [])
+    assert kernel.best_config.kwargs["BLOCK"] in (512, 1024, 2048)
+
+
+def test_an_unchanged_program_tunes_its_gluon_kernels(gpu: HostGpu) -> None:
+    """`triton.autotune` of a Gluon kernel goes to asmtune under a patch."""
+    configs = [triton.Config({"BLOCK": block}, num_warps=4) for block in (1024, 512)]
+    with patch(small=None, effort=EFFORT):
+        kernel = triton.autotune(configs, key=["n"])(scale)
+        launched(kernel)
+    assert (gpu.tuned, kernel.best_config.kwargs) == (1, {"BLOCK": 512})
+
+
+@pytest.mark.slow(seconds=20)
+def test_the_gemm_is_tuned_and_launched_with_its_descriptors(gpu: HostGpu, gemm: Any) -> None:
+    """Each config's hook sets its tiles, and the stored winner's does so in the next process."""
+    gpu.us = lambda config: 1e5 / config.kwargs["BLOCK_M"] + config.kwargs["BLOCK_N"]
+
+    def product() -> Mapping[str, Any]:
+        kernel = asm_autotune(space=gemm.space, key=["M", "N", "K"], small=None, effort=EFFORT)(
+            gemm.kernel
+        )
+        a, b = torch.randn(2, 200, 200).half()
+        c = torch.empty(200, 200, dtype=torch.float16)
+        values = gemm.arguments(a, b, c)
+        kernel[gemm.grid](**values)
+        assert torch.equal(c, (a.double() @ b.double()).half())
+        assert values["a_desc"].block_shape == [256, 64]
+        assert values["c_desc"].layout.swizzle_byte_width == 128
+        return gpu.launched[-1]
+
+    first, second = product(), product()
+    assert gpu.tuned == 1
+    assert (first["BLOCK_M"], first["BLOCK_N"], first["num_warps"]) == (256, 128, 8)
+    assert {name: second[name] for name in ("STAGES", "num_warps")} == {
+        name: first[name] for name in ("STAGES", "num_warps")
+    }
