@@ -133,6 +133,7 @@ SOURCES: Final = (
     "replay_strategies",
     "replay_strategies_kinds",
     "devices",
+    "interpolate",
     "prune_overhead",
     "launch_cost",
     "cold_start",

@@ -185,7 +185,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         ("n=1..8,m=4", "has no dimension 'm'"),
     ],
 )
-def test_ranges_that_are_refused(sweep: str, says: str, clock: Clock, commands: Commands) -> None:
+def test_ranges_that_are_refused(ranges: str, says: str, clock: Clock, commands: Commands) -> None:
     """Each mistake of a range is told in one line, before anything is timed."""
     line = commands.refused("tune", "{}/doubled.py", "--sweep", ranges, "--budget", "5s")
     assert says in line

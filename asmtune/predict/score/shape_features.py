@@ -57,9 +57,10 @@ class Layout:
         """
         named = _named(sizes, axes)
         best: tuple[int, Layout] | None = None
-        used = axes[:_MOST_AXES]
-        for choice in itertools.product((None, _SPLIT, *sizes), repeat=len(used)):
-            layout = _explains(dict(zip(used, choice, strict=True)), sizes, launches)
+        used = sorted(axes, key=lambda axis: axis not in named)[:_MOST_AXES]
+        own = dict(itertools.islice(sizes.items(), _MOST_SIZES))
+        for choice in itertools.product((None, _SPLIT, *own), repeat=len(used)):
+            layout = _explains(dict(zip(used, choice, strict=True)), own, launches)
             if layout is None:
                 continue
             agreed = sum(named.get(axis) == size for axis, size in layout.tiles.items())
@@ -70,7 +71,9 @@ class Layout:
 
 
 _SPLIT: Final = "*"
-_MOST_AXES: Final = 4  # of which the choices are tried: seven each, at most, in a usual kernel
+_MOST_AXES: Final = 5
+_MOST_SIZES: Final = 6
+"""All choices of so many are tried: some tenths of a second."""
 
 
 def _named(sizes: Iterable[str], axes: Iterable[str]) -> dict[str, str]:
@@ -129,7 +132,7 @@ def _with_loops(
     return Layout(tiles, frozenset(loops), programs, layout.splits)
 
 
-class ConfigTable:
+class ConfigColumns:
     """Configs of one kernel as columns of numbers."""
 
     def __init__(self, configs: Sequence[Config]) -> None:
@@ -233,5 +236,5 @@ def _numbers(values: Sequence[Any]) -> list[float]:
     """Return numbers in doublings, and other values as far apart as four doublings."""
     if all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in values):
         return [math.log2(v) for v in values]
-    places = {value: place for place, value in enumerate(sorted(map(repr, set(map(repr, values)))))}
-    return [4.0 * places[repr(repr(value))] for value in values]
+    places = {text: place for place, text in enumerate(sorted(set(map(repr, values))))}
+    return [4.0 * places[repr(value)] for value in values]

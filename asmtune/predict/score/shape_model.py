@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from asmtune.core.config import Config
 from asmtune.predict.score.shape_features import (
-    ConfigTable,
+    ConfigColumns,
     Layout,
     Matrix,
     Quantities,
@@ -111,7 +111,7 @@ def _apart(one: Matrix, other: Matrix) -> Matrix:
 class _Data:
     """The timings that a model is fitted to, a row each."""
 
-    table: ConfigTable
+    table: ConfigColumns
     shapes: Sequence[Mapping[str, int]]
     rows: Sequence[NDArray[np.intp]]
     slowdown: Matrix
@@ -204,7 +204,10 @@ class ShapeModel:
         data = _data(timed, shapes, sms)
         axes = data.table.tiled
         launches = [(config, programs(config)) for config in _spread(data.table.configs)]
-        fit = _Fit(data, Layout.of(sizes_of(shape), axes, launches))
+        at_shape = sizes_of(shape)
+        varying = [name for name in names if len({own[name] for own in shapes}) > 1]
+        ordered = {name: at_shape[name] for name in dict.fromkeys([*varying, *names])}
+        fit = _Fit(data, Layout.of(ordered, axes, launches))
         model = cls._ready(fit)
         checks = [_left_out(data, fit, place, timed[place].us) for place in range(len(timed))]
         known = [(loss, expected) for loss, expected in checks if loss is not None]
@@ -294,7 +297,7 @@ def _data(timed: Sequence[TimedShape], shapes: Sequence[Mapping[str, int]], sms:
         for config in own
     ]
     clipped = [x if x < _CLIP else _CLIP * (1 + math.log(x / _CLIP)) for x in slow]
-    return _Data(ConfigTable(list(number)), shapes, rows, np.array(clipped), sms)
+    return _Data(ConfigColumns(list(number)), shapes, rows, np.array(clipped), sms)
 
 
 def _spread(configs: Sequence[Config]) -> list[Config]:

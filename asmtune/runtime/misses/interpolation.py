@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
+from asmtune.core.problem import UnknownGrid
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.misses.lookups import Choice, MissLookup, serves
@@ -58,7 +59,8 @@ def fitted(
         return f"nothing is known of {key.device}"
     shapes: dict[str, TimedShape] = {}
     for record in records:
-        us = {m.config: m.median_us for m in record.measurements if m.config.ir_override is None}
+        timed = [m for m in record.measurements if m.config.ir_override is None]
+        us = {m.config: m.median_us for m in timed if m.median_us > 0}
         if group_of(record.key) == group and len(us) > 1:
             shapes.setdefault(key_digest(record.key), TimedShape(record.key.shape, us))
     model = ShapeModel.of(list(shapes.values()), target.sms, shape, programs)
@@ -113,6 +115,8 @@ class Interpolator:
         group = group_of(request.key)
         if (known := self._models.get(group)) is not None:
             return known
+        if isinstance(request.problem.grid, UnknownGrid):
+            return "the grid is not known while PyTorch's compiler traces"
         records = [
             record
             for record in (*lookup.records(), *shipped_of(request.key.kernel))
