@@ -14,10 +14,11 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.predict.score import shape_model
 from asmtune.predict.score.shape_model import ShapeModel, TimedShape
+from asmtune.runtime.misses import background
 from asmtune.runtime.misses.background import queue_of
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.store.database import Store
-from asmtune.tuning.request import provenance
+from asmtune.tuning.request import TuningRequest, provenance
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 
@@ -25,8 +26,8 @@ SIZES = tuple(1 << power for power in (10, 11, 12, 13, 14, 16, 17, 18))
 
 
 def us_at(n: int, config: Config) -> float:
-    """Small blocks are best for small vectors, large blocks for long ones; 8 warps always."""
-    best = min(2048, max(128, n // 64))
+    """Blocks of 512 are best, and longer ones for the longest vectors; 8 warps always."""
+    best = 512 if n < 131072 else 1024
     steps = abs(config.kwargs["BLOCK"].bit_length() - best.bit_length())
     return 5.0 * (1 + 0.3 * steps + 0.2 * abs(config.num_warps.bit_length() - 4))
 
@@ -49,6 +50,19 @@ def keep(host: Host, *sizes: int) -> None:
 def resolver(host: Host, **options: Any) -> Resolver:
     """A resolver that interpolates."""
     return Resolver(host.options(on_miss="interpolate", **options))
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> list[TuningRequest]:
+    """Requests that were queued for the background, where nothing runs."""
+    requests: list[TuningRequest] = []
+
+    def later(request: TuningRequest, _work: Any) -> bool:
+        requests.append(request)
+        return True
+
+    monkeypatch.setattr(background, "tune_later", later)
+    return requests
 
 
 def test_picks_between_tuned_shapes(host: Host) -> None:
@@ -88,15 +102,13 @@ def test_a_wide_spread_is_said_and_tuned(host: Host, monkeypatch: pytest.MonkeyP
     assert described(resolving.resolve(at)) == ("tuned", True, support.BEST)
 
 
-def test_too_few_shapes(host: Host) -> None:
+def test_too_few_shapes(host: Host, queued: list[TuningRequest]) -> None:
     """Without a model the heuristic goes on meanwhile, and the warning says what is missing."""
     keep(host, *SIZES[:2])
-    held = threading.Event()
-    queue_of(support.DEVICE).put(lambda: held.wait(60))
     with pytest.warns(MissWarning, match="2 shapes tuned, and 3 are needed; goes on with heur"):
         choice = resolver(host).resolve(miss(32768))
-    held.set()
     assert described(choice) == ("heuristic", False, support.DEFAULT)
+    assert [request.key.shape for request in queued] == [{"n": 32768}]
 
 
 @pytest.mark.parametrize("other", ["source", "dtypes"])
@@ -115,14 +127,12 @@ def test_records_of_other_code_and_dtypes_do_not_count(host: Host, other: str) -
         assert resolver(host).resolve(miss(32768), capturing=True).how == "heuristic"
 
 
-def test_outputs_must_be_checked(host: Host) -> None:
+def test_outputs_must_be_checked(host: Host, queued: list[TuningRequest]) -> None:
     """With bits="equal" no unchecked config is launched: the default is, until it is tuned."""
     keep(host, *SIZES)
-    held = threading.Event()
-    queue_of(support.DEVICE).put(lambda: held.wait(60))
     choice = resolver(host, choices={"bits": "equal"}).resolve(miss(32768))
-    held.set()
     assert described(choice) == ("heuristic", False, support.DEFAULT)
+    assert [request.key.shape for request in queued] == [{"n": 32768}]
 
 
 def test_capture_takes_the_pick(host: Host) -> None:
@@ -132,6 +142,7 @@ def test_capture_takes_the_pick(host: Host) -> None:
     assert choice.how == "interpolated"
 
 
+@pytest.mark.usefixtures("queued")
 def test_a_model_is_read_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second new shape of a kernel fits nothing anew."""
     keep(host, *SIZES)

@@ -44,7 +44,7 @@ _CAUTION: Final = 0.5  # standard deviations that are added to a predicted time
 _AXES, _REGIME, _SIZES, _RELATIVE, _ALIGNMENT = 1.5, 1.5, 4.0, 2.0, 1.0
 _CONFIG, _IDENTITY, _ALWAYS, _BY_REGIME, _BY_SIZES = 0.25, 0.01, 0.1, 0.5, 0.5
 _OTHER_CODE: Final = 0.1  # log of speed, where no tuned shape is divided by 16 alike
-_LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.36, 0.25, 0.0025, 25.0
+_LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.02, 0.25, 0.0025, 25.0
 
 
 @dataclass(frozen=True)
