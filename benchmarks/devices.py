@@ -157,33 +157,34 @@ class DeviceTask:
 def device_tasks(oracles: Mapping[str, Path]) -> list[DeviceTask]:
     """Match the recordings of both devices and the rows of the H200."""
     known = {
-        (task.kernel, _shape(task.shape)): (name, task)
+        (task.kernel, shape_text(task.shape)): (name, task)
         for name, path in oracles.items()
         for task in load_oracle(path).tasks
     }
     rows = {
-        (name, moment, task.kernel, _shape(task.shape), task.dtype): task
+        (name, moment, task.kernel, shape_text(task.shape), task.dtype): task
         for name in oracles
         for moment, folder in (("assembly", DATA), ("sketch", RESULTS / "sketches"))
         for task in Examples.load(folder / f"{name}.npz").tasks
     }
     tasks = []
     for task in load_oracle(RESULTS / "h100_families.json.gz").tasks:
-        key = (task.kernel, _shape(task.shape))
+        key = (task.kernel, shape_text(task.shape))
         if key in known:
             name, other = known[key]
             own = {m: rows.get((name, m, *key, other.dtype)) for m in ("assembly", "sketch")}
             both = {moment: part for moment, part in own.items() if part is not None}
-            if len(both) == len(own) and (matched := _matched(task, other, both)) is not None:
+            if len(both) == len(own) and (matched := matched_task(task, other, both)) is not None:
                 tasks.append(matched)
     return tasks
 
 
-def _shape(shape: Mapping[str, Any]) -> str:
+def shape_text(shape: Mapping[str, Any]) -> str:
+    """Return a shape as text, whatever the order of its sizes."""
     return str(sorted((name, str(value)) for name, value in shape.items()))
 
 
-def _matched(h100: Task, h200: Task, rows: Mapping[str, TaskRows]) -> DeviceTask | None:
+def matched_task(h100: Task, h200: Task, rows: Mapping[str, TaskRows]) -> DeviceTask | None:
     """Find the config of each training row; None if the rows are not of this recording."""
     timed = [row for row in h200.rows if row.ms is not None]
     slowdown = np.log([_ms(row) for row in timed])

@@ -1,4 +1,4 @@
-"""`asmtune keys suggest`: rules of buckets for the keys that a program met."""
+"""`asmtune keys`: rules of buckets for the keys that a program met, and picks for new shapes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,53 @@ def suggest(
     print_line(_summary(len(records), rules, loss))
 
 
-def _records(run: str | None, kernel: str | None) -> list[TuneRecord]:
+@app.command("pick")
+def pick(
+    kernel: Annotated[str, typer.Argument(help="A kernel's name or a kernel module's file.")],
+    shape: Annotated[list[str], typer.Option(help="Sizes: M=100,N=4096,K=4096; repeatable.")],
+    dtype: Annotated[str | None, typer.Option(help="By default the kernel's first.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Of records of this device alone, as the driver names it.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """Show the config that on_miss="interpolate" would launch for a shape, from the store alone.
+
+    A stored shape shows its tuned config. Of others the expected loss is a share of the best
+    speed; where it is wide, a launch goes on with the pick and tunes in the background.
+    """
+    from asmtune.core.inputs.shapes import shapes_of
+    from asmtune.core.kernel_module import load_kernel_module
+    from asmtune.studies.sweep import Sweep
+    from asmtune.studies.tuning_queue import TuningQueue
+
+    module = load_kernel_module(kernel)
+    queue = TuningQueue.of(module, kernel, dtype)
+    shapes = shapes_of(module, shape, None)
+    (first, *_) = queue.check(shapes)
+    records = _records(None, first.full_name, "pick")
+    devices = dict.fromkeys(r.key.device for r in records if device in (None, r.key.device))
+    if not devices:
+        has = ", ".join(sorted({record.key.device for record in records}))
+        raise InputError(f"--device: no record of {device!r} is in the store; it has {has}")
+    from asmtune.store.safe_store import existing_store
+
+    store = existing_store(Settings.from_environment())
+    rows = [row for name in devices for row in Sweep.of(queue, name, shapes, store).rows()]
+    if json_:
+        print_line(json.dumps(rows, indent=1))
+        return
+    table = plain_table("picks", ("shape", "device", "how", "config", "expected loss"), 5)
+    for row in rows:
+        sizes = " ".join(f"{name}={value}" for name, value in row["shape"].items())
+        config = " ".join(f"{name}={value}" for name, value in (row["config"] or {}).items())
+        loss = "" if row["expected_loss"] is None else f"{row['expected_loss']:.1%}"
+        loss += ", wide" if row["wide"] else ""
+        table.add_row(sizes, row["device"], row["how"], config, loss or row["why"])
+    write_result(table)
+
+
+def _records(run: str | None, kernel: str | None, command: str = "suggest") -> list[TuneRecord]:
     """Return the stored records that a command is about.
 
     Raises:
@@ -102,7 +148,7 @@ def _records(run: str | None, kernel: str | None) -> list[TuneRecord]:
         where = "the store" if run is None else run
         of = "" if kernel is None else f" of kernel {kernel}"
         raise InputError(
-            f"keys suggest: no tuned key{of} of {where} is in the store {settings.store_where}; "
+            f"keys {command}: no tuned key{of} of {where} is in the store {settings.store_where}; "
             "tune them first, with `asmtune run` or `asmtune tune --from`"
         )
     return records

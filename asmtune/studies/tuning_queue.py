@@ -22,7 +22,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.recording.key_file import RecordedKey, read_key_file
 from asmtune.runtime.recording.launches import load_kernel, recorded_request
 from asmtune.store.codec import key_digest
-from asmtune.studies.stored import StoredLaunch, tuner_of
+from asmtune.studies.stored import StoredLaunch, reference_of, tuner_of
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.tuner import Tuner
@@ -178,6 +178,17 @@ class TuningQueue:
     dtype: str
     space: Space
     reference: str
+
+    @classmethod
+    def of(cls, module: KernelModule, reference: str, dtype: str | None) -> TuningQueue:
+        """Make the queue of a module, by default of its first dtype.
+
+        Raises:
+            InputError: the module has no such dtype, or its space cannot be made.
+        """
+        name = module.check_dtype(dtype)
+        space = required(f"space of kernel {module.name}", module.space)
+        return cls(module, name, space, reference_of(reference))
 
     def check(self, shapes: Sequence[Shape]) -> list[Problem]:
         """Make a problem for each shape, on tensors without memory.

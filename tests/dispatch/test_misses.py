@@ -460,7 +460,10 @@ def test_device_without_a_target() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_miss": "hope"}, r"on_miss='hope': give one of tune, predict, background, raise"),
+        (
+            {"on_miss": "hope"},
+            r"on_miss='hope': give one of tune, predict, background, interpolate, raise",
+        ),
         ({"small": "tiny"}, r"small='tiny': give 'auto', a number of elements"),
         ({"small": True}, r"small=True: give 'auto'"),
     ],

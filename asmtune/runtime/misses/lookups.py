@@ -43,9 +43,7 @@ def nearest(
     from asmtune.core.hardware.shipped import match_device
     from asmtune.store.neighbours import neighbours
 
-    valid = {
-        layer: [r for r in records if _serves(r, request)] for layer, records in layers.items()
-    }
+    valid = {layer: [r for r in records if serves(r, request)] for layer, records in layers.items()}
     if not any(valid.values()):
         return None
     for near in neighbours(valid, request.key, match_device(request.key.device), distance):
@@ -57,7 +55,7 @@ def nearest(
     return None
 
 
-def _serves(record: TuneRecord, request: TuningRequest) -> bool:
+def serves(record: TuneRecord, request: TuningRequest) -> bool:
     """Return whether a record's winner may be launched: of this source, and not hand-edited."""
     if record.key.kernel != request.key.kernel or record.winner.ir_override is not None:
         return False  # nothing checks a neighbour's hand-edited code here
@@ -87,7 +85,7 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
+How = Literal["tuned", "known", "predicted", "nearest", "interpolated", "heuristic", "busy"]
 
 
 @dataclass(frozen=True)
@@ -99,12 +97,13 @@ class Choice:
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
         how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
-            neighbour, the "heuristic", or a pick while another process is "busy" tuning it.
+            neighbour, "interpolated" between tuned shapes, the "heuristic", or a pick while another
+            process is "busy" tuning it.
         record: with every timing, if it was tuned now; if it was known, only where it had to
             be read whole.
         compiled, timed: number of configs, if it was tuned now.
         seconds: that resolving took.
-        origin: where a "nearest" config is from, in words: shape, device and layer.
+        origin: where a "nearest" or "interpolated" config is from, in words.
     """
 
     config: Config
@@ -159,11 +158,15 @@ class MissLookup:
             return None
         return StoredConfig(own, "predicted", stored.predicted_us)
 
+    def records(self) -> Sequence[TuneRecord]:
+        """Return the store's records of the kernel, valid or not."""
+        return self._store.records(self.request.key.kernel)
+
     def nearest(self, runs: Callable[[Config], bool] | None = None) -> Choice | None:
         """Return the config of the nearest neighbour, stored or shipped; see `nearest`."""
         kernel = self.request.key.kernel
         layers: dict[Layer, Sequence[TuneRecord]] = {
-            "store": self._store.records(kernel),
+            "store": self.records(),
             "shipped": shipped_of(kernel),
         }
         near = nearest(layers, self.request, runs)

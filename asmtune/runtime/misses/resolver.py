@@ -25,6 +25,7 @@ from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.misses.interpolation import Interpolator, MissWarning
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup, start_workers
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
@@ -87,10 +88,6 @@ def is_small(
     return all(x.numel() <= small for x in arguments.values() if hasattr(x, "numel"))
 
 
-class MissWarning(UserWarning):
-    """Launches of a key continue with another config than the one requested."""
-
-
 class Resolver:
     """Resolves requests to configs, by the options of one decorator.
 
@@ -106,6 +103,7 @@ class Resolver:
         self.options = options
         self._on_tuned = on_tuned
         self._tuners = TunersByDevice(options.choices)
+        self._interpolator = Interpolator()
         self._in_progress: dict[str, Choice] = {}
         self._lock = threading.Lock()
 
@@ -171,9 +169,10 @@ class Resolver:
             raise MissError(_miss_message(lookup.request))
         if on_miss == "predict":
             return self._predicted(lookup)
-        if on_miss == "background":
-            return self._in_background(lookup)
-        return self._tuned(lookup)
+        if on_miss == "tune":
+            return self._tuned(lookup)
+        pick = self._provisional(lookup)
+        return pick if pick.final else self._in_background(lookup, pick)
 
     def _stored_pick(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction if the options accept one."""
@@ -221,7 +220,9 @@ class Resolver:
         request = lookup.request
         if self._checked_only:
             return self._default(request)
-        near = self._nearest(lookup, self._fit_check(request))
+        tuner = self._tuners.of
+        fits = lambda config: tuner(request.key.device).runs(request, config)  # noqa: E731
+        near = lookup.nearest(fits) if self.options.nearest else None
         if near is not None:
             return replace(near, final=True)
         try:
@@ -234,24 +235,21 @@ class Resolver:
         return Choice(prediction.config, True, "predicted")
 
     def _provisional(self, lookup: MissLookup) -> Choice:
-        """Return the best config known at once: nearest, predicted or heuristic."""
+        """Return the best config known at once; it is final only if it is surely interpolated."""
         if self._checked_only:
             return replace(self._default(lookup.request), final=False)
-        near = self._nearest(lookup)
+        if self.options.on_miss == "interpolate":
+            return self._interpolator.choice(lookup, lambda: self._stored_or_heuristic(lookup))
+        return self._stored_or_heuristic(lookup)
+
+    def _stored_or_heuristic(self, lookup: MissLookup) -> Choice:
+        near = lookup.nearest() if self.options.nearest else None
         if near is not None:
             return near
         stored = lookup.predicted
         if stored is not None:
             return Choice(stored.config, False, "predicted")
         return replace(self._heuristic(lookup.request), final=False)
-
-    def _nearest(
-        self, lookup: MissLookup, runs: Callable[[Config], bool] | None = None
-    ) -> Choice | None:
-        return lookup.nearest(runs) if self.options.nearest else None
-
-    def _fit_check(self, request: TuningRequest) -> Callable[[Config], bool]:
-        return lambda config: self._tuners.of(request.key.device).runs(request, config)
 
     def _heuristic(self, request: TuningRequest) -> Choice:
         config = self.options.heuristic_config(request.space, request.problem.arguments)
@@ -283,14 +281,14 @@ class Resolver:
         warnings.warn(message, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
         return choice
 
-    def _in_background(self, lookup: MissLookup) -> Choice:
+    def _in_background(self, lookup: MissLookup, pick: Choice) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
         digest = key_digest(lookup.request.key)
         with self._lock:
             if digest in self._in_progress:
                 return self._in_progress[digest]
-            pick = self._in_progress[digest] = self._provisional(lookup)
+            self._in_progress[digest] = pick
             # Capturing `lookup` would keep the caller's tensors alive until then.
             settings = lookup.settings
 
@@ -313,6 +311,7 @@ class Resolver:
                 del self._in_progress[key_digest(lookup.request.key)]
                 return
             self._in_progress[key_digest(lookup.request.key)] = outcome
+        self._interpolator.forget()
         self._on_tuned(lookup.request, outcome)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
