@@ -4,7 +4,7 @@
         [--output FILE]
 
 KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. `--keep` takes over the
-tasks of other lanes from an earlier run on the same kind of machine. The model of
+tasks that an earlier run on the same kind of machine measured, and runs only the others. The model of
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
 apart. All caches of compiled code are empty at the start of each task. A task that fails or runs
 out of time is reported as such and does not stop the others.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class Lane(threading.Thread):
     def run(self) -> None:
         """Run each task in a process of its own; return a result or an error for each."""
         for number, task in enumerate(LANES[self.lane]):
+            if _place(task.to_json()) in self.options.kept:
+                continue
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 shutil.copytree(self.options.models, folder / "asmtune" / "models")
@@ -85,6 +87,26 @@ class Lane(threading.Thread):
         return done.stderr
 
 
+def _place(task: Mapping[str, Any]) -> str:
+    """Name a task, or a result of one."""
+    return json.dumps([task["kernel"], task["shape"]])
+
+
+def measured(path: Path | None, share: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Read the tasks that an earlier run measured, and where it ran.
+
+    Raises:
+        ValueError: its lanes had another number of cores.
+    """
+    if path is None:
+        return [], {}
+    earlier = json.loads(path.read_text())
+    if earlier["cores_a_lane"] != share:
+        raise ValueError(f"{path}: {earlier['cores_a_lane']} cores a lane there, {share} here")
+    tasks = [task for task in earlier["tasks"] if "retimed_us" in task]
+    return tasks, {"kept": {"tasks": len(tasks), **earlier["provenance"]}}
+
+
 def main() -> None:
     """Run the lanes and write the results."""
     parser = argparse.ArgumentParser()
@@ -93,12 +115,14 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=len(LANES), help="shares of the cores")
     parser.add_argument("--most-s", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all together")
-    parser.add_argument("--keep", type=Path, help="results of other lanes")
+    parser.add_argument("--keep", type=Path, help="results of an earlier run")
     parser.add_argument("--output", type=Path, default=RESULTS / "side_by_side.json")
     options = parser.parse_args()
     options.end = time.monotonic() + options.seconds
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // options.gpus
+    earlier, origin = measured(options.keep, share)
+    options.kept = {_place(task) for task in earlier}
     with tempfile.TemporaryDirectory() as models:
         fit_s = fitted(Path(models))
         options.models = Path(models) / "models"
@@ -110,13 +134,9 @@ def main() -> None:
             lane.start()
         for lane in lanes:
             lane.join()
-    results = [result for lane in lanes for result in lane.results]
-    setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    results = [*earlier, *(result for lane in lanes for result in lane.results)]
+    setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2), **origin}
     setting["scaled_above_s"] = options.most_s
-    if options.keep is not None:
-        earlier = json.loads(options.keep.read_text())
-        assert earlier["cores_a_lane"] == share, "the runs had other shares of the cores"
-        results = [*earlier["tasks"], *results]
     write(options.output, {**setting, "summary": summary(results), "tasks": results})
     print(table(results))
 
