@@ -4,8 +4,8 @@
         [--output FILE]
 
 KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. `--keep` takes over the
-tasks that an earlier run on the same kind of machine measured, and runs only the others. The model of
-`learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
+tasks that an earlier run on the same kind of machine measured, and runs only the others. The model
+of `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
 apart. All caches of compiled code are empty at the start of each task. A task that fails or runs
 out of time is reported as such and does not stop the others.
 """
