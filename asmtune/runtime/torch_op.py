@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from asmtune.runtime.choosing import Chooser
     from asmtune.runtime.misses.lookups import Choice
 
+# By name: the check of branches of `torch.cond` and its kin fails at written lists by position. One
+# by position: Inductor's C++ wrapper wants any.
 _SCHEMA: Final = (
-    "(Tensor(a!)[] written, Tensor[] read, SymInt[] numbers, SymInt[] grids, str site) -> ()"
+    "(str site, *, Tensor(a!)[] written, Tensor[] read, SymInt[] numbers, SymInt[] grids) -> ()"
 )
 _CALL_HOP: Final = ["self", "variable", "grids", "combined_args", "tx"]
 _MARK: Final = "corrected_by_asmtune"
@@ -147,7 +149,7 @@ def site_name(site: LaunchSite) -> str:
 
 
 def _launch(
-    written: list[Any], read: list[Any], numbers: list[int], grids: list[int], name: str
+    site: str, written: list[Any], read: list[Any], numbers: list[int], grids: list[int]
 ) -> None:
     """Launch as the operator does.
 
@@ -156,14 +158,14 @@ def _launch(
     """
     import torch
 
-    site = _sites.get(name)
-    if site is None:
+    known = _sites.get(site)
+    if known is None:
         raise InputError(
-            f"launch {name!r} of a compiled program: it was traced in another process; "
+            f"launch {site!r} of a compiled program: it was traced in another process; "
             "call torch.compile in this one"
         )
     with torch.cuda.device(written[0].get_device()):  # -1 on a host: changes none
-        site.launch([*written, *read, *numbers], grids)
+        known.launch([*written, *read, *numbers], grids)
 
 
 @functools.cache
@@ -179,7 +181,7 @@ def _operator() -> tuple[Any, Any]:
     library.impl("launch", _launch, "CompositeExplicitAutograd")
     # As PyTorch's own operator of users' kernels: gradients are the business of who launches.
     library.impl("launch", torch.library.fallthrough_kernel, "Autograd")
-    torch.library.register_fake("asmtune::launch", lambda *_: None, lib=library)
+    torch.library.register_fake("asmtune::launch", lambda *_, **__: None, lib=library)
     return library, torch.ops.asmtune.launch.default
 
 
@@ -235,7 +237,7 @@ def _with_operator(call: Callable[..., Any]) -> Callable[..., Any]:
             return result
         launch = _TracedLaunch(variable.kernel, combined_args, {})
         if launch.refusal is None:
-            return _operator()[1](*launch.operands(combined_args, grids))
+            return _operator()[1](**launch.operands(combined_args, grids))
         variable.kernel_idx = launch.single()
         return call(self, variable, grids[-1:], combined_args, tx)
 
@@ -259,7 +261,7 @@ def _replace(graph: Any) -> None:
         node.kwargs = {**node.kwargs, "kernel_idx": launch.single(), "grid": [grids[-1]]}
         return
     node.target = _operator()[1]
-    node.args, node.kwargs = launch.operands(nodes, grids), {}
+    node.kwargs = launch.operands(nodes, grids)
 
 
 class _TracedLaunch:
@@ -320,9 +322,8 @@ class _TracedLaunch:
             return f"{others[0]} is a number with a fraction that may change"
         return None
 
-    def operands(self, values: Mapping[str, Any], grids: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the operator's arguments, of the traced arguments of the launch."""
-        sizes = [size for grid in grids for size in grid]
+    def operands(self, values: Mapping[str, Any], grids: Sequence[Any]) -> dict[str, Any]:
+        """Return the operator's arguments by name, of the traced arguments of the launch."""
         site = LaunchSite(
             self._configs[0].origin,
             (*itertools.chain(*self._groups),),
@@ -331,7 +332,9 @@ class _TracedLaunch:
             tuple(traced.config.with_override(None) for traced in self._configs),
         )
         lists = ([values[name] for name in group] for group in self._groups)
-        return (*lists, sizes, site_name(site))
+        operands: dict[str, Any] = dict(zip(("written", "read", "numbers"), lists, strict=True))
+        sizes = [size for grid in grids for size in grid]
+        return {**operands, "grids": sizes, "site": site_name(site)}
 
     def single(self) -> int:
         """Return PyTorch's number of the kernel with its last config alone."""

@@ -192,7 +192,20 @@ def test_what_any_config_writes(machine: Imagined, monkeypatch: pytest.MonkeyPat
         torch.testing.assert_close(graph(x, y), (x + y, (x + y) * (n > 1000)))
     assert launched(machine, "BLOCK", "num_warps", "maxnreg") == [(64, 4, 64), (128, 8, 128)]
     (operator,) = operators
-    assert [len(names) for names in operator.args[:3]] == [2, 2, 1]
+    counts = [len(operator.kwargs[name]) for name in ("written", "read", "numbers")]
+    assert counts == [2, 2, 1]
+
+
+@pytest.mark.parametrize("winner", [CAPPED, Config({"BLOCK": 128})], ids=["capped", "plain"])
+def test_a_branch(machine: Imagined, winner: Config) -> None:
+    """A capped launch may stand in a branch of `torch.cond`, as PyTorch's own may."""
+    add = adder(tuned(machine, {1000: winner}))
+    function = lambda x, y: torch.cond(x[0] > 0, add, lambda x, y: x - y, (x, y))  # noqa: E731
+    graph = torch.compile(function, backend="aot_eager", fullgraph=True)
+    for sign in (1, -1):
+        x, y = torch.full((1000,), float(sign)), torch.ones(1000)
+        torch.testing.assert_close(graph(x, y), (x + 1 + y) * 2 if sign > 0 else x - y)
+    assert launched(machine, "maxnreg") == [(winner.maxnreg,)]
 
 
 def test_a_hook(machine: Imagined) -> None:
@@ -401,4 +414,6 @@ def test_names_of_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [torch_op.site_name(site_of(kernel, value)) for value in (True, 1)] == names[1::-1]
     torch_op._operator()
     with pytest.raises(InputError, match=r"^launch 'lost:0' of a compiled program: it was traced"):
-        torch.ops.asmtune.launch([torch.zeros(1)], [], [], [1, 1, 1], "lost:0")
+        torch.ops.asmtune.launch(
+            written=[torch.zeros(1)], read=[], numbers=[], grids=[1, 1, 1], site="lost:0"
+        )
