@@ -218,7 +218,8 @@ class Chooser:
         listed = [config.kwargs for config in self.space.listed]
         stored = [*open_user_store(Settings.from_environment()).records(self.name, device)]
         stored += [record for record in shipped_of(self.name) if record.key.device == device]
-        configs = [Config.of(config) for config in self.memory.values()]
+        # A list: another thread may launch a new key.
+        configs = [Config.of(config) for config in list(self.memory.values())]
         configs += [
             record.winner
             for record in stored

@@ -41,11 +41,11 @@ from asmtune.runtime.torch_op import (
 from asmtune.store.codec import config_text, key_digest
 
 PruneHook = Callable[..., list[Any]]
-Described = tuple[tuple[str, Any, Any], ...]
-"""Arguments as constants: name, None and a value, or name, a tensor's facts and None."""
+Described = tuple[tuple[str, Any, Any, bool], ...]
+"""Arguments as constants: name, a tensor's facts, a value, and if its sizes are fixed."""
 
-Traced = tuple[Config, LaunchOrigin | None]
-"""A config, and the launch that it is for where an operator may take it."""
+Traced = tuple[Config, LaunchOrigin | None, tuple[tuple[str, Any], ...]]
+"""A config, the launch that it is for where an operator may take it, and computed values."""
 
 _MOST_WINNERS: Final = 32  # the graph has the grid of each
 _UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that depends on the data
@@ -95,26 +95,25 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     book = ConfigBook()
     rules = launches.rules
 
-    def choose(placed: Described, named: Described, fixed: bool) -> str:
-        return " ".join(map(book.name, _configs(launches, placed, named, fixed)))
+    def choose(placed: Described, named: Described) -> str:
+        return " ".join(map(book.name, _configs(launches, placed, named)))
 
     def complete(name: str, added: tuple[tuple[str, Any], ...]) -> str:
-        return book.name(_with_values(getattr(book, name), added))
+        return book.name((*book.traced[name][:2], added))
 
     def values(name: str) -> tuple[tuple[str, Any], ...]:
-        return (*getattr(book, name).kwargs.items(),)
+        return (*book.traced[name][0].kwargs.items(),)
 
     # What torch.compiler.assume_constant_result sets; that function loads Dynamo to do it.
-    choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    complete._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    values._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    functions: tuple[Any, ...] = (choose, complete, values)
+    for function in functions:
+        function._dynamo_marked_constant = True
 
     def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
         arguments = {**named_args, **kwargs}
         chosen = []
         placed, named = _described(named_args, hint, static), _described(kwargs, hint, static)
-        chosen_names = choose(placed, named, _is_fixed(arguments, static))
-        for config_name in chosen_names.split(" "):
+        for config_name in choose(placed, named).split(" "):
             added: dict[str, Any] = {}
             for name, rule in rules:
                 # Not from the book: for `dynamic=True` the values of an attribute may change.
@@ -128,41 +127,31 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     return prune
 
 
-def _is_fixed(arguments: dict[str, Any], static: Callable[[Any], bool]) -> bool:
-    """Return whether a graph has one value for each size; Dynamo runs this symbolically as well."""
-    import torch
-
-    sizes: list[Any] = []
-    for value in arguments.values():
-        if isinstance(value, torch.Tensor):
-            sizes.extend([*value.shape, *value.stride()])
-        elif isinstance(value, (int, torch.SymInt)):
-            sizes.append(value)
-    return all([static(size) for size in sizes])  # noqa: C419 - Dynamo knows no generator here
-
-
 def _described(
     arguments: dict[str, Any], hint: Callable[[Any, int], int], static: Callable[[Any], bool]
 ) -> Described:
     """Describe arguments as constants; Dynamo runs this symbolically as well."""
     import torch
 
-    described: list[tuple[str, Any, Any]] = []
+    described: list[tuple[str, Any, Any, bool]] = []
     for name, value in arguments.items():
+        facts: Any = None
+        constant: Any = None
+        fixed = True
         if isinstance(value, torch.Tensor):
             shape = tuple([hint(size, _UNKNOWN_SIZE) for size in value.shape])
             strides = tuple([hint(stride, _UNKNOWN_SIZE) for stride in value.stride()])
             facts = (shape, strides, value.dtype, value.device.type, value.device.index)
-            described.append((name, facts, None))
+            # A list: Dynamo knows no generator here.
+            fixed = all([static(size) for size in [*value.shape, *value.stride()]])  # noqa: C419
         elif isinstance(value, (bool, str)):
-            described.append((name, None, value))
+            constant = value
         elif isinstance(value, (float, torch.SymFloat)):
             # PyTorch has no hint of one that may change. A global may change as well.
-            described.append((name, None, value if static(value) else 1.0))
+            constant = value if static(value) else 1.0
         elif isinstance(value, (int, torch.SymInt)):
-            described.append((name, None, hint(value, _UNKNOWN_SIZE)))
-        else:
-            described.append((name, None, None))
+            constant, fixed = hint(value, _UNKNOWN_SIZE), static(value)
+        described.append((name, facts, constant, fixed))
     return tuple(described)
 
 
@@ -170,17 +159,22 @@ class ConfigBook:
     """Triton's configs, each under an attribute of its own that never changes."""
 
     def __init__(self) -> None:
-        self._names: dict[Any, str] = {}
+        self.traced: dict[str, Traced] = {}
+        self._names: dict[Traced, str] = {}
         self._lock = threading.Lock()
 
     def name(self, traced: Traced) -> str:
         """Return the name of the attribute that holds a config, of a launch or of any."""
         with self._lock:
             if traced not in self._names:
-                name, (config, origin) = f"config_{len(self._names)}", traced
-                plain = config.with_override(None)
-                setattr(self, name, TracedConfig(plain, origin) if origin else as_triton(plain))
-                self._names[traced] = name
+                name, (config, origin, computed) = f"config_{len(self._names)}", traced
+                kwargs = {**config.kwargs, **dict(computed)}
+                whole = {**vars(config), "kwargs": kwargs, "ir_override": None}
+                made = (
+                    TracedConfig(config, origin, kwargs) if origin else as_triton(Config(**whole))
+                )
+                setattr(self, name, made)
+                self.traced[name], self._names[traced] = traced, name
             return self._names[traced]
 
 
@@ -213,18 +207,18 @@ def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
     return next((record for record in same if record.winner.to_dict() == winner.to_dict()), None)
 
 
-def _configs(
-    launches: TracedLaunches, placed: Described, named: Described, fixed: bool
-) -> list[Traced]:
+def _configs(launches: TracedLaunches, placed: Described, named: Described) -> list[Traced]:
     import torch
 
     arguments = _stand_ins(placed), _stand_ins(named)
-    with torch.cuda.device(_device([*placed, *named])):
+    with torch.cuda.device(_device((*placed, *named))):
         key, choice = launches.choose(*arguments)
         if not choice.final and launches.listed is not None:
-            return [(config, None) for config in launches.listed(*arguments)]
+            return [(config, None, ()) for config in launches.listed(*arguments)]
     plain = inductor_config(key, choice, lambda: launches.searched(*arguments))
-    winners = [] if fixed else [c for c in launches.winners(key.device) if c != choice.config]
+    winners: list[Config] = []
+    if not all(fixed for *_, fixed in (*placed, *named)):
+        winners = [config for config in launches.winners(key.device) if config != choice.config]
     loses = plain != choice.config or bool(winners)
     whole = loses and can_trace_operator()
     if not choice.final:
@@ -233,13 +227,12 @@ def _configs(
         reason = "this PyTorch's compiler is not one that asmtune knows"
         warn_of_loss(launches.kernel, choice.config, plain, reason)
     if not whole:
-        return [(plain, None)]
-    positional = tuple(name for name, _, _ in placed)
-    origin = LaunchOrigin(launches.kernel, positional, tuple(name for name, _ in launches.rules))
+        return [(plain, None, ())]
+    origin = LaunchOrigin(launches.kernel, tuple(name for name, *_ in placed))
     # Of equal values, one: the grid depends on nothing else.
     by_values = {repr(c.kwargs): c for c in winners if c.kwargs != choice.config.kwargs}
     several = [choice.config, *list(by_values.values())[:_MOST_WINNERS], plain]
-    return [(config, origin) for config in several]
+    return [(config, origin, ()) for config in several]
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
@@ -248,7 +241,7 @@ def _stand_ins(described: Described) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     # Outside all modes: a meta tensor must not become a node of the graph that is traced.
     with torch._C._DisableTorchDispatch():
-        for name, facts, value in described:
+        for name, facts, value, _ in described:
             arguments[name] = value
             if facts is not None:
                 shape, strides, dtype = facts[:3]
@@ -256,18 +249,11 @@ def _stand_ins(described: Described) -> dict[str, Any]:
     return arguments
 
 
-def _device(described: Sequence[tuple[str, Any, Any]]) -> int:
+def _device(described: Described) -> int:
     """Return the index of the first tensor's CUDA device; -1, which changes none, without one."""
-    on_gpu = (facts[4] for _, facts, _ in described if facts is not None and facts[3] == "cuda")
+    on_gpu = (facts[4] for _, facts, *_ in described if facts is not None and facts[3] == "cuda")
     index = next(on_gpu, None)
     return -1 if index is None else int(index)
-
-
-def _with_values(config: Any, added: tuple[tuple[str, Any], ...]) -> Traced:
-    base = Config.of(config)
-    options = (base.num_warps, base.num_stages, base.num_ctas, base.maxnreg)
-    completed = Config({**base.kwargs, **dict(added)}, *options)
-    return completed, config.origin if isinstance(config, TracedConfig) else None
 
 
 def _is_plain(config: Config) -> bool:

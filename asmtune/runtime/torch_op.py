@@ -15,13 +15,13 @@ Read in PyTorch 2.11 and 2.13: `TritonHOPifier.call_HOP` of
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import itertools
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,41 +38,39 @@ if TYPE_CHECKING:
     from asmtune.runtime.choosing import Chooser
     from asmtune.runtime.misses.lookups import Choice
 
+# By name: the check of branches of `torch.cond` and its kin fails at written lists by position. One
+# by position: Inductor's C++ wrapper wants any.
 _SCHEMA: Final = (
-    "(Tensor(a!)[] written, Tensor[] read, SymInt[] numbers, SymInt[] grids, str site) -> ()"
+    "(str site, *, Tensor(a!)[] written, Tensor[] read, SymInt[] numbers, SymInt[] grids) -> ()"
 )
 _CALL_HOP: Final = ["self", "variable", "grids", "combined_args", "tx"]
 _MARK: Final = "corrected_by_asmtune"
-_ABSENT: Final = object()
 
 
 @dataclass(frozen=True)
 class LaunchOrigin:
-    """A launch as it stands in the program.
-
-    Attributes:
-        kernel: the `AsmAutotuner`.
-        positional: names of the arguments that are given by position.
-        computed: values of a config that `@triton.heuristics` compute.
-    """
+    """A launch as it stands in the program: an `AsmAutotuner`, and names given by position."""
 
     kernel: Any
     positional: tuple[str, ...]
-    computed: tuple[str, ...]
 
 
 class TracedConfig(triton.Config):  # type: ignore[misc] # Triton's has no types
-    """A `triton.Config` that knows its launch, also after the copies that PyTorch makes."""
+    """A `triton.Config` that knows its launch, also after the copies that PyTorch makes.
 
-    def __init__(self, config: Config, origin: LaunchOrigin) -> None:
+    Attributes:
+        config: as it was chosen, without what PyTorch and `@triton.heuristics` add to `kwargs`.
+    """
+
+    def __init__(self, config: Config, origin: LaunchOrigin, kwargs: dict[str, Any]) -> None:
+        # Without the hook, which PyTorch refuses: the operator's launch calls it.
         options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
-        super().__init__(dict(config.kwargs), *options)
-        self.origin = origin
+        super().__init__(kwargs, *options)
+        self.config, self.origin = config, origin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TracedConfig:
-        copied = TracedConfig(Config.of(self), self.origin)
-        for name, value in vars(self).items():  # PyTorch sets options in its copies
-            setattr(copied, name, dict(value) if name == "kwargs" else value)
+        copied = TracedConfig.__new__(TracedConfig)
+        copied.__dict__.update(vars(self), kwargs=dict(self.kwargs))
         return copied
 
 
@@ -82,32 +80,24 @@ class LaunchSite:
 
     Attributes:
         origin: the launch in the program.
-        values: how the operator's arguments become the kernel's: by name the operator's list
-            and the place in it, or -1 and a constant.
+        names: of the kernel's arguments, in the order of the operator's.
+        constants: the kernel's other arguments, by name.
         configs: in the order of the grids; the first is for keys that have none of them.
     """
 
     origin: LaunchOrigin
-    values: tuple[tuple[str, int, Any], ...]
+    names: tuple[str, ...]
+    constants: tuple[tuple[str, Any], ...]
     configs: tuple[Config, ...]
 
-    def launch(self, lists: Sequence[Sequence[Any]], sizes: Sequence[int]) -> None:
-        """Launch with the operator's lists and the sizes of all grids, three a config."""
+    def launch(self, values: Sequence[Any], sizes: Sequence[int]) -> None:
+        """Launch with the operator's arguments and the sizes of all grids, three a config."""
         grid = SiteGrid(self, sizes)
-        if not any(grid.has_programs(index) for index in range(len(self.configs))):
+        if not any(all(size > 0 for size in grid.at(i)) for i in range(len(self.configs))):
             return
-        values = {name: lists[at][value] if at >= 0 else value for name, at, value in self.values}
-        args = [values.pop(name) for name in self.origin.positional if name in values]
-        kernel = self.origin.kernel
-        try:
-            kernel[grid](*args, **values)
-        except _OtherConfigError:  # tuned after the graph was made
-            chosen = self.configs[0].all_kwargs()
-            kernel.fn.run(*args, grid=grid.at(0), warmup=False, **values, **chosen)
-
-
-class _OtherConfigError(Exception):
-    """The config of a planned launch is none of those that the graph has a grid of."""
+        named = {**dict(self.constants), **dict(zip(self.names, values, strict=True))}
+        args = [named.pop(name) for name in self.origin.positional]
+        self.origin.kernel[grid](*args, **named)
 
 
 @dataclass(frozen=True)
@@ -117,79 +107,65 @@ class SiteGrid:
     site: LaunchSite
     sizes: Sequence[int]
 
-    def __call__(self, values: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the grid of a config, of which `values` holds the values."""
-        index = self.index(values)
-        if index is None:
-            raise _OtherConfigError
-        return self.at(index)
+    def __call__(self, values: Mapping[str, Any]) -> tuple[int, ...] | None:
+        """Return the grid of a config, of which `values` holds the values.
 
-    def index(self, values: Mapping[str, Any]) -> int | None:
-        """Return the place of the config of these values; None if it is none of the graph's."""
+        None, with which a planned launch takes the slow path, where the graph has no such config:
+        it was tuned after the graph was made.
+        """
         for index, config in enumerate(self.site.configs):
-            if all(values.get(name, _ABSENT) == value for name, value in config.kwargs.items()):
-                return index
+            # Triton tells no values of options that are no parameters; no grid depends on them.
+            if all(values.get(name, value) == value for name, value in config.kwargs.items()):
+                return self.at(index)
         return None
 
     def at(self, index: int) -> tuple[int, ...]:
         """Return the grid of one of the configs."""
         return (*self.sizes[3 * index : 3 * index + 3],)
 
-    def has_programs(self, index: int) -> bool:
-        """Return whether the grid of one of the configs launches anything."""
-        return all(size > 0 for size in self.at(index))
-
     def choose(self, chooser: Chooser, call: KernelCall) -> Choice:
         """Return the config of a launch's key if it has a grid here, else the first."""
+        known = [config.kwargs for config in self.site.configs]
         return chooser.choose_traced(
-            call, self.site.configs[0], lambda config: self.index(config.kwargs) is not None
+            call, self.site.configs[0], lambda config: config.kwargs in known
         )
 
 
-@dataclass
-class _Sites:
-    """The launches of this process's graphs, by name; an equal one keeps its name.
+_sites: Final[dict[str, LaunchSite]] = {}
+
+
+def site_name(site: LaunchSite) -> str:
+    """Return the name of a launch of this process's graphs; an equal one has the same.
 
     A graph that PyTorch's caches keep for other processes holds the name. It is traced again
-    there, before it is looked up, so that the name is known.
+    there, before it is looked up, so that the name is known. Where it is not traced again, the
+    digest keeps the name from being that of another launch.
     """
-
-    by_name: dict[str, LaunchSite] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def name(self, site: LaunchSite) -> str:
-        """Return the name of a launch."""
-        with self.lock:
-            kernel = site.origin.kernel.__name__
-            for number in itertools.count():
-                name = f"{kernel}:{number}"
-                known = self.by_name.setdefault(name, site)
-                # 1, 1.0 and True are equal, and other constants to Triton.
-                if known == site and repr(known.values) == repr(site.values):
-                    return name
-        raise AssertionError
-
-    def launch(
-        self, written: list[Any], read: list[Any], numbers: list[int], grids: list[int], name: str
-    ) -> None:
-        """Launch as the operator does.
-
-        Raises:
-            InputError: the graph is another process's.
-        """
-        import torch
-
-        site = self.by_name.get(name)
-        if site is None:
-            raise InputError(
-                f"launch {name!r} of a compiled program: it was traced in another process; "
-                "call torch.compile in this one"
-            )
-        with torch.cuda.device(written[0].get_device()):  # -1 on a host: changes none
-            site.launch((written, read, numbers), grids)
+    text = repr((site.origin.positional, site.names, site.constants, site.configs))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    kernel = site.origin.kernel.__name__
+    names = (f"{kernel}:{digest}:{number}" for number in itertools.count())
+    return next(name for name in names if _sites.setdefault(name, site) == site)
 
 
-_SITES: Final = _Sites()
+def _launch(
+    site: str, written: list[Any], read: list[Any], numbers: list[int], grids: list[int]
+) -> None:
+    """Launch as the operator does.
+
+    Raises:
+        InputError: the graph is another process's.
+    """
+    import torch
+
+    known = _sites.get(site)
+    if known is None:
+        raise InputError(
+            f"launch {site!r} of a compiled program: it was traced in another process; "
+            "call torch.compile in this one"
+        )
+    with torch.cuda.device(written[0].get_device()):  # -1 on a host: changes none
+        known.launch([*written, *read, *numbers], grids)
 
 
 @functools.cache
@@ -202,10 +178,10 @@ def _operator() -> tuple[Any, Any]:
     # Strides are among the kernel's arguments, as they were when it was traced.
     tags = (torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag)
     library.define(f"launch{_SCHEMA}", tags=tags)
-    library.impl("launch", _SITES.launch, "CompositeExplicitAutograd")
+    library.impl("launch", _launch, "CompositeExplicitAutograd")
     # As PyTorch's own operator of users' kernels: gradients are the business of who launches.
     library.impl("launch", torch.library.fallthrough_kernel, "Autograd")
-    torch.library.register_fake("asmtune::launch", lambda *_: None, lib=library)
+    torch.library.register_fake("asmtune::launch", lambda *_, **__: None, lib=library)
     return library, torch.ops.asmtune.launch.default
 
 
@@ -215,17 +191,17 @@ def carried_options() -> frozenset[str]:
 
     Its own functions are asked with a config; one that works otherwise carries none.
     """
-    from torch._inductor.runtime import triton_heuristics as inductor
-
     wanted = {"num_ctas": 2, "maxnreg": 64}
     try:
+        from torch._inductor.runtime import triton_heuristics as inductor
+
         sent = inductor.config_from_dict(inductor.config_to_dict(triton.Config({}, **wanted)))
         tuner: Any = object.__new__(inductor.CachingAutotuner)
         tuner.device_props = SimpleNamespace(type="cuda", cc=90)
         tuner.inductor_meta, tuner.fn = {}, SimpleNamespace(params=(), constexprs=(), arg_names=())
         tuner.triton_meta = {"constants": {}, "signature": {}}
         options = tuner._create_compile_options(sent, tuner._create_compile_meta(sent))
-    except (AttributeError, KeyError, TypeError):
+    except (ImportError, AttributeError, KeyError, TypeError):
         return frozenset()
     return frozenset(name for name, value in wanted.items() if options.get(name) == value)
 
@@ -234,7 +210,7 @@ def can_trace_operator() -> bool:
     """Prepare the loaded parts of PyTorch's compiler; return False if they cannot be."""
     from torch._higher_order_ops import triton_kernel_wrap
 
-    needed = ("get_mutated_tensors", "kernel_side_table", "triton_kernel_wrapper_mutation")
+    needed = ("get_mutated_tensors", "kernel_side_table")
     base = getattr(triton_kernel_wrap, "TritonHOPifier", None)
     if base is None or not all(hasattr(triton_kernel_wrap, name) for name in needed):
         return False
@@ -259,9 +235,9 @@ def _with_operator(call: Callable[..., Any]) -> Callable[..., Any]:
             result = call(self, variable, grids, combined_args, tx)
             _replace(tx.output.graph)
             return result
-        launch = _TracedLaunch(variable.kernel, variable.kernel_idx, combined_args, {})
+        launch = _TracedLaunch(variable.kernel, combined_args, {})
         if launch.refusal is None:
-            return _operator()[1](*launch.operands(combined_args, grids))
+            return _operator()[1](**launch.operands(combined_args, grids))
         variable.kernel_idx = launch.single()
         return call(self, variable, grids[-1:], combined_args, tx)
 
@@ -279,13 +255,13 @@ def _replace(graph: Any) -> None:
     constants = kernel_side_table.get_constant_args(node.kwargs["constant_args_idx"])
     examples = {name: value.meta["example_value"] for name, value in nodes.items()}
     launch = _TracedLaunch(
-        kernel_side_table.get_kernel(index), index, {**constants, **examples}, descriptors
+        kernel_side_table.get_kernel(index), {**constants, **examples}, descriptors
     )
     if launch.refusal is not None:
         node.kwargs = {**node.kwargs, "kernel_idx": launch.single(), "grid": [grids[-1]]}
         return
     node.target = _operator()[1]
-    node.args, node.kwargs = launch.operands(nodes, grids), {}
+    node.kwargs = launch.operands(nodes, grids)
 
 
 class _TracedLaunch:
@@ -295,33 +271,45 @@ class _TracedLaunch:
         refusal: why it cannot be traced as the operator, or None.
     """
 
-    def __init__(
-        self, kernel: Any, kernel_idx: int, examples: Mapping[str, Any], descriptors: Any
-    ) -> None:
+    def __init__(self, kernel: Any, examples: Mapping[str, Any], descriptors: Any) -> None:
+        import torch
+
+        self._kernel, self._configs = kernel, kernel.configs
+        symbolic = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+        self._constants = {n: v for n, v in examples.items() if not isinstance(v, symbolic)}
+        tensors = {n: v for n, v in examples.items() if isinstance(v, torch.Tensor)}
+        numbers = [n for n, value in examples.items() if isinstance(value, torch.SymInt)]
+        others = [n for n in examples if n not in {*self._constants, *tensors, *numbers}]
+        reason = self._refusal(others, descriptors)
+        written = set() if reason else self._written(examples, tensors)
+        self._groups = (
+            [n for n in tensors if n in written],
+            [n for n in tensors if n not in written],
+            numbers,
+        )
+        self.refusal = reason or (None if written else "no argument is known to be written")
+        if self.refusal is not None:
+            first, last = self._configs[0], self._configs[-1]
+            warn_of_loss(first.origin.kernel, first.config, last.config, self.refusal)
+
+    def _written(self, examples: Mapping[str, Any], tensors: Mapping[str, Any]) -> set[str]:
+        """Return the tensors that the kernel writes with any of the configs."""
         import torch
         from torch._higher_order_ops import triton_kernel_wrap as wrap
 
-        self._kernel = kernel
-        self._origin: LaunchOrigin = kernel.configs[0].origin
-        graphed = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-        symbolic: dict[str, Any] = {n: v for n, v in examples.items() if isinstance(v, graphed)}
-        self._constants = {n: value for n, value in examples.items() if n not in symbolic}
-        tensors = {n for n, value in symbolic.items() if isinstance(value, torch.Tensor)}
-        constants = wrap.kernel_side_table.add_constant_args(self._constants)
         # Tensors of functionalisation have no memory that PyTorch's reading of the IR could see.
         with torch._C._DisableTorchDispatch():
-            stand_ins = {n: torch.empty(2, dtype=symbolic[n].dtype) for n in tensors}
-        seen = {**symbolic, **stand_ins}
-        written = wrap.get_mutated_tensors(kernel_idx, constants, seen, descriptors)
-        self._written = [name for name in symbolic if name in written and name in tensors]
-        self._read = [name for name in symbolic if name in tensors and name not in written]
-        self._numbers = [n for n, value in symbolic.items() if isinstance(value, torch.SymInt)]
-        others = symbolic.keys() - tensors - {*self._numbers}
-        self.refusal = self._refusal(sorted(others), descriptors)
-        if self.refusal is not None:
-            self._warn(self.refusal)
+            stand_ins = {n: torch.empty(2, dtype=value.dtype) for n, value in tensors.items()}
+        seen = {n: v for n, v in {**examples, **stand_ins}.items() if n not in self._constants}
+        kernel = wrap.kernel_side_table.add_kernel(self._kernel.fn)
+        written: set[str] = set()
+        for values in {repr(config.kwargs): config.kwargs for config in self._configs}.values():
+            constants = wrap.kernel_side_table.add_constant_args({**self._constants, **values})
+            written |= {*wrap.get_mutated_tensors(kernel, constants, seen, {})}
+        return written & tensors.keys()
 
-    def _refusal(self, others: Sequence[str], descriptors: Mapping[str, Any]) -> str | None:
+    @staticmethod
+    def _refusal(others: Sequence[str], descriptors: Mapping[str, Any]) -> str | None:
         import torch
 
         virtualized = sys.modules.get("torch._inductor.virtualized")
@@ -332,42 +320,30 @@ class _TracedLaunch:
             return f"{next(iter(descriptors))} is a tensor descriptor"
         if others:
             return f"{others[0]} is a number with a fraction that may change"
-        return None if self._written else "no argument is known to be written"
+        return None
 
-    def operands(self, values: Mapping[str, Any], grids: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the operator's arguments, of the traced arguments of the launch."""
-        groups = (self._written, self._read, self._numbers)
+    def operands(self, values: Mapping[str, Any], grids: Sequence[Any]) -> dict[str, Any]:
+        """Return the operator's arguments by name, of the traced arguments of the launch."""
+        site = LaunchSite(
+            self._configs[0].origin,
+            (*itertools.chain(*self._groups),),
+            (*self._constants.items(),),
+            # An edited file is that of one key.
+            tuple(traced.config.with_override(None) for traced in self._configs),
+        )
+        lists = ([values[name] for name in group] for group in self._groups)
+        operands: dict[str, Any] = dict(zip(("written", "read", "numbers"), lists, strict=True))
         sizes = [size for grid in grids for size in grid]
-        return (*([values[name] for name in group] for group in groups), sizes, self._name())
-
-    def _name(self) -> str:
-        groups = (self._written, self._read, self._numbers)
-        places = [
-            (n, at, place) for at, names in enumerate(groups) for place, n in enumerate(names)
-        ]
-        constants = [(name, -1, value) for name, value in self._constants.items()]
-        computed = self._origin.computed
-        configs = [
-            Config(
-                {n: value for n, value in traced.kwargs.items() if n not in computed},
-                *(traced.num_warps, traced.num_stages, traced.num_ctas, traced.maxnreg),
-            )
-            for traced in self._kernel.configs
-        ]
-        return _SITES.name(LaunchSite(self._origin, (*places, *constants), (*configs,)))
+        return {**operands, "grids": sizes, "site": site_name(site)}
 
     def single(self) -> int:
         """Return PyTorch's number of the kernel with its last config alone."""
         from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
-        last = self._kernel.configs[-1]
+        last = self._configs[-1]
         options = (last.num_warps, last.num_stages, last.num_ctas, last.maxnreg)
         config = triton.Config(dict(last.kwargs), *options)
         return int(kernel_side_table.add_kernel(triton.autotune([config], key=[])(self._kernel.fn)))
-
-    def _warn(self, reason: str) -> None:
-        first, last = self._kernel.configs[0], self._kernel.configs[-1]
-        warn_of_loss(self._origin.kernel, Config.of(first), Config.of(last), reason)
 
 
 _warned: Final[set[str]] = set()

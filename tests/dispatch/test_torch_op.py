@@ -161,6 +161,64 @@ def test_an_argument_that_is_changed_in_place(machine: Imagined) -> None:
     assert launched(machine, "maxnreg") == [(64,)]
 
 
+def test_what_any_config_writes(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator names what one of its configs writes; a parameter `num_warps` is no obstacle."""
+
+    def run(x: Any, y: Any, out: Any, n: int, kept: Any, **values: Any) -> None:
+        machine.launches.append(values)
+        for written in (out, kept)[: 1 + values["KEEP"]]:
+            written.copy_(x + y)
+
+    monkeypatch.setattr(torch_kernels.add_kept, "run", run)
+    listed = [Config({"BLOCK": b, "KEEP": b > 64}, num_warps=b // 16, maxnreg=b) for b in (64, 128)]
+    kernel = decorated(torch_kernels.add_kept, space=Space.from_configs(listed))
+    operators: list[Any] = []
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out, kept, n = torch.zeros_like(x), torch.zeros_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n, kept)
+        return out, kept
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        operators.extend(node for node in graph.graph.nodes if "asmtune" in str(node.target))
+        return graph
+
+    graph = torch.compile(function, backend=backend, fullgraph=True, dynamic=True)
+    for n, machine.winner in zip((1000, 2000), listed, strict=True):
+        function(*torch.randn(2, n))
+    machine.launches.clear()
+    for n in (1000, 2000):
+        x, y = torch.randn(2, n)
+        torch.testing.assert_close(graph(x, y), (x + y, (x + y) * (n > 1000)))
+    assert launched(machine, "BLOCK", "num_warps", "maxnreg") == [(64, 4, 64), (128, 8, 128)]
+    (operator,) = operators
+    counts = [len(operator.kwargs[name]) for name in ("written", "read", "numbers")]
+    assert counts == [2, 2, 1]
+
+
+@pytest.mark.parametrize("winner", [CAPPED, Config({"BLOCK": 128})], ids=["capped", "plain"])
+def test_a_branch(machine: Imagined, winner: Config) -> None:
+    """A capped launch may stand in a branch of `torch.cond`, as PyTorch's own may."""
+    add = adder(tuned(machine, {1000: winner}))
+    function = lambda x, y: torch.cond(x[0] > 0, add, lambda x, y: x - y, (x, y))  # noqa: E731
+    graph = torch.compile(function, backend="aot_eager", fullgraph=True)
+    for sign in (1, -1):
+        x, y = torch.full((1000,), float(sign)), torch.ones(1000)
+        torch.testing.assert_close(graph(x, y), (x + 1 + y) * 2 if sign > 0 else x - y)
+    assert launched(machine, "maxnreg") == [(winner.maxnreg,)]
+
+
+def test_a_hook(machine: Imagined) -> None:
+    """The hook of a config that a program put into `kernel.cache` runs before each launch."""
+    calls: list[int] = []
+    kernel = tuned(machine, {1000: CAPPED})
+    (key,) = kernel.cache
+    hook = lambda values: calls.append(values["n"])  # noqa: E731
+    kernel.cache[key] = triton.Config({"BLOCK": 128}, maxnreg=64, pre_hook=hook)
+    check(compiled(kernel, dynamic=True), 1000, 1000)
+    assert calls == [1000, 1000]
+
+
 def test_triton_op(machine: Imagined) -> None:
     """Under `wrap_triton` a traced launch has the cap as well."""
     kernel = tuned(machine, {1000: CAPPED})
@@ -317,42 +375,45 @@ def test_a_carried_cap_needs_no_operator(
 
 
 class StubKernel:
-    """A kernel that was tuned after a graph was made, and plans its launches."""
+    """A kernel whose launches are noted."""
 
     __name__ = "stub"
 
     def __init__(self) -> None:
-        self.fn = self
         self.launches: list[tuple[Any, ...]] = []
 
     def __getitem__(self, grid: Any) -> Any:
-        return lambda *_, **__: grid({"n": 8, "BLOCK": 256})
-
-    def run(self, *args: Any, grid: Any, **values: Any) -> None:
-        """Note a launch."""
-        self.launches.append((args, grid, values["BLOCK"], values["n"]))
+        return lambda *args, **named: self.launches.append((grid, args, named))
 
 
 def site_of(kernel: Any, value: Any = 8) -> torch_op.LaunchSite:
     """A launch of `stub[grid](x, n=value)`."""
-    origin = torch_op.LaunchOrigin(kernel, ("x",), ())
-    return torch_op.LaunchSite(origin, (("x", 0, 0), ("n", -1, value)), (CAPPED, CLUSTER))
+    origin = torch_op.LaunchOrigin(kernel, ("x",))
+    return torch_op.LaunchSite(origin, ("x",), (("n", value),), (CAPPED, CLUSTER))
 
 
-def test_a_planned_launch_of_another_config() -> None:
-    """A plan whose config the graph has no grid of gives way to the graph's first config."""
+def test_the_grid_of_a_launch() -> None:
+    """Each config of the graph has its own grid; a plan of another one gets None, and gives way."""
     kernel, x = StubKernel(), torch.zeros(1)
-    site_of(kernel).launch(([x], [], []), (7, 1, 1, 9, 1, 1))
-    assert kernel.launches == [((x,), (7, 1, 1), 128, 8)]
-    site_of(kernel).launch(([x], [], []), (0, 1, 1, 0, 1, 1))  # no programs, as in Triton
-    assert len(kernel.launches) == 1
+    site_of(kernel).launch([x], (0, 1, 1, 0, 1, 1))  # no programs, as in Triton
+    site_of(kernel).launch([x], (7, 1, 1, 9, 1, 1))
+    ((grid, args, named),) = kernel.launches
+    assert (args, named) == ((x,), {"n": 8})
+    assert [grid({"n": 8, "BLOCK": block}) for block in (128, 32)] == [(7, 1, 1), (9, 1, 1)]
+    assert grid({"n": 8, "BLOCK": 256}) is None
 
 
-def test_names_of_launches() -> None:
-    """Equal launches share a name; 1 and True are not equal to Triton; an unknown name is told."""
+def test_names_of_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal launches share a name, in other processes too; an unknown name is told."""
     kernel = StubKernel()
-    names = [torch_op._SITES.name(site_of(kernel, value)) for value in (1, True, 1)]
+    monkeypatch.setattr(torch_op, "_sites", {})
+    names = [torch_op.site_name(site_of(kernel, value)) for value in (1, True, 1)]
     assert names[0] == names[2] != names[1]
+    assert torch_op.site_name(site_of(StubKernel(), 1)) not in names
+    torch_op._sites.clear()  # as where launches are traced in another order
+    assert [torch_op.site_name(site_of(kernel, value)) for value in (True, 1)] == names[1::-1]
     torch_op._operator()
     with pytest.raises(InputError, match=r"^launch 'lost:0' of a compiled program: it was traced"):
-        torch.ops.asmtune.launch([torch.zeros(1)], [], [], [1, 1, 1], "lost:0")
+        torch.ops.asmtune.launch(
+            written=[torch.zeros(1)], read=[], numbers=[], grids=[1, 1, 1], site="lost:0"
+        )

@@ -37,3 +37,16 @@ def add_scaled(x_ptr, y_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(x_ptr + at, mask=at < n) + scale * tl.load(y_ptr + at, mask=at < n)
     tl.store(out_ptr + at, total, mask=at < n)
+
+
+@triton.jit
+def add_kept(
+    x_ptr, y_ptr, out_ptr, n, kept_ptr, BLOCK: tl.constexpr, KEEP: tl.constexpr,
+    num_warps: tl.constexpr,
+):  # fmt: skip
+    """Adds two vectors; some configs keep the sums a second time."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, total, mask=at < n)
+    if KEEP:
+        tl.store(kept_ptr + at, total, mask=at < n)
