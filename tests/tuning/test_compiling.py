@@ -100,7 +100,7 @@ def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_default_is_not_given_up(is_short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long its compile takes, the default is waited for."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
-    state, pulse = timed_list(monkeypatch, 8.0), StragglerTimer(ProgressListener(), SLOW)
+    state, pulse = timed_list(monkeypatch, 11.0), StragglerTimer(ProgressListener(), SLOW)
     workers = Workers(pulse, SLOW)
     threading.Timer(0.5, workers.done.set).start()
     hopeless = HopelessRest(state, workers) if is_short else None  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A batch that was begun early is not begun again.
     """
-    state, pulse = timed_list(monkeypatch, 8.0), StragglerTimer(ProgressListener())
+    state, pulse = timed_list(monkeypatch, 11.0), StragglerTimer(ProgressListener())
     workers = Workers(pulse, SLOW)
     rest = HopelessRest(state, workers)  # type: ignore[arg-type]
     with BackgroundCompiler(workers, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
@@ -181,17 +181,17 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lost.config == SLOW
     assert lost.failure is not None
     assert lost.failure.kind == "timeout"
-    assert "at least 16 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
+    assert "at least 22 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
 
 
 @pytest.mark.parametrize(
     ("estimate_us", "timed", "left", "seconds", "assumed"),
     [
-        (7.4, 7, 1, 9.0, ()),  # it may be the best
-        (8.0, 4, 1, 9.0, ()),  # too few timings
-        (8.0, 7, 3, 9.0, ()),  # not all of them have begun
-        (8.0, 7, 1, 1.1, ()),  # the others took nearly as long
-        (8.0, 7, 1, 9.0, (ASSUMED,)),  # as many trips are assumed for every block
+        (9.9, 7, 1, 9.0, ()),  # it may be the best
+        (11.0, 4, 1, 9.0, ()),  # too few timings
+        (11.0, 7, 3, 9.0, ()),  # not all of them have begun
+        (11.0, 7, 1, 1.1, ()),  # the others took nearly as long
+        (11.0, 7, 1, 9.0, (ASSUMED,)),  # as many trips are assumed for every block
     ],
 )
 def test_what_may_win_is_waited_for(
