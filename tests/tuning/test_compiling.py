@@ -184,6 +184,42 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at least 22 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
 
 
+class LastMinute(Workers):
+    """Stands for a front of two stragglers, one of which is there just when it is stopped."""
+
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        moment: str,
+        _: Any,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
+        """Verdicts of all but the first."""
+        made = [Verdict(config, kept=True) for config in configs[1:]]
+        self.pulse.start(moment, len(configs))
+        for verdict in made[1:]:
+            self.pulse.advance()
+            on_verdict(verdict)
+        self.stopped.wait(30)
+        on_verdict(made[0])
+        return made
+
+
+def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes after the rest was given up does not take the reason away."""
+    monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
+    state, pulse = timed_list(monkeypatch, 5.0), StragglerTimer(ProgressListener())
+    front = LastMinute(pulse)
+    rest = HopelessRest(state, front)  # type: ignore[arg-type]
+    with BackgroundCompiler(front, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
+        compiler.start(CONFIGS)
+        came: list[Verdict] = []
+        while verdicts := compiler.collect():
+            came += verdicts
+    (lost,) = [verdict.failure for verdict in came if verdict.failure is not None]
+    assert lost.detail.startswith("given up after")
+
+
 @pytest.mark.parametrize(
     ("estimate_us", "timed", "left", "seconds", "assumed"),
     [
