@@ -145,7 +145,7 @@ class BackgroundCompiler:
     compiled.
 
     Args:
-        front: the problem's front end; only that thread uses it while a batch is compiled.
+        front: the problem's front end, which that thread shares with its caller.
         known: outcomes of compiles by digest, shared between problems.
         stragglers: the front's progress.
         on_first_batch: called once, while the first batch is compiled.
