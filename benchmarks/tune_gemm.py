@@ -1,10 +1,8 @@
 """Tuning of the GEMM with the decorator, then launches from a second process.
 
     python -m benchmarks.tune_gemm [--output FILE]
-    python -m benchmarks.tune_gemm --offline | --stragglers
 
-`--offline` and `--stragglers` need no GPU, print and write nothing: see `tune_offline`. The
-others need one. Caches are empty at the start. The second process must find every
+Needs a GPU. Caches are empty at the start. The second process must find every
 config in the store: it counts Triton's compiles, and tuning there is an error.
 """
 
@@ -21,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.provenance import RESULTS, write
-from benchmarks.tune_offline import offline, shown, stragglers
 
 SHAPES = ((512, 512, 512), (1024, 16384, 1024), (4096, 4096, 4096))
 
@@ -131,15 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, default=RESULTS / "tune_gemm.json")
     parser.add_argument("--second", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--offline", action="store_true", help="time all but the GPU, and print")
-    parser.add_argument("--stragglers", action="store_true", help="what giving up costs")
     options = parser.parse_args()
-    if options.offline:
-        print(json.dumps(offline(), indent=1))
-        return
-    if options.stragglers:
-        print(shown(stragglers()))
-        return
     if options.second:
         print(json.dumps(second_process()))
         return

@@ -1,21 +1,20 @@
 """Seconds of a first tuning that pass without the GPU, and what giving up stragglers costs.
 
-    python -m benchmarks.tune_gemm --offline
-    python -m benchmarks.tune_gemm --stragglers
+    python -m benchmarks.tune_offline [--output FILE]
 
-Neither needs a GPU: a stand-in clock takes no time, and a launch does nothing.
+Needs no GPU: a stand-in clock takes no time, and a launch does nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.provenance import RESULTS
+from benchmarks.provenance import RESULTS, write
 
 SHAPES: Final = ((256, 256, 256), (512, 128, 512), (128, 512, 256))
 LISTS: Final[dict[str, dict[str, int]]] = {
@@ -164,7 +163,7 @@ def offline() -> dict[str, Any]:
         "second_shape_over_first_cpu": round(first[1]["cpu_here_s"] / first[0]["cpu_here_s"], 2),
         "second_process_over_first_s": round(second[0]["seconds"] / first[0]["seconds"], 2),
     }
-    return {"cpus": len(os.sched_getaffinity(0)), "ratios": ratios, **run}
+    return {"ratios": ratios, **run}
 
 
 def _in_a_process(part: str, folder: str) -> Any:
@@ -188,7 +187,7 @@ def stragglers() -> list[dict[str, Any]]:
         tasks = json.loads(bytes(data["about"]))["tasks"]
     ends = np.cumsum([0, *(task["rows"] for task in tasks)])
     rows = []
-    for factor in (1.0, HOPELESS):
+    for factor in (1.0, 1.5, HOPELESS):
         for count in (6, 8, 12, 24):
             for fastest in (False, True):
                 draw = np.random.default_rng(0)
@@ -208,6 +207,7 @@ def stragglers() -> list[dict[str, Any]]:
                         "straggler": "the fastest" if fastest else "any",
                         "given_up": round(len(lost) / len(losses), 4),
                         "mean_loss": round(sum(lost) / len(losses), 5),
+                        "most_loss": round(max(lost, default=0.0), 3),
                     }
                 )
     return rows
@@ -227,6 +227,12 @@ def _loss(
     return float(1.0 - np.exp(min(0.0, slowdown[straggler] - best)))
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as lines of JSON."""
-    return "\n".join(json.dumps(row) for row in rows)
+def main() -> None:
+    """Run both and write the result."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, default=RESULTS / "tune_offline.json")
+    write(parser.parse_args().output, {**offline(), "stragglers": stragglers()})
+
+
+if __name__ == "__main__":
+    main()

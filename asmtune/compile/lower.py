@@ -214,13 +214,15 @@ class Lowering:
 
     def _source_key(self, specialised: Specialised, options: Mapping[str, Any]) -> str | None:
         """Returns a digest of all that TTIR is made from, but for configs' options; else None."""
+        from asmtune.compile.toolchain import front_end_identity
+
         code = guarded("lower", lambda: f"{specialised.source.hash()} {self._source}")
         if isinstance(code, Failure) or _ADDRESS in specialised.key or _ADDRESS in code:
             return None
         rest = {name: value for name, value in options.items() if name not in _CONFIG_OPTIONS}
         variables = sorted((n, v) for n, v in self.environment.items() if v is not None)
-        machine = [self.machine, variables, self._compiler, version_of("asmtune")]
-        return digest(code, specialised.key, canonical([rest, machine]))
+        made_by = [self.machine, variables, *front_end_identity(), version_of("asmtune")]
+        return digest(code, specialised.key, canonical([rest, made_by]))
 
     @cached_property
     def _source(self) -> str:

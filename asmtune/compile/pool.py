@@ -186,8 +186,10 @@ class _Flow(Generic[R]):
         done: Generator[list[ItemResult[R]], None, None] = self.workers.unordered(
             work, lambda flag: self._jobs(configs, cache, place, flag), failed_job
         )
+        compiled = False
         try:
             for batch in done:
+                compiled = True
                 for item in batch:
                     digest = self.digests.pop(item.position)
                     if item.entry is not None:
@@ -198,7 +200,7 @@ class _Flow(Generic[R]):
             yield from self._drain_known()
         finally:
             done.close()
-            if self.make is make_artifact:
+            if compiled:
                 cache.trim()
 
     def _drain_known(self) -> Iterator[tuple[int, Outcome[R]]]:

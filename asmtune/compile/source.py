@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from types import ModuleType
 from typing import Any
 
 from asmtune.base.fingerprint import digest
@@ -70,7 +71,7 @@ class _PlainStrings(ast.NodeTransformer):
 
 
 def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Returns the global names of a source, and attributes of modules, with their values."""
+    """Returns the global names of a source, and what it takes from modules, with their values."""
     nodes = list(ast.walk(ast.parse(text)))
     # A parameter or local variable hides the global of its name.
     local = _local_names(nodes)
@@ -79,12 +80,22 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in scope:
             used[node.id] = scope[node.id]
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            owner = scope.get(node.value.id)
+        elif isinstance(node, ast.Attribute):
+            owner = _module_of(node.value, scope)
             # Triton's own library changes with its version, which is stored beside.
-            if inspect.ismodule(owner) and not owner.__name__.startswith("triton"):
-                used[f"{node.value.id}.{node.attr}"] = getattr(owner, node.attr, None)
+            if owner is not None and owner.__name__.partition(".")[0] != "triton":
+                used[ast.unparse(node)] = getattr(owner, node.attr, None)
     return list(used.items())
+
+
+def _module_of(node: ast.AST, scope: dict[str, Any]) -> ModuleType | None:
+    """Returns the module that an expression such as `package.module` names, or None."""
+    owner: Any = None
+    if isinstance(node, ast.Name):
+        owner = scope.get(node.id)
+    elif isinstance(node, ast.Attribute):
+        owner = getattr(_module_of(node.value, scope), node.attr, None)
+    return owner if inspect.ismodule(owner) else None
 
 
 def _local_names(nodes: list[ast.AST]) -> set[str]:

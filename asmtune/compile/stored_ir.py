@@ -97,7 +97,8 @@ def _read(folders: Sequence[Path], key: str, kind: str) -> Any:
         with contextlib.suppress(OSError):
             entry = unsealed(key, path.read_bytes())
             if entry is not None:
-                os.utime(path)
+                with contextlib.suppress(OSError):
+                    os.utime(path)
                 return entry
             warnings.warn(
                 f"{path}: damaged, so that it is made again", ArtifactWarning, stacklevel=2

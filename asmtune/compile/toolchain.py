@@ -25,6 +25,7 @@ from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
+from triton.knobs import language as language_knobs
 from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
@@ -318,6 +319,14 @@ def compiler_identity() -> str:
     tools = [_tool_identity(path, _state(Path(path))) for path in own if path]
     library = os.environ.get("TRITON_LIBDEVICE_PATH")
     return canonical([_triton_identity(), *tools, _state(Path(library)) if library else None])
+
+
+def front_end_identity() -> tuple[str, str | None]:
+    """Returns what tells this process's front end from another: Triton's files, and its knob.
+
+    The knob may be set without its variable; the compiler may be another host's.
+    """
+    return _triton_identity(), language_knobs.fp32_default
 
 
 @cache

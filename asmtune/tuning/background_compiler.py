@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from asmtune.core.config import Config
@@ -33,10 +33,13 @@ _ARRIVAL_S: Final = 0.01
 
 
 class StragglerTimer(ProgressListener):
-    """Times a batch to find stragglers; passes the funnel's progress on."""
+    """Times a batch to find stragglers; passes the funnel's progress on.
 
-    def __init__(self, inner: ProgressListener) -> None:
-        self._inner = inner
+    While the `default` is compiled, nothing is given up: others are compared with its output.
+    """
+
+    def __init__(self, inner: ProgressListener, default: Config | None = None) -> None:
+        self._inner, self.default = inner, default
         self._total, self._done = 0, 0
         self._began = self._most_s = 0.0
 
@@ -67,11 +70,11 @@ given up: what is left has been compiled for longer than each of them."""
 LEAST_TIMED: Final = 5
 """Timings of a short list from which the estimates of the rest are calibrated."""
 
-HOPELESS: Final = 1.5
+HOPELESS: Final = 2.0
 """Factor of the best time that the rest's bound must exceed. Of lists of 6 to 24 configs from 45
-recorded tasks, with one of each as straggler (`python -m benchmarks.tune_gemm --stragglers`), a
-fifth to a quarter is given up, which costs 0.02% of speed on average, and 0.2% where it is the
-fastest of its list. With a factor of 1 they are 0.2% and 1.1%."""
+recorded tasks, with one of each as straggler (`benchmarks/results/tune_offline.json`), 12 to 15%
+are given up, which costs 0.01% of speed on average at most. Where the straggler is the fastest of 6
+it is given up in 0.4% of the lists, at 35% of speed at worst; with a factor of 1.5 in 2%."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class HopelessRest:
 
     state: State
     front: Front
+    _last: dict[tuple[Config, ...], dict[Config, float]] = field(default_factory=dict, init=False)
 
     def reason(self, rest: Sequence[Config], seconds: float, others_s: float) -> str:
         """Return why the rest is given up; "" while it may win or has not taken long.
@@ -103,9 +107,9 @@ class HopelessRest:
         if not late or best_us is None or len(timings) < LEAST_TIMED:
             return ""
         # More than the workers take at once have not all begun.
-        if len(rest) > self.front.workers.jobs or self.state.default in rest:
+        if len(rest) > self.front.workers.jobs:
             return ""
-        estimates = self._estimates([*timings, *rest])
+        estimates = self._estimates((*timings, *rest))
         known = [us / estimates[config] for config, us in timings.items() if config in estimates]
         if len(known) < LEAST_TIMED or any(config not in estimates for config in rest):
             return ""
@@ -117,11 +121,20 @@ class HopelessRest:
             f"the {len(known)} configs timed, the best of which takes {best_us:.4g} us"
         )
 
-    def _estimates(self, configs: Sequence[Config]) -> dict[Config, float]:
-        verdicts = estimated(self.front, configs)
-        if isinstance(verdicts, Unread):
-            return {}
-        return {v.config: v.predicted_us for v in verdicts if v.kept and v.predicted_us}
+    def _estimates(self, configs: tuple[Config, ...]) -> dict[Config, float]:
+        """Return estimates, made once for equal configs; none where trips are assumed.
+
+        A loop that is assumed to take as many trips whatever the block makes large blocks slow.
+        """
+        if configs not in self._last:
+            self._last.clear()
+            works = self.front.works(configs)
+            known = all(w.evaluated and not w.assumptions for w in works)
+            verdicts = estimated(self.front, configs) if known else []
+            read = [] if isinstance(verdicts, Unread) else verdicts
+            estimates = {v.config: v.predicted_us for v in read if v.kept and v.predicted_us}
+            self._last[configs] = estimates
+        return self._last[configs]
 
 
 class BackgroundCompiler:
@@ -132,7 +145,7 @@ class BackgroundCompiler:
     compiled.
 
     Args:
-        front: the problem's front end; only that thread uses it while a batch is compiled.
+        front: the problem's front end, which that thread shares with its caller.
         known: outcomes of compiles by digest, shared between problems.
         stragglers: the front's progress.
         on_first_batch: called once, while the first batch is compiled.
@@ -160,6 +173,7 @@ class BackgroundCompiler:
         self._left: dict[Config, None] = {}
         self._arrived: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
         self._began = self._last = 0.0
+        self._reason = ""
         self._future: Future[list[Verdict]] | None = None
 
     def __enter__(self) -> Self:
@@ -181,11 +195,10 @@ class BackgroundCompiler:
             return
         self._batch = tuple(configs)
         if self._batch:
-            self._left = dict.fromkeys(self._batch)
+            self._left, self._reason = dict.fromkeys(self._batch), ""
             self._began = self._last = time.monotonic()
-            streamed = {} if self._hopeless is None else {"on_verdict": self._arrive}
             self._future = self._threads.submit(
-                self._front.verdicts, self._batch, "assembly", self._known, **streamed
+                self._front.verdicts, self._batch, "assembly", self._known, self._arrive
             )
             on_first_batch, self._on_first_batch = self._on_first_batch, None
             if on_first_batch is not None:
@@ -205,31 +218,41 @@ class BackgroundCompiler:
         future, self._future = self._future, None
         if future is None:
             return []
-        overdue_s = 0.0
         while not wait([future], _LOOK_S).done:
-            if not overdue_s and (overdue_s := self._stragglers.overdue_s()):
-                self._front.stop()
-        by_config = {verdict.config: verdict for verdict in future.result()}
-        reason = _overdue(overdue_s)
-        return [by_config.get(config) or _given_up(config, reason) for config in self._batch]
+            self._drop(self._take())
+            self._give_up(lambda: _overdue(self._stragglers.overdue_s()))
+        self._take()
+        return self._rest(self._batch, future)
 
     def _next(self, hopeless: HopelessRest) -> list[Verdict]:
-        future, reason = self._future, ""
+        future = self._future
         if future is None:
             return []
         self._begin_early()
         while not (verdicts := self._take()) and not future.done():
-            if not reason and (reason := self._reason(hopeless)):
-                self._front.stop()
+            self._give_up(lambda: self._lost_cause(hopeless))
             wait([future], _ARRIVAL_S)
         if not verdicts:
             self._future = None
-            by_config = {verdict.config: verdict for verdict in future.result()}
+            verdicts = self._rest(self._left, future)
             self._take()
-            verdicts = [by_config.get(c) or _given_up(c, reason) for c in self._left]
+        self._drop(verdicts)
+        return verdicts
+
+    def _give_up(self, reason: Callable[[], str]) -> None:
+        """End what is being compiled if there is a reason, and the default is not among it."""
+        if not self._reason and self._stragglers.default not in self._left:
+            self._reason = reason()
+            if self._reason:
+                self._front.stop()
+
+    def _rest(self, configs: Iterable[Config], future: Future[list[Verdict]]) -> list[Verdict]:
+        by_config = {verdict.config: verdict for verdict in future.result()}
+        return [by_config.get(config) or _given_up(config, self._reason) for config in configs]
+
+    def _drop(self, verdicts: Sequence[Verdict]) -> None:
         for verdict in verdicts:
             self._left.pop(verdict.config, None)
-        return verdicts
 
     def _begin_early(self) -> None:
         """Have workers without work compile what will likely be asked for next.
@@ -254,15 +277,16 @@ class BackgroundCompiler:
         """Return the verdicts that have come since the last call."""
         return [self._arrived.get() for _ in range(self._arrived.qsize())]
 
-    def _reason(self, hopeless: HopelessRest) -> str:
-        if overdue_s := self._stragglers.overdue_s():
-            return _overdue(overdue_s)
+    def _lost_cause(self, hopeless: HopelessRest) -> str:
+        if overdue := _overdue(self._stragglers.overdue_s()):
+            return overdue
         seconds, others_s = time.monotonic() - self._began, self._last - self._began
         return hopeless.reason(list(self._left), seconds, others_s)
 
 
 def _overdue(seconds: float) -> str:
-    return f"given up after {seconds:.1f} s, in which nearly all of its batch were done"
+    text = f"given up after {seconds:.1f} s, in which nearly all of its batch were done"
+    return text if seconds else ""
 
 
 def _given_up(config: Config, text: str) -> Verdict:

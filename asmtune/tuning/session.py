@@ -80,13 +80,13 @@ class Session:
             CompileError: no config can run.
             MeasureError: no config that compiled can be launched.
         """
-        stragglers = StragglerTimer(self.funnel.progress)
+        default = request.space.first(**request.problem.shape)
+        stragglers = StragglerTimer(self.funnel.progress, default)
         scorer = for_target(self.funnel.scorer, self.funnel.target)
         scorer = scorer.for_dtypes(request.problem.dtypes.values())
         scorer = scorer.for_kernel(request.key.kernel)
         funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
         front = funnel.front(request.problem)
-        default = request.space.first(**request.problem.shape)
         with ExitStack() as stack:
             header = self._header(request, default)
             watch = RunWatch(funnel, header, self.listener, self.store, request.expected)

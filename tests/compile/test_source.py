@@ -46,10 +46,15 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Modul
     """Makes a module of the source, edited, beside a module `owner` with an OFFSET."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def make(edit: Edit = lambda text: text, offset: int = 1) -> ModuleType:
+    def make(
+        edit: Edit = lambda text: text, offset: int = 1, owner: str = "offsets_of_kernel"
+    ) -> ModuleType:
         number = next(NUMBERS)
-        owner = f"offsets_of_kernel_{number}"
-        (tmp_path / f"{owner}.py").write_text(f"OFFSET = {offset}\n")
+        owner = f"{owner}_{number}"
+        (tmp_path / f"{owner}.py").write_text(
+            f"from types import ModuleType\nOFFSET = {offset}\n"
+            f"inner = ModuleType('inner')\ninner.OFFSET = OFFSET\n"
+        )
         path = tmp_path / f"kernel_{number}.py"
         path.write_text(edit(SOURCE.format(owner=owner)))
         # One name for all, since the digest holds the module's.
@@ -104,9 +109,15 @@ def test_what_changes_the_digest(load: Callable[..., ModuleType], edit: Edit) ->
     assert source_digest(load(edit).kernel) != source_digest(load().kernel)
 
 
-def test_attribute_of_another_module(load: Callable[..., ModuleType]) -> None:
-    """A number that the kernel takes from another module counts with its value."""
-    assert source_digest(load(offset=2).kernel) != source_digest(load(offset=1).kernel)
+@pytest.mark.parametrize("owner", ["offsets_of_kernel", "triton_offsets"])
+@pytest.mark.parametrize("path", ["owner.OFFSET", "owner.inner.OFFSET"])
+def test_attribute_of_another_module(
+    owner: str, path: str, load: Callable[..., ModuleType]
+) -> None:
+    """A number that the kernel takes from another module, or a module of it, counts."""
+    edit = replaced("owner.OFFSET", path)
+    one, other = (load(edit, offset, owner).kernel for offset in (1, 2))
+    assert source_digest(one) != source_digest(other)
 
 
 def test_decorators_do_not_count(load: Callable[..., ModuleType]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,10 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.compile import stored_ir
+from asmtune.compile import stored_ir, toolchain
 from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import sketch_one
+from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.toolchain import Toolchain
@@ -26,7 +29,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Sketch
-from tests.sample_kernels import asks_for_warps, scale_problem, tensor
+from tests.compile.readings import digest_of
+from tests.sample_kernels import asks_for_warps, product_problem, scale_problem, tensor
 
 CONFIG = Config({"BLOCK": 512})
 FACTOR = tl.constexpr(2)
@@ -107,6 +111,33 @@ def test_a_changed_global_is_another_source(
     monkeypatch.setitem(times_factor.fn.__globals__, "FACTOR", tl.constexpr(3))
     assert ttir(lowering(made, target, empty_settings)) != first
     assert len(front_ends) == 2
+
+
+@triton.jit
+def square(x_ptr):
+    """Multiplies a tile with itself."""
+    at = x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    tl.store(at, tl.dot(tl.load(at), tl.load(at)))
+
+
+def test_what_changes_the_front_end_changes_the_key(
+    target: Target, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton's knob, set without its variable, and another Triton here make other TTIR.
+
+    The second holds though a compiler of another host, which stays as it is, takes the TTIR.
+    """
+    made = Problem(square, {"x_ptr": tensor(torch.float32)}, (1,))
+    first = ttir(lowering(made, target, empty_settings), Config({}))
+    with triton.knobs.language.scope():
+        monkeypatch.setattr(triton.knobs, "propagate_env", False)
+        triton.knobs.language.fp32_default = "ieee"
+        assert ttir(lowering(made, target, empty_settings), Config({})) != first
+    stored = StoredTtir(ArtifactCache.of(empty_settings))
+    for identity, count in (("one", 3), ("other", 4)):
+        monkeypatch.setattr(toolchain, "_triton_identity", lambda own=identity: own)
+        ttir(Lowering(made, target, 30, "another host's", stored), Config({}))
+        assert len(files(empty_settings, "ttir")) == count
 
 
 def cast_to(kind: Any) -> Any:
@@ -193,12 +224,31 @@ def test_a_sketch_is_found_on_disk(
     assert sketch_one(request, empty_settings) == made
 
 
+def test_a_read_only_folder_serves(
+    target: Target,
+    empty_settings: Settings,
+    front_ends: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What lies in a folder whose files cannot be touched is read."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    first = ttir(lowering(scale_problem(), target, empty_settings))
+    stored_ir._texts.clear()
+    monkeypatch.setattr(os, "utime", refuse)
+    assert ttir(lowering(scale_problem(), target, empty_settings)) == first
+    assert len(front_ends) == 1
+
+
 def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settings) -> None:
-    """The trim that bounds the artifacts deletes them as well."""
-    ttir(lowering(scale_problem(), target, empty_settings))
-    assert files(empty_settings, "ttir")
-    ArtifactCache(empty_settings.artifacts_dir, 0).trim()
-    assert files(empty_settings, "ttir") == []
+    """A run that makes nothing but sketches keeps to the limit of the artifacts as well."""
+    limited = replace(empty_settings, artifacts_bytes=0)
+    front = lowering(scale_problem(), target, limited)
+    made = sketch_configs(front, [CONFIG], Hooks(digest_of, lambda *_: None), limited)
+    assert len(list(made)) == 1
+    assert files(limited, "ttir") == files(limited, "sketch") == []
 
 
 _SECOND = """
@@ -228,17 +278,22 @@ print(sketch_one(request, settings).digest, *work)
 """
 
 
-@pytest.mark.slow(seconds=6)
-def test_a_second_process_makes_nothing(tmp_path: Path) -> None:
-    """It reads the TTIR and the sketch that the first one made."""
-    said = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", _SECOND, str(tmp_path / "cache")],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[2],
-        )
-        said.append(done.stdout.split())
-    assert said == [[said[0][0], "front_end", "sketch"], [said[0][0]]]
+@pytest.mark.slow(seconds=4)
+def test_a_second_process_makes_nothing(
+    target: Target, empty_settings: Settings, front_ends: list[str]
+) -> None:
+    """It reads the TTIR and the sketch that this one made."""
+    tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
+    request = lowering(product_problem(), target, empty_settings).request(tile)
+    assert isinstance(request, LowerRequest)
+    made = sketch_one(request, empty_settings)
+    assert isinstance(made, Sketch)
+    assert len(front_ends) == 1
+    done = subprocess.run(
+        [sys.executable, "-c", _SECOND, str(empty_settings.cache_dir)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.split() == [made.digest]

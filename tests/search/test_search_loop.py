@@ -17,7 +17,7 @@ from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
 from asmtune.tuning.search.loop import MOST_IN_VAIN, run
 from asmtune.tuning.search.state import PriorTimings, State
-from asmtune.tuning.search.strategies import make_strategy
+from asmtune.tuning.search.strategies import WholeList, make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})
@@ -39,6 +39,14 @@ def ticking(step: float) -> Iterator[float]:
     while True:
         yield now
         now += step
+
+
+class OneByOne(Bench):
+    """A compiler that gives one verdict of its batch at a time, the last config's first."""
+
+    def collect(self) -> list[Verdict]:
+        """The next verdict."""
+        return [self._verdict(self._batch.pop())] if self._batch else []
 
 
 def test_workers_compile_while_the_gpu_times() -> None:
@@ -128,6 +136,17 @@ def test_seconds_spent() -> None:
     assert [name for name, _ in bench.events][-1] == "trial"
     assert state.pending
     assert ended.finalists
+
+
+def test_no_limit_ends_it_before_the_default() -> None:
+    """A short list whose default comes last is timed, though its seconds are spent by then."""
+    clock = ticking(1.0)
+    state = State(foreseen(SPACE[:4]), DEFAULT, clock=lambda: next(clock))
+    bench = OneByOne(TIME)
+    ended = run(WholeList(PACE), state, bench, bench, Limits(seconds=0.5))
+    assert ended.reason == "budget: 0.5 s spent"
+    assert bench.noted("trial")[0] == DEFAULT
+    assert [verdict.config for verdict in ended.finalists][-1] == DEFAULT
 
 
 def test_known_timings_are_reused() -> None:

@@ -312,7 +312,7 @@ def test_what_the_reader_cannot_read_is_tuned_without_it(
     """A compiler whose output no reader knows, or that no child process runs, stops no launch."""
     from asmtune.predict.prune.front import Front, failed
 
-    def verdicts(self: Front, configs: Any, moment: str, known: Any) -> Any:
+    def verdicts(self: Front, configs: Any, moment: str, known: Any, *_: Any) -> Any:
         return [failed(config, Failure(stage, "parse", "line 1: unknown")) for config in configs]
 
     monkeypatch.setattr(Front, "verdicts", verdicts)

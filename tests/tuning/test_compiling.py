@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
+from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning import background_compiler
 from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
@@ -33,10 +34,15 @@ class Workers:
 
     def __init__(self, pulse: StragglerTimer, slow: Config | None = None) -> None:
         self.pulse, self.slow = pulse, slow
-        self.stopped = threading.Event()
+        self.stopped, self.done = threading.Event(), threading.Event()
         self.error: Exception | None = None
+        self.assumed: tuple[Assumption, ...] = ()
 
     workers = Jobs()
+
+    def works(self, _: Sequence[Config]) -> list[Work]:
+        """Work that was evaluated, but for what is assumed."""
+        return [replace(Work.unread((1, 1, 1)), evaluated=1, assumptions=self.assumed)]
 
     def verdicts(
         self,
@@ -53,8 +59,10 @@ class Workers:
             if config != self.slow:
                 self.pulse.advance()
                 on_verdict(Verdict(config, kept=True))
-        if self.slow in configs and self.stopped.wait(30):
-            return [Verdict(config, kept=True) for config in configs if config != self.slow]
+        end = time.monotonic() + 30
+        while self.slow in configs and not self.done.wait(0.01):
+            if self.stopped.is_set() or time.monotonic() > end:
+                return [Verdict(config, kept=True) for config in configs if config != self.slow]
         return [Verdict(config, kept=True) for config in configs]
 
     def stop(self) -> None:
@@ -86,6 +94,22 @@ def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lost.config == CONFIGS[3]
     assert lost.failure is not None
     assert lost.failure.kind == "timeout"
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_the_default_is_not_given_up(is_short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its compile takes, the default is waited for."""
+    monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
+    state, pulse = timed_list(monkeypatch, 11.0), StragglerTimer(ProgressListener(), SLOW)
+    workers = Workers(pulse, SLOW)
+    threading.Timer(0.5, workers.done.set).start()
+    hopeless = HopelessRest(state, workers) if is_short else None  # type: ignore[arg-type]
+    with BackgroundCompiler(workers, {}, pulse, hopeless=hopeless) as compiler:  # type: ignore[arg-type]
+        compiler.start(CONFIGS)
+        came: list[Verdict] = []
+        while verdicts := compiler.collect():
+            came += verdicts
+    assert {verdict.config for verdict in came if verdict.kept} == {*CONFIGS}
 
 
 def test_a_batch_of_equals_is_waited_for() -> None:
@@ -121,6 +145,7 @@ def test_leaving_ends_the_batch() -> None:
 
 
 SLOW = CONFIGS[3]
+ASSUMED = Assumption("scf.while", 0, "computed by tt.reduce", "16 trips", "", 9)
 
 
 def timed_list(monkeypatch: pytest.MonkeyPatch, estimate_us: float) -> State:
@@ -140,7 +165,7 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A batch that was begun early is not begun again.
     """
-    state, pulse = timed_list(monkeypatch, 8.0), StragglerTimer(ProgressListener())
+    state, pulse = timed_list(monkeypatch, 11.0), StragglerTimer(ProgressListener())
     workers = Workers(pulse, SLOW)
     rest = HopelessRest(state, workers)  # type: ignore[arg-type]
     with BackgroundCompiler(workers, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
@@ -156,28 +181,71 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lost.config == SLOW
     assert lost.failure is not None
     assert lost.failure.kind == "timeout"
-    assert "at least 16 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
+    assert "at least 22 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
+
+
+class LastMinute(Workers):
+    """Stands for a front of two stragglers, one of which is there just when it is stopped."""
+
+    def verdicts(
+        self,
+        configs: Sequence[Config],
+        moment: str,
+        _: Any,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
+    ) -> list[Verdict]:
+        """Verdicts of all but the first."""
+        made = [Verdict(config, kept=True) for config in configs[1:]]
+        self.pulse.start(moment, len(configs))
+        for verdict in made[1:]:
+            self.pulse.advance()
+            on_verdict(verdict)
+        self.stopped.wait(30)
+        on_verdict(made[0])
+        return made
+
+
+def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes after the rest was given up does not take the reason away."""
+    monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
+    state, pulse = timed_list(monkeypatch, 5.0), StragglerTimer(ProgressListener())
+    front = LastMinute(pulse)
+    rest = HopelessRest(state, front)  # type: ignore[arg-type]
+    with BackgroundCompiler(front, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
+        compiler.start(CONFIGS)
+        came: list[Verdict] = []
+        while verdicts := compiler.collect():
+            came += verdicts
+    (lost,) = [verdict.failure for verdict in came if verdict.failure is not None]
+    assert lost.detail.startswith("given up after")
 
 
 @pytest.mark.parametrize(
-    ("estimate_us", "timed", "left", "seconds"),
+    ("estimate_us", "timed", "left", "seconds", "assumed"),
     [
-        (7.4, 7, 1, 9.0),  # it may be the best
-        (8.0, 4, 1, 9.0),  # too few timings
-        (8.0, 7, 3, 9.0),  # not all of them have begun
-        (8.0, 7, 1, 1.1),  # the others took nearly as long
+        (9.9, 7, 1, 9.0, ()),  # it may be the best
+        (11.0, 4, 1, 9.0, ()),  # too few timings
+        (11.0, 7, 3, 9.0, ()),  # not all of them have begun
+        (11.0, 7, 1, 1.1, ()),  # the others took nearly as long
+        (11.0, 7, 1, 9.0, (ASSUMED,)),  # as many trips are assumed for every block
     ],
 )
 def test_what_may_win_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, estimate_us: float, timed: int, left: int, seconds: float
+    monkeypatch: pytest.MonkeyPatch,
+    estimate_us: float,
+    timed: int,
+    left: int,
+    seconds: float,
+    assumed: tuple[Assumption, ...],
 ) -> None:
     """The rest of a short list is compiled while it may win, or while that is not known."""
     state = timed_list(monkeypatch, estimate_us)
     for config in list(state.timings)[timed:]:
         del state.timings[config]
-    rest = HopelessRest(state, Workers(StragglerTimer(ProgressListener())))  # type: ignore[arg-type]
+    workers = Workers(StragglerTimer(ProgressListener()))
+    workers.assumed = assumed
+    rest = HopelessRest(state, workers)  # type: ignore[arg-type]
     assert rest.reason([SLOW] * left, seconds, 1.0) == ""
-    assert rest.reason([CONFIGS[0]], 9.0, 1.0) == ""  # the default
 
 
 @dataclass
@@ -188,6 +256,8 @@ class ListFront:
     batches: list[list[Config]]
     early: threading.Event
     workers: Jobs = field(default_factory=Jobs)
+    works = Workers.works
+    assumed = ()
 
     def verdicts(
         self,

@@ -114,6 +114,8 @@ class _Search:
     def _spent(self) -> str:
         """Return the limit that ends the search at once; "" if none is reached."""
         state, limits = self.state, self.limits
+        if state.default in state.pending:
+            return ""  # without it nothing can be timed
         if state.seconds >= limits.seconds:
             return f"budget: {limits.seconds:g} s spent"
         if limits.timings is not None and state.trials >= limits.timings:
