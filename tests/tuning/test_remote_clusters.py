@@ -21,7 +21,7 @@ from asmtune.core.hardware import shipped
 from asmtune.measure.bench import links
 from asmtune.measure.bench.remote_gpus import close_hosts, remote_gpus
 from tests.bench.remote_support import SUM_CHILD, far_python
-from tests.tuning.test_remote import agents, far_tuner, outcome, samples
+from tests.tuning.test_remote import far_tuner, no_agents, outcome, samples
 from tests.tuning_support import BEST, DEVICE, HostMachine, resolved, workshop
 
 
@@ -48,14 +48,6 @@ def python_of(folder: Path, name: str) -> Path:
     (folder / name).mkdir()
     child = [SUM_CHILD, str(folder / name), DEVICE]
     return far_python(folder / f"{name}.python", child=child, gpus=[DEVICE])
-
-
-def no_agents() -> bool:
-    """Return whether all agents end within seconds."""
-    end = time.monotonic() + 15
-    while agents() and time.monotonic() < end:
-        time.sleep(0.05)
-    return not agents()
 
 
 @pytest.mark.slow(seconds=40)
@@ -86,7 +78,7 @@ def test_dask(dask: Any, tmp_path: Path) -> None:
     assert result.record.winner == BEST
     assert not result.record.failures
     close_hosts()
-    assert no_agents()
+    assert no_agents(tmp_path)
 
 
 @pytest.mark.slow(seconds=3)
