@@ -259,7 +259,7 @@ class RemoteHost:
         Raises:
             ValueError: it is no message.
         """
-        if not isinstance(message, dict) or not message.keys() & {"beat", *_KINDS}:
+        if not message.keys() & {"beat", *_KINDS}:
             raise ValueError
         self._is_greeted, self._heard = True, time.monotonic()
         for kind in _KINDS & message.keys():
@@ -321,7 +321,7 @@ class RemoteChild:
         """Return its next message.
 
         Raises:
-            TimeoutError: no message came in time.
+            TimeoutError: no message came in time, although its host is heard.
             ChildGoneError: no message will come.
             HostLostError: its host is lost.
         """

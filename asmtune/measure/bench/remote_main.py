@@ -174,7 +174,7 @@ class Agent:
             answers[request["do"]](request)
         self.stop()
 
-    def _lines(self) -> Iterator[bytes]:
+    def _lines(self) -> Iterator[bytearray]:
         """Yield the lines of stdin; one that is cut off by its end is none."""
         partial = bytearray()
         while chunk := os.read(0, 1 << 20):
