@@ -140,11 +140,14 @@ class Child:
         Raises:
             TimeoutError: no message came in time.
             ChildGoneError: no message will come.
+            ValueError: a line is no message; the next one may be.
         """
         end = time.monotonic() + timeout_s
         while not self._lines:
             self._read(max(0.0, end - time.monotonic()))
-        message: dict[str, Any] = json.loads(self._lines.popleft())
+        message = json.loads(self._lines.popleft())
+        if not isinstance(message, dict):
+            raise ValueError(message)  # noqa: TRY004 - as for a line that is no JSON
         return message
 
     def _read(self, timeout_s: float) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -148,7 +148,8 @@ class Sandbox:
                 result: dict[str, Any] = answer["result"]
                 return result
         except TimeoutError:
-            self.close()
+            child.kill()
+            self._child = None
             more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
             return Failure(stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}")
         except JobCancelledError:
@@ -160,7 +161,8 @@ class Sandbox:
     def close(self) -> None:
         """Kills the child and everything it started."""
         if self._child is not None:
-            self._child.kill()
+            with suppress(CompilerLostError):
+                self._child.kill()
         self._child = None
 
     def _ready(self) -> Child:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -25,13 +26,16 @@ CHILD = str(Path(__file__).with_name("cpu_child.py"))
 def probe() -> dict[str, object]:
     """Describe a host with two H200s."""
     gpus = WISH.get("gpus", ["NVIDIA H200", "NVIDIA H200"])
+    time.sleep(WISH.get("probe_s", 0))
     return {
         **versions(),
         "python": sys.version.split()[0],
         "driver": "1.2.3",
         "compiler": "far",
         "cpus": 2,
-        "gpus": [{"name": name, "attributes": ATTRIBUTES} for name in gpus],
+        "gpus": [
+            {"name": name, "attributes": ATTRIBUTES, "uuid": WISH.get("uuid", "")} for name in gpus
+        ],
         **WISH.get("about", {}),
     }
 
@@ -42,5 +46,5 @@ if __name__ == "__main__":
         "time": [sys.executable, *WISH.get("child", [CHILD])],
         "compile": module_command("asmtune.compile.child_main"),
     }
-    Agent(own_stdout(), commands, probe).serve(sys.stdin, float(sys.argv[-1]))
+    Agent(own_stdout(), commands, probe).serve(float(sys.argv[-1]))
     os._exit(0)

@@ -13,8 +13,7 @@ from pathlib import Path
 import ray
 
 from asmtune.measure.bench.remote_gpus import close_hosts, remote_gpus
-from tests.tuning.test_remote import far_tuner
-from tests.tuning.test_remote_clusters import no_agents
+from tests.tuning.test_remote import far_tuner, no_agents, timings
 from tests.tuning_support import resolved
 
 if __name__ == "__main__":
@@ -24,6 +23,5 @@ if __name__ == "__main__":
     assert result.record is not None
     gpus = [str(gpu) for gpu in remote_gpus(address)]
     close_hosts()
-    timed = {str(m.config): m.median_us for m in result.record.measurements}
-    answer = {"winner": str(result.record.winner), "timed": timed, "gpus": gpus}
-    print(json.dumps({**answer, "clean": no_agents()}))  # noqa: T201
+    answer = {"winner": str(result.record.winner), "timed": timings(result), "gpus": gpus}
+    print(json.dumps({**answer, "clean": no_agents(Path(sys.argv[1]).parent)}))  # noqa: T201

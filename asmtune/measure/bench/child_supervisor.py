@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.gpu import environment
-from asmtune.measure.bench.remote import RemoteChild
+from asmtune.measure.bench.remote import HostLostError, RemoteChild
 from asmtune.measure.bench.remote_gpus import RemoteGpu
 
 COMMAND: Final = module_command("asmtune.measure.bench.child_main")
@@ -103,7 +104,8 @@ class ChildSession:
 
     def close(self) -> None:
         """Kill the child and close its pipes."""
-        self._child.kill()
+        with suppress(HostLostError):
+            self._child.kill()
 
     def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
         while True:

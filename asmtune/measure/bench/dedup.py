@@ -18,6 +18,7 @@ from asmtune.measure.bench.child_bench import ChildBench, Team
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.remote import HostLostError
 from asmtune.measure.bench.remote_gpus import RemoteGpu, remote_gpus
+from asmtune.measure.bench.remote_main import gpu_uuid
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -175,4 +176,9 @@ def gpus_of(devices: Sequence[int | str]) -> list[int | RemoteGpu]:
             lost = error
     if lost is not None and not gpus:
         raise lost
+    seen: dict[str, int | RemoteGpu] = {}
+    for gpu in gpus if any(isinstance(gpu, RemoteGpu) for gpu in gpus) else ():
+        uuid = gpu.uuid if isinstance(gpu, RemoteGpu) else gpu_uuid(gpu)
+        if uuid and (other := seen.setdefault(uuid, gpu)) is not gpu:
+            raise InputError(f"devices={list(devices)}: {gpu} is GPU {other} too: name it once")
     return gpus

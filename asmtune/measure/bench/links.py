@@ -42,6 +42,7 @@ _NAME: Final = re.compile(r"[\w.:%][\w.:%-]*")
 _SSH: Final = (
     *("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"),
     *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"),
+    *("-a", "-x", "-o", "ClearAllForwardings=yes"),  # the host gets no key and no port of here
 )
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONNECT_S: Final = 20
@@ -195,14 +196,17 @@ class Relay:
 
     def _receive(self, timeout_s: float) -> bytes:
         messages: list[dict[str, Any]] = []
-        try:
-            while len(messages) < 64:
+        while len(messages) < 64:
+            try:
                 messages.append(self._child.receive(0.0 if messages else timeout_s))
-        except TimeoutError:
-            pass
-        except ChildGoneError:
-            end = self._child.kill(_POLL_S)
-            messages.append({"agent": [end.code, end.last_line]})
+            except ValueError:  # printed before the agent's first word
+                continue
+            except TimeoutError:
+                break
+            except ChildGoneError:
+                end = self._child.kill(_POLL_S)
+                messages.append({"agent": [end.code, end.last_line]})
+                break
         return b"\n".join(json.dumps(message).encode() for message in messages)
 
 
@@ -377,6 +381,7 @@ def _ray(address: RemoteAddress, silence_s: str) -> Iterator[tuple[str, ClusterL
         label = f"{address.text} GPU actor {number}"
         ready = guarded("start", lambda: call("receive", (0.0,), _CALL_S))
         if isinstance(ready, Failure):
+            ray.kill(actor)
             raise InputError(f"{label}: {_no_relay(ready)}")
         link = ClusterLink(call, partial(ray.kill, actor))
         link._waiting += [json.loads(line) for line in ready.splitlines()]

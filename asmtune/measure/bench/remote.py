@@ -16,13 +16,14 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from asmtune.base.child import ChildEnd, ChildGoneError
 from asmtune.base.errors import MeasureError
 from asmtune.compile.sandbox import CompilerLostError
 from asmtune.measure.bench.argument_codec import SharedArguments
-from asmtune.measure.bench.remote_main import BEAT_S
+from asmtune.measure.bench.remote_main import BEATS
 
 SILENCE_S: Final = 60.0
 """Seconds without a sign of life after which either end takes the other for dead."""
@@ -31,6 +32,7 @@ START_S: Final = 180.0  # a host that wakes up, and PyTorch on a cold network di
 _END_S: Final = 90.0  # the driver takes seconds to end a process whose GPU hangs
 _PATIENCE_S: Final = 5.0
 _CHUNK: Final = 1 << 22
+_KINDS: Final = frozenset({"child", "file", "probe"})
 
 
 class Link(Protocol):
@@ -80,15 +82,18 @@ class RemoteHost:
         self._numbers = itertools.count()
         self._answers: dict[tuple[str, int], queue.SimpleQueue[Mapping[str, Any] | None]] = {}
         self._files: dict[SharedArguments, list[int]] = {}
-        self._lost = ""
+        self._lost, self._is_greeted, self._noise = "", False, ""
         self._end: ChildEnd | None = None
         self._dead = threading.Event()
+        self._silence_s, self._heard = START_S, time.monotonic()
+        self._beat_s = SILENCE_S / BEATS
         # It exists before the reader does, which may get its answer.
         described = self._queue("probe", 0)
         threading.Thread(target=self._read, name="asmtune-remote", daemon=True).start()
         threading.Thread(target=self._beat, name="asmtune-beat", daemon=True).start()
         self._send({"do": "probe"})
         self.about = self._answer(described, START_S)["probe"]
+        self._silence_s = SILENCE_S
 
     @property
     def is_lost(self) -> bool:
@@ -134,8 +139,9 @@ class RemoteHost:
             held[0] -= 1
             if held[0] == 0:
                 del self._files[shared]
-                if held[1] >= 0 and not self._lost:
-                    self._send({"do": "drop", "file": held[1]})
+                if held[1] >= 0:
+                    with suppress(HostLostError):
+                        self._send({"do": "drop", "file": held[1]})
 
     def close(self) -> None:
         """End the agent and all that it has started."""
@@ -174,7 +180,13 @@ class RemoteHost:
         number = next(self._numbers)
         answers = self._queue("file", number)
         self._send({"do": "file", "file": number, "nbytes": shared.nbytes})
-        self._answer(answers, START_S)
+        try:
+            self._answer(answers, START_S)
+        except TimeoutError:
+            raise MeasureError(
+                f"{self.name}: no room for {shared.nbytes:,} bytes of arguments was made there "
+                f"within {START_S:g} s: look at the host's disk and memory"
+            ) from None
         for at in range(0, shared.nbytes, _CHUNK):
             data = os.pread(shared.file, min(_CHUNK, shared.nbytes - at), at)
             text = base64.b64encode(zlib.compress(data, 1)).decode()
@@ -194,13 +206,18 @@ class RemoteHost:
             HostLostError: none will come.
             MeasureError: the agent refuses; says why.
         """
-        try:
-            # Messages that came before the loss still count.
-            answer = answers.get(timeout=0 if self._lost else timeout_s)
-        except queue.Empty:
-            if self._lost:
-                raise self.lost_error() from None
-            raise TimeoutError from None
+        while True:
+            try:
+                # Messages that came before the loss still count.
+                answer = answers.get(timeout=0 if self._lost else timeout_s)
+                break
+            except queue.Empty:
+                if self._lost:
+                    raise self.lost_error() from None
+                timeout_s = 2 * self._beat_s
+                if time.monotonic() - self._heard < timeout_s:
+                    raise TimeoutError from None
+                # Its line may be to blame, and what was asked long done.
         if answer is None:
             raise self.lost_error()
         if "refused" in answer:
@@ -219,29 +236,43 @@ class RemoteHost:
         raise self.lost_error()
 
     def _read(self) -> None:
-        heard = time.monotonic()
         while True:
             try:
-                message = self._link.receive(BEAT_S)
+                self._take(self._link.receive(self._beat_s))
             except TimeoutError:
-                if time.monotonic() - heard > SILENCE_S:
-                    self._lose(f"nothing was heard of it for {SILENCE_S:g} s")
+                if time.monotonic() - self._heard > self._silence_s:
+                    self._lose(f"nothing was heard of it for {self._silence_s:g} s")
                     return
-                continue
             except ChildGoneError:
                 self._lose("")
                 return
-            heard = time.monotonic()
-            for kind in ("child", "file", "probe"):
-                if kind in message:
-                    number = 0 if kind == "probe" else message[kind]
-                    self._queue(kind, number).put(message)
+            except ValueError as error:
+                # Before its first word, a shell's settings may print.
+                self._noise = getattr(error, "doc", "").strip() or self._noise
+                if self._is_greeted:
+                    self._lose("what it says is no message of asmtune")
+                    return
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """Give a message to those who wait for it.
+
+        Raises:
+            ValueError: it is no message.
+        """
+        if not message.keys() & {"beat", *_KINDS}:
+            raise ValueError
+        self._is_greeted, self._heard = True, time.monotonic()
+        for kind in _KINDS & message.keys():
+            number = 0 if kind == "probe" else message[kind]
+            if (answers := self._answers.get((kind, number))) is not None:
+                answers.put(message)
 
     def _lose(self, reason: str) -> None:
         if reason:
             self._link.stop()  # a thread that is writing to it goes on then
         with self._turn:
-            self._end = self._link.kill(0.0 if reason else _PATIENCE_S)
+            end = self._link.kill(0.0 if reason else _PATIENCE_S)
+            self._end = replace(end, last_line=end.last_line or reason or self._noise[:300])
             self._lost = self._lost or reason or f"its connection {self._end}"
         self._dead.set()
         for answers in list(self._answers.values()):
@@ -253,7 +284,7 @@ class RemoteHost:
                 self._send({"do": "beat"})
             except MeasureError:
                 return
-            time.sleep(BEAT_S)
+            time.sleep(self._beat_s)
 
     def forget(self, number: int) -> None:
         """Drop the queue of a child that has ended."""
@@ -290,7 +321,7 @@ class RemoteChild:
         """Return its next message.
 
         Raises:
-            TimeoutError: no message came in time.
+            TimeoutError: no message came in time, although its host is heard.
             ChildGoneError: no message will come.
             HostLostError: its host is lost.
         """
@@ -303,7 +334,8 @@ class RemoteChild:
 
     def stop(self) -> None:
         """Kill it; another thread may be waiting in `receive`."""
-        self._tell_end(0.0)
+        with suppress(HostLostError):
+            self._tell_end(0.0)
 
     def kill(self, patience_s: float = 0.0) -> ChildEnd:
         """End it and everything it started.
@@ -312,16 +344,22 @@ class RemoteChild:
             patience_s: seconds to wait for a child that is about to end by itself.
 
         Raises:
+            HostLostError: its host is lost; nothing tells how it ended.
             MeasureError: it does not end: its GPU needs to be reset.
         """
-        self._tell_end(patience_s)
-        while self._end is None:
-            try:
+        try:
+            self._tell_end(patience_s)
+            while self._end is None:
                 answer = self._host._answer(self._answers, _END_S)
-            except HostLostError:  # the agent has killed it, or nothing can
-                self._end = ChildEnd(None, "")
-            else:
                 self._end = ChildEnd(*answer["ended"]) if "ended" in answer else None
+        except HostLostError:
+            self._end = ChildEnd(None, "")  # the agent has killed it, or nothing can
+            raise
+        except TimeoutError:
+            raise MeasureError(
+                f"{self._host.name}: no word within {_END_S:g} s that a process has ended: look "
+                "after the host"
+            ) from None
         self._host.forget(self._number)
         return self._end
 
@@ -330,10 +368,6 @@ class RemoteChild:
         return []
 
     def _tell_end(self, patience_s: float) -> None:
-        if self._told_to_end:
-            return
-        self._told_to_end = True
-        try:
+        if not self._told_to_end:
+            self._told_to_end = True
             self._host.tell({"do": "end", "child": self._number, "patience_s": patience_s})
-        except HostLostError:
-            self._end = ChildEnd(None, "")

@@ -8,6 +8,7 @@ import platform
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from asmtune.base.errors import InputError
@@ -32,11 +33,13 @@ class RemoteGpu:
         host: the host.
         index: the GPU's index there.
         attributes: what its driver says of it.
+        uuid: what tells it from all other GPUs; "" if its host does not say.
     """
 
     host: RemoteHost
     index: int
     attributes: DeviceAttributes
+    uuid: str = ""
 
     def __str__(self) -> str:
         return f"{self.host.name} GPU {self.index}"
@@ -170,22 +173,26 @@ def _close(opened: _Opened) -> None:
 
 
 def _connect(address: RemoteAddress) -> list[RemoteHost]:
-    hosts: list[RemoteHost] = []
-    try:
+    hosts: dict[str, RemoteHost] = {}
+    with ExitStack() as undo:
         for name, link in open_links(address, str(remote.SILENCE_S)):
-            hosts.append(_agent(address, name, link))
-            _check(hosts[-1])
-    except InputError:
-        _close(_Opened(hosts))
-        raise
-    return hosts
+            undo.callback(link.stop)
+            host = _agent(address, name, link)
+            undo.callback(host.close)
+            _check(host)
+            gpu = _gpus_of(host, address)[0].uuid if address.scheme != "ssh" else ""
+            if hosts.setdefault(gpu or name, host) is not host:
+                text = f"{name}: its GPU is that of {hosts[gpu].name} too, which times alone"
+                warnings.warn(text, RemoteWarning, stacklevel=user_stacklevel())
+                host.close()
+        undo.pop_all()
+    return list(hosts.values())
 
 
 def _agent(address: RemoteAddress, name: str, link: Link) -> RemoteHost:
     try:
         return RemoteHost(name, link)
     except TimeoutError:
-        link.stop()
         raise InputError(
             f"{name}: no answer within {remote.START_S:g} s: check that the host is up"
         ) from None
@@ -235,4 +242,7 @@ def _gpus_of(host: RemoteHost, address: RemoteAddress) -> list[RemoteGpu]:
     if missing:
         raise InputError(f"{host.name}: no GPU {missing[0]}: there are {len(known)}, from 0 on")
     where = shortened(host.name)
-    return [RemoteGpu(host, i, DeviceAttributes.from_json(known[i], where)) for i in chosen]
+    return [
+        RemoteGpu(host, i, DeviceAttributes.from_json(known[i], where), known[i].get("uuid", ""))
+        for i in chosen
+    ]

@@ -12,22 +12,25 @@ import base64
 import json
 import os
 import platform
+import queue
 import subprocess
 import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from asmtune.base.child import Child, ChildGoneError, die_with_parent, module_command, own_stdout
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.fingerprint import versions
 
-BEAT_S: Final = 5.0
-"""Seconds between two signs of life, in both directions."""
+BEATS: Final = 12
+"""Signs of life, in both directions, within the silence after which the other end is dead."""
 
 _PROBE_S: Final = 120.0  # importing PyTorch takes a minute on a cold network disk
+_POLL_S: Final = 5.0
 _COMMANDS: Final = {
     "time": module_command("asmtune.measure.bench.child_main"),
     "compile": module_command("asmtune.compile.child_main"),
@@ -49,8 +52,18 @@ def probe_host() -> dict[str, Any]:
         "driver": driver_version(),
         "compiler": compiler_identity(),
         "cpus": len(os.sched_getaffinity(0)),
-        "gpus": [read_attributes(index).to_json() for index in range(count)],
+        "gpus": [
+            {**read_attributes(index).to_json(), "uuid": gpu_uuid(index)} for index in range(count)
+        ],
     }
+
+
+def gpu_uuid(index: int) -> str:
+    """Return what tells a GPU of this process from all others; "" if there is none."""
+    import torch
+
+    count = torch.cuda.device_count()
+    return str(torch.cuda.get_device_properties(index).uuid) if index < count else ""
 
 
 def _probe_in_child() -> dict[str, Any]:
@@ -70,27 +83,39 @@ def _probe_in_child() -> dict[str, Any]:
 
 
 class _Carried:
-    """Carries what one child says to the other end, and ends it when it is told to."""
+    """Carries messages between one child and the other end, and ends it when it is told to."""
 
     def __init__(self, number: int, child: Child, say: Callable[[Mapping[str, Any]], None]) -> None:
         self.child = child
         self._number = number
         self._say = say
+        self._inbox: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._ending = threading.Event()
         self._patience_s = 0.0
-        threading.Thread(target=self._carry, name=f"asmtune-child-{number}", daemon=True).start()
+        for loop in (self._carry, self._feed):
+            threading.Thread(target=loop, name=f"asmtune-child-{number}", daemon=True).start()
+
+    def send(self, message: Mapping[str, Any] | None) -> None:
+        """Send a message without waiting for a child that is slow to read; None is the last."""
+        self._inbox.put(message)
 
     def end(self, patience_s: float) -> None:
         """End the child, after some seconds if it is about to end by itself."""
         self._patience_s = patience_s
         if not patience_s:
             self.child.stop()
+        self.send(None)
         self._ending.set()
+
+    def _feed(self) -> None:
+        with suppress(ChildGoneError, ValueError):  # ValueError: its pipe is closed already
+            while (message := self._inbox.get()) is not None:
+                self.child.send(message)
 
     def _carry(self) -> None:
         while True:
             try:
-                self._say({"child": self._number, "message": self.child.receive(BEAT_S)})
+                self._say({"child": self._number, "message": self.child.receive(_POLL_S)})
             except TimeoutError:
                 continue
             except ChildGoneError:
@@ -128,25 +153,39 @@ class Agent:
         self._files: dict[int, int] = {}
         self._heard = time.monotonic()
 
-    def serve(self, lines: Iterable[str], silence_s: float) -> None:
-        """Serve until the other end hangs up; end this process if it is silent for too long."""
-        for loop in (self._beat, lambda: self._watch(silence_s)):
+    def serve(self, silence_s: float) -> None:
+        """Serve stdin until the other end hangs up; end this process if that is silent too long."""
+        self._out.write("\n")  # ends a line that a shell's settings may have printed
+        for loop in (lambda: self._beat(silence_s / BEATS), lambda: self._watch(silence_s)):
             threading.Thread(target=loop, name="asmtune-remote", daemon=True).start()
         answers: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "probe": lambda _: self._say({"probe": self._probe()}),
+            # PyTorch may take longer than the other end may be silent.
+            "probe": lambda _: threading.Thread(target=self._describe, daemon=True).start(),
             "beat": lambda _: None,
             "file": self._file,
             "bytes": self._bytes,
             "drop": lambda request: os.close(self._files.pop(request["file"])),
             "start": self._start,
             "send": self._send,
-            "end": lambda request: self._children.pop(request["child"]).end(request["patience_s"]),
+            "end": self._end,
         }
-        for line in lines:
-            self._heard = time.monotonic()
+        for line in self._lines():
             request = json.loads(line)
             answers[request["do"]](request)
         self.stop()
+
+    def _lines(self) -> Iterator[bytearray]:
+        """Yield the lines of stdin; one that is cut off by its end is none."""
+        partial = bytearray()
+        while chunk := os.read(0, 1 << 20):
+            self._heard = time.monotonic()  # a long line may take minutes
+            partial += chunk
+            if b"\n" in chunk:
+                *lines, partial = partial.split(b"\n")
+                yield from lines
+
+    def _describe(self) -> None:
+        self._say({"probe": self._probe()})
 
     def stop(self) -> None:
         """Kill all processes that were started."""
@@ -189,19 +228,23 @@ class Agent:
         if message.get("do") == "open":
             message["arguments"]["file"] = self._files[message["arguments"]["file"]]
         if carried is not None:
-            try:
-                carried.child.send(message)
-            except ChildGoneError:
-                return  # what carries its messages says so
+            carried.send(message)
 
-    def _beat(self) -> None:
+    def _end(self, request: Mapping[str, Any]) -> None:
+        carried = self._children.pop(request["child"], None)
+        if carried is None:  # it could not be started
+            self._say({"child": request["child"], "ended": [None, ""]})
+        else:
+            carried.end(request["patience_s"])
+
+    def _beat(self, every_s: float) -> None:
         while True:
             self._say({"beat": True})
-            time.sleep(BEAT_S)
+            time.sleep(every_s)
 
     def _watch(self, silence_s: float) -> None:
         while time.monotonic() - self._heard < silence_s:
-            time.sleep(min(BEAT_S, silence_s / 4))
+            time.sleep(silence_s / BEATS)
         self.stop()
         os._exit(1)
 
@@ -221,7 +264,7 @@ def main() -> None:
         print(json.dumps(probe_host()))  # noqa: T201 - the agent reads it
         return
     die_with_parent()
-    Agent(own_stdout()).serve(sys.stdin, float(sys.argv[1]))
+    Agent(own_stdout()).serve(float(sys.argv[1]))
     os._exit(0)
 
 
