@@ -27,7 +27,7 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.checks.workspaces import workspaces_of
 from tests.workload.workload_lowering import call, lower, pointer
 
-UNSUMMED = ("means", "maxima", "row maxima", "block maxima")
+UNSUMMED = ("means", "maxima", "row maxima", "block maxima", "squares")
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -125,6 +125,8 @@ EXPECTED = {
     "sums": {"short": "unwritten"},
     "row maxima": {"short": "wrong_output"},
     "block maxima": {"short": "wrong_output"},
+    "grouped": {"short": "wrong_output"},
+    "squares": {"short": "unwritten"},
     "padded": {"narrow": "unwritten"},
     "padded maxima": {"narrow": "unwritten"},
     "overwritten": {"lossy": "unwritten"},
@@ -222,6 +224,20 @@ def test_what_cancels_is_compared_by_its_parts() -> None:
         default_of(checker, lambda: run(4, 0.0))
         assert verdict(checker, lambda: run(2, 50.0)) is None
         assert verdict(checker, lambda: run(2, 5000.0)) is not None
+
+
+def test_sums_of_many_parts_are_held_to_less() -> None:
+    """The errors of four parts together are half of those of one, relative to their magnitude."""
+    buffer = torch.zeros(40)
+
+    def run(count: int, error: float) -> None:
+        buffer[: 5 * count] = 1.0 * 4 / count
+        buffer[0] += error
+
+    with parts_checker(buffer, tolerance=0.1) as checker:
+        default_of(checker, lambda: run(4, 0.0))
+        assert verdict(checker, lambda: run(8, 0.3), "narrow") is None
+        assert verdict(checker, lambda: run(8, 0.5), "narrow") is not None
 
 
 def test_a_buffer_that_a_hook_fills() -> None:

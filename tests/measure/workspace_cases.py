@@ -273,12 +273,31 @@ OVERWRITTEN = Case(
     {"default": {"BLOCK": 64, "TILE": 64}, "lossy": {"BLOCK": 128, "TILE": 64}},
     lambda c: (1024 // c["BLOCK"],),
 )
+GROUPED = Case(
+    kernels.grouped_adds,
+    {"dw_ptr": (8, 32), "x_ptr": (20, 32)},
+    {},
+    {
+        "default": {"N": 32, "GROUP": 8},
+        "fewer": {"N": 32, "GROUP": 4},
+        "short": {"N": 32, "GROUP": 4, **SHORT},
+    },
+    short(lambda _: (20,)),
+)
+SQUARES = Case(
+    kernels.square_partials,
+    {"squares_ptr": (16,), "x_ptr": (1000,)},
+    {"n": 1000},
+    {"default": {"BLOCK": 128}, "wide": {"BLOCK": 256}, "short": {"BLOCK": 256, **SHORT}},
+    short(lambda c: (cdiv(1000, c["BLOCK"]),)),
+)
 WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
     "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"),
     "blocks": (BLOCK_POINTERS, "dw_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
     "row maxima": (ROW_MAXIMA, "most_ptr"), "block maxima": (BLOCK_MAXIMA, "most_ptr"),
+    "grouped": (GROUPED, "dw_ptr"), "squares": (SQUARES, "squares_ptr"),
 }  # fmt: skip
 ORDINARY = {
     "scale": SCALE, "walked": WALKED_SCALE, "softmax": SOFTMAX, "sums": SUMS, "padded": PADDED,

@@ -229,3 +229,20 @@ def overwritten(x_ptr, out_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
     for tile in range(BLOCK // TILE):
         x = tl.load(x_ptr + pid * BLOCK + tile * TILE + at)
         tl.store(out_ptr + pid * TILE + at, x * 2.0)
+
+
+@triton.jit
+def grouped_adds(x_ptr, dw_ptr, N: tl.constexpr, GROUP: tl.constexpr):
+    """Add rows to one of GROUP rows of sums."""
+    row = tl.program_id(0)
+    columns = tl.arange(0, N)
+    tl.atomic_add(dw_ptr + row % GROUP * N + columns, tl.load(x_ptr + row * N + columns))
+
+
+@triton.jit
+def square_partials(x_ptr, squares_ptr, n, BLOCK: tl.constexpr):
+    """Sum squares around the mean of a block, which depend on the block."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    x -= tl.sum(x) / BLOCK
+    tl.store(squares_ptr + tl.program_id(0), tl.sum(x * x))

@@ -3,7 +3,8 @@
 A backward kernel writes one partial sum a program, and the caller adds up as many as the chosen
 config made. The IR shows where each config's programs write; an argument is a workspace if another
 number of them writes slots of the same width while what they read ends at the same place. Then
-sums over the slots are compared, or, if the IR shows no sum, which slots are written.
+sums over the slots are compared, or, if the IR shows no sum, which slots are written; then the IR
+must show that the programs leave nothing out that the reference's read.
 """
 
 from __future__ import annotations
@@ -272,7 +273,9 @@ class WorkspaceComparison:
             wrong = self._coverage(own, base) or self._not_finite(own, base)
         if wrong is not None or not self._workspace.summed:
             return wrong
-        return self._sums(own, base, tolerance)
+        # Errors of parts grow with the root of their number, what one program leaves out does not.
+        parts = max(1, min(self._workspace.own.count, self._workspace.reference.count))
+        return self._sums(own, base, tolerance / math.sqrt(parts))
 
     def _written(self, values: Any) -> Any:
         return bits(values) != self._poison
