@@ -124,6 +124,17 @@ MAXIMA = Case(
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )
+TILED_MAXIMA = Case(
+    kernels.tiled_maxima,
+    {"most_ptr": (16,), "x_ptr": (1024,)},
+    {},
+    {
+        "default": {"BLOCK": 128, "TILE": 128},
+        "wide": {"BLOCK": 256, "TILE": 256},
+        "short": {"BLOCK": 256, "TILE": 128},
+    },
+    lambda c: (1024 // c["BLOCK"],),
+)
 TILES = Case(
     kernels.tile_partials,
     {"dx_ptr": (100, 80), "dd_ptr": (7, 80), "dout_ptr": (100, 80), "x_ptr": (100, 80)},
@@ -297,7 +308,8 @@ WORKSPACES = {
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"),
     "blocks": (BLOCK_POINTERS, "dw_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
     "row maxima": (ROW_MAXIMA, "most_ptr"), "block maxima": (BLOCK_MAXIMA, "most_ptr"),
-    "grouped": (GROUPED, "dw_ptr"), "squares": (SQUARES, "squares_ptr"),
+    "tiled maxima": (TILED_MAXIMA, "most_ptr"), "grouped": (GROUPED, "dw_ptr"),
+    "squares": (SQUARES, "squares_ptr"),
 }  # fmt: skip
 ORDINARY = {
     "scale": SCALE, "walked": WALKED_SCALE, "softmax": SOFTMAX, "sums": SUMS, "padded": PADDED,

@@ -70,6 +70,13 @@ def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def tiled_maxima(x_ptr, most_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """Store the largest element of each block; TILE must be as wide as that."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, TILE)
+    tl.store(most_ptr + tl.program_id(0), tl.max(tl.load(x_ptr + at)))
+
+
+@triton.jit
 def tile_partials(
     dout_ptr, x_ptr, dx_ptr, dd_ptr, M, N, stride_dd, BM: tl.constexpr, BN: tl.constexpr
 ):

@@ -46,11 +46,15 @@ class ProgramStride:
 
 @dataclass(frozen=True, slots=True)
 class AccessStrides:
-    """The program strides of one access; `place` tells accesses of an argument apart."""
+    """The program strides of one access; `place` tells accesses of an argument apart.
+
+    It `has_gap` if elements between those of neighbouring programs are left out.
+    """
 
     argument: str
     place: int
     strides: tuple[ProgramStride, ...]
+    has_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ class SlotFinder:
             address = self._address_of(operation)
             if address is not None:
                 argument = self._parameters[operation.roots[0]].name
-                accesses.append(AccessStrides(argument, place, _program_strides(address)))
+                strides = _program_strides(address)
+                accesses.append(AccessStrides(argument, place, strides, _has_gap(address)))
         places = {root for one in self._operations if one.kind != "read" for root in one.roots}
         written = filter(None, map(self._written, sorted(places)))
         return ConfigSlots(tuple(written), tuple(accesses), *self._ends())
@@ -228,6 +233,14 @@ def _program_strides(address: AddressSum) -> tuple[ProgramStride, ...]:
             trips = _trips_onward(address, index.count * abs(stride))
             strides.append(ProgramStride(index.name, index.count, abs(stride), trips))
     return tuple(sorted(strides, key=lambda one: one.index))
+
+
+def _has_gap(address: AddressSum) -> bool:
+    """Return whether tiles and loops are known to end before the next program's begin."""
+    apart = min((abs(s) for i, s in address.terms if i.kind == "program"), default=1)
+    inner = [(i, s) for i, s in address.terms if i.kind != "program" and 0 <= s < apart]
+    known = all(index.count is not None for index, _ in inner)
+    return known and AddressSum(terms=tuple(inner)).greatest + 1 < apart
 
 
 def _trips_onward(address: AddressSum, width: int) -> int:

@@ -194,20 +194,22 @@ class _Reads:
         axis = index[0]
         others = {one.place: one for one in reference.accesses if one.argument != argument}
         both = [(one, others[one.place]) for one in own.accesses if one.place in others]
+        both = [(a, b) for a, b in both if a.argument == b.argument and _alike(a, b)]
         pairs = [
             pair
             for one, other in both
-            if one.argument == other.argument and _alike(one, other)
             for pair in zip(one.strides, other.strides, strict=True)
             if pair[0].index[0] == axis
         ]
         alike = [(a, b) for a, b in pairs if _end_alike(a, b)]
+        has_gap = any(a.has_gap and not b.has_gap for a, b in both)
+        is_end = all(a.trips * a.width >= b.trips * b.width for a, b in alike)
         agreed = {a.index for a, _ in alike}
         is_short = axis in own.short and axis not in reference.short
         return cls(
             bool(agreed) and agreed == {a.index for a, _ in pairs} and not is_short,
             any(a.count != b.count for a, b in alike),
-            axis in own.reached or all(a.trips * a.width >= b.trips * b.width for a, b in alike),
+            not has_gap and (axis in own.reached or is_end),
             index.endswith("%") and index not in agreed,
         )
 
