@@ -27,6 +27,7 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.checks.workspaces import workspaces_of
 from tests.workload.workload_lowering import call, lower, pointer
 
+UNSUMMED = ("means", "maxima", "row maxima", "block maxima", "tiled maxima", "squares")
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -92,7 +93,7 @@ def test_what_is_compared_is_said() -> None:
         other = list(case.configs)[1]
         workspaces = workspaces_of(slots_in(name, other), slots_in(name, "default"))
         summed[name] = workspaces[argument].summed
-    assert summed == dict.fromkeys(WORKSPACES, True) | {"means": False, "maxima": False}
+    assert summed == dict.fromkeys(WORKSPACES, True) | dict.fromkeys(UNSUMMED, False)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,6 +123,14 @@ EXPECTED = {
     "walked": {"short": "unwritten"},
     "softmax": {"short": "unwritten"},
     "sums": {"short": "unwritten"},
+    "row maxima": {"short": "wrong_output"},
+    "block maxima": {"short": "wrong_output"},
+    "tiled maxima": {"short": "unwritten"},
+    "grouped": {"short": "wrong_output"},
+    "squares": {"short": "unwritten"},
+    "padded": {"narrow": "unwritten"},
+    "padded maxima": {"narrow": "unwritten"},
+    "overwritten": {"lossy": "unwritten"},
 }
 
 
@@ -218,6 +227,20 @@ def test_what_cancels_is_compared_by_its_parts() -> None:
         assert verdict(checker, lambda: run(2, 5000.0)) is not None
 
 
+def test_sums_of_many_parts_are_held_to_less() -> None:
+    """The errors of four parts together are half of those of one, relative to their magnitude."""
+    buffer = torch.zeros(40)
+
+    def run(count: int, error: float) -> None:
+        buffer[: 5 * count] = 1.0 * 4 / count
+        buffer[0] += error
+
+    with parts_checker(buffer, tolerance=0.1) as checker:
+        default_of(checker, lambda: run(4, 0.0))
+        assert verdict(checker, lambda: run(8, 0.3), "narrow") is None
+        assert verdict(checker, lambda: run(8, 0.5), "narrow") is not None
+
+
 def test_a_buffer_that_a_hook_fills() -> None:
     """Where a config's `pre_hook` zeroes all of a workspace, its sums show what is missing."""
     buffer = torch.full((40,), 3.0)
@@ -235,6 +258,16 @@ def test_a_buffer_that_a_hook_fills() -> None:
         unhooked = verdict(checker, lambda: parts(buffer, 2, 128))
         assert unhooked is not None
     assert buffer.eq(3.0).all()
+
+
+def test_rows_without_room_are_missed() -> None:
+    """In a buffer that a hook fills, a sum for which a config has no slots is missing."""
+    buffer, spare = torch.zeros(32), torch.zeros(40)
+    with parts_checker(buffer, reset_to_zero=("partial_ptr",)) as checker:
+        default_of(checker, lambda: parts(buffer, 4, 64))
+        cut = verdict(checker, lambda: buffer.copy_(parts(spare, 8, 32)[:32]), "narrow")
+        assert cut is not None
+        assert cut[0] == "wrong_output"
 
 
 def test_a_buffer_that_is_reset_to_zero() -> None:

@@ -124,6 +124,17 @@ MAXIMA = Case(
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )
+TILED_MAXIMA = Case(
+    kernels.tiled_maxima,
+    {"most_ptr": (16,), "x_ptr": (1024,)},
+    {},
+    {
+        "default": {"BLOCK": 128, "TILE": 128},
+        "wide": {"BLOCK": 256, "TILE": 256},
+        "short": {"BLOCK": 256, "TILE": 128},
+    },
+    lambda c: (1024 // c["BLOCK"],),
+)
 TILES = Case(
     kernels.tile_partials,
     {"dx_ptr": (100, 80), "dd_ptr": (7, 80), "dout_ptr": (100, 80), "x_ptr": (100, 80)},
@@ -230,10 +241,77 @@ SUMS = Case(
     },
     short(lambda c: (cdiv(100, c["BM"]),)),
 )
+# A grid of `rows // ROWS` is right for the default only; the last rows of "short" are left out.
+ROW_MAXIMA = Case(
+    kernels.row_maxima,
+    {"most_ptr": (40, 32), "x_ptr": (72, 32)},
+    {"rows": 72},
+    {
+        "default": {"N": 32, "ROWS": 8},
+        "narrow": {"N": 32, "ROWS": 4},
+        "short": {"N": 32, "ROWS": 5},
+    },
+    lambda c: (72 // c["ROWS"],),
+)
+BLOCK_MAXIMA = Case(
+    kernels.block_maxima,
+    {"most_ptr": (40, 32), "x_ptr": (72, 32)},
+    {"rows": 72},
+    {
+        "default": {"N": 32, "ROWS": 16},
+        "narrow": {"N": 32, "ROWS": 8},
+        "short": {"N": 32, "ROWS": 4, **SHORT},
+    },
+    short(lambda c: (cdiv(72, c["ROWS"]),)),
+)
+PADDED, PADDED_MAXIMA = (
+    Case(
+        kernels.padded_partials,
+        {"dw_ptr": (8, 64), "x_ptr": (60, 64)},
+        {"rows": 60, "N": 64},
+        {
+            "default": {"ROWS": 8, "BN": 64, "MOST": most},
+            "narrow": {"ROWS": 16, "BN": 32, "MOST": most},
+        },
+        lambda c: (cdiv(60, c["ROWS"]),),
+    )
+    for most in (0, 1)
+)
+OVERWRITTEN = Case(
+    kernels.overwritten,
+    {"out_ptr": (1024,), "x_ptr": (1024,)},
+    {},
+    {"default": {"BLOCK": 64, "TILE": 64}, "lossy": {"BLOCK": 128, "TILE": 64}},
+    lambda c: (1024 // c["BLOCK"],),
+)
+GROUPED = Case(
+    kernels.grouped_adds,
+    {"dw_ptr": (8, 32), "x_ptr": (20, 32)},
+    {},
+    {
+        "default": {"N": 32, "GROUP": 8},
+        "fewer": {"N": 32, "GROUP": 4},
+        "short": {"N": 32, "GROUP": 4, **SHORT},
+    },
+    short(lambda _: (20,)),
+)
+SQUARES = Case(
+    kernels.square_partials,
+    {"squares_ptr": (16,), "x_ptr": (1000,)},
+    {"n": 1000},
+    {"default": {"BLOCK": 128}, "wide": {"BLOCK": 256}, "short": {"BLOCK": 256, **SHORT}},
+    short(lambda c: (cdiv(1000, c["BLOCK"]),)),
+)
 WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
     "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"),
     "blocks": (BLOCK_POINTERS, "dw_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
+    "row maxima": (ROW_MAXIMA, "most_ptr"), "block maxima": (BLOCK_MAXIMA, "most_ptr"),
+    "tiled maxima": (TILED_MAXIMA, "most_ptr"), "grouped": (GROUPED, "dw_ptr"),
+    "squares": (SQUARES, "squares_ptr"),
 }  # fmt: skip
-ORDINARY = {"scale": SCALE, "walked": WALKED_SCALE, "softmax": SOFTMAX, "sums": SUMS}
+ORDINARY = {
+    "scale": SCALE, "walked": WALKED_SCALE, "softmax": SOFTMAX, "sums": SUMS, "padded": PADDED,
+    "padded maxima": PADDED_MAXIMA, "overwritten": OVERWRITTEN,
+}  # fmt: skip

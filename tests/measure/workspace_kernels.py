@@ -70,6 +70,13 @@ def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def tiled_maxima(x_ptr, most_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """Store the largest element of each block; TILE must be as wide as that."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, TILE)
+    tl.store(most_ptr + tl.program_id(0), tl.max(tl.load(x_ptr + at)))
+
+
+@triton.jit
 def tile_partials(
     dout_ptr, x_ptr, dx_ptr, dd_ptr, M, N, stride_dd, BM: tl.constexpr, BN: tl.constexpr
 ):
@@ -185,3 +192,64 @@ def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     out = tl.make_tensor_descriptor(dw_ptr, [tl.num_programs(0), N], [N, 1], [1, BN])
     total = tl.sum(x.load([pid_m * BM, pid_n * BN]), 0)
     out.store([pid_m, pid_n * BN], total[None, :])
+
+
+@triton.jit
+def row_maxima(x_ptr, most_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
+    """Store the largest elements of the rows of a program."""
+    pid = tl.program_id(0)
+    columns = tl.arange(0, N)
+    most = tl.zeros((N,), dtype=tl.float32)
+    for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
+        most = tl.maximum(most, tl.load(x_ptr + row * N + columns))
+    tl.store(most_ptr + pid * N + columns, most)
+
+
+@triton.jit
+def block_maxima(x_ptr, most_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
+    """Store the largest elements of a block of rows, read by a block pointer."""
+    pid = tl.program_id(0)
+    x = tl.make_block_ptr(x_ptr, (rows, N), (N, 1), (pid * ROWS, 0), (ROWS, N), (1, 0))
+    most = tl.max(tl.load(x, boundary_check=(0,), padding_option="zero"), 0)
+    tl.store(most_ptr + pid * N + tl.arange(0, N), most)
+
+
+@triton.jit
+def padded_partials(
+    x_ptr, dw_ptr, rows, N, ROWS: tl.constexpr, BN: tl.constexpr, MOST: tl.constexpr
+):
+    """Sum rows, or take their maxima; BN must be as wide as a row."""
+    pid = tl.program_id(0)
+    columns = tl.arange(0, BN)
+    total = tl.zeros((BN,), dtype=tl.float32)
+    for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
+        x = tl.load(x_ptr + row * N + columns, mask=columns < N, other=0.0)
+        total = tl.maximum(total, x) if MOST else total + x
+    tl.store(dw_ptr + pid * BN + columns, total)
+
+
+@triton.jit
+def overwritten(x_ptr, out_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """An ordinary output, right with one tile a program: the next ones overwrite the first."""
+    pid = tl.program_id(0)
+    at = tl.arange(0, TILE)
+    for tile in range(BLOCK // TILE):
+        x = tl.load(x_ptr + pid * BLOCK + tile * TILE + at)
+        tl.store(out_ptr + pid * TILE + at, x * 2.0)
+
+
+@triton.jit
+def grouped_adds(x_ptr, dw_ptr, N: tl.constexpr, GROUP: tl.constexpr):
+    """Add rows to one of GROUP rows of sums."""
+    row = tl.program_id(0)
+    columns = tl.arange(0, N)
+    tl.atomic_add(dw_ptr + row % GROUP * N + columns, tl.load(x_ptr + row * N + columns))
+
+
+@triton.jit
+def square_partials(x_ptr, squares_ptr, n, BLOCK: tl.constexpr):
+    """Sum squares around the mean of a block, which depend on the block."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    x -= tl.sum(x) / BLOCK
+    tl.store(squares_ptr + tl.program_id(0), tl.sum(x * x))

@@ -139,9 +139,9 @@ class AddressReader:
         return self.value(origins[0]) if len(origins) == 1 else None
 
     def _trip(self, loop: Node) -> Index:
-        return Index("loop", str(loop.loop), self._trips(loop))
+        return Index("loop", str(loop.loop), self.trips(loop))
 
-    def _trips(self, loop: Node) -> int | None:
+    def trips(self, loop: Node) -> int | None:
         """Return the trips of a loop in its first program; None if they cannot be told."""
         low, high, step = (self.resolved(self.value(one)) for one in loop.operands[:3])
         if low is None or high is None or step is None or high.terms or step.terms:
@@ -156,7 +156,7 @@ class AddressReader:
             start, step = self.value(init), self._step(argument, node, place)
             if start is None or step is None:
                 return None
-            trips = self._trips(node)
+            trips = self.trips(node)
             if trips is not None:
                 return start.plus(step, trips)
             after = Index("loop", f"after {node.loop}")

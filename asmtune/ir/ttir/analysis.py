@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
 from asmtune.ir.ttir.costs import (
     BARRIERS,
@@ -41,7 +39,7 @@ from asmtune.ir.ttir.memory import (
     memory_operations,
     steering_loads,
 )
-from asmtune.ir.ttir.parser import parse_ttir
+from asmtune.ir.ttir.parser import parse_ttir, well_formed
 from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state, walk_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.slots import ConfigSlots, SlotFinder
@@ -195,19 +193,6 @@ def analyse(ttir: str, call: LaunchArguments) -> Work:
         ParseError: the text is not TTIR.
     """
     return Kernel(ttir).work(call)
-
-
-@contextmanager
-def well_formed() -> Iterator[None]:
-    """Turn the many errors that malformed text leads to into ParseError."""
-    try:
-        yield
-    except ParseError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ParseError(f"not well-formed TTIR: {type(error).__name__}: {error}") from error
-    except RecursionError:
-        raise ParseError("not well-formed TTIR: it nests too deeply") from None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ After "MLIR Language Reference", sections on operations, regions and locations.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -21,6 +22,19 @@ from asmtune.ir.ttir.mlir_types import split_list
 
 _POSITION: Final = re.compile(r'"([^"]*)":(\d{1,9}):(\d{1,9})').search
 _REFERENCE: Final = re.compile(r"#loc\d*").search
+
+
+@contextmanager
+def well_formed() -> Iterator[None]:
+    """Turn the many errors that malformed text leads to into ParseError."""
+    try:
+        yield
+    except ParseError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ParseError(f"not well-formed TTIR: {type(error).__name__}: {error}") from error
+    except RecursionError:
+        raise ParseError("not well-formed TTIR: it nests too deeply") from None
 
 
 @dataclass(slots=True)

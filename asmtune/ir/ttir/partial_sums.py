@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from asmtune.ir.ttir.memory import MemoryOperation
-from asmtune.ir.ttir.mlir_types import DENSE
+from asmtune.ir.ttir.mlir_types import AXIS, DENSE
 from asmtune.ir.ttir.plan import AXES, Flow, terminator
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -84,7 +84,7 @@ class SumCheck:
         if owner.name in _DIVIDING:
             return self._scaled(*owner.operands)
         parts = self._parts(owner, value)
-        return _is_sum(owner) if parts is None else all(map(self._sums, parts))
+        return self._is_sum(owner) if parts is None else all(map(self._sums, parts))
 
     def _parts(self, node: Node, value: int) -> Sequence[int] | None:
         """Return the values that must be sums for a result to be one; None of other operations."""
@@ -120,6 +120,29 @@ class SumCheck:
         self._assumed = before
         return False
 
+    def _is_sum(self, node: Node) -> bool:
+        """Return whether an operation folds a tile by addition, or is the constant 0."""
+        if node.name == "arith.constant":
+            return _is_zero(node)
+        if node.name != "tt.reduce" or len(node.results) != 1:
+            return False
+        names = [inner.name for inner in node.regions[0][0].nodes[:-1]]
+        return len(names) == 1 and names[0] in _SUMMED and not self._folds_twice(node)
+
+    def _folds_twice(self, node: Node) -> bool:
+        """Return whether what is summed depends on all of the tile, as squares around its mean."""
+        tree = self._flow.tree
+
+        def kind(one: Node) -> tuple[object, ...]:
+            shape = tree.type_of(one.operands[0]).shape
+            found = AXIS(one.text)
+            return one.body, shape, found and found[1]
+
+        reached = self._flow.computed_from(node.operands)
+        owners = (tree.sources[one][0] for one in reached)
+        folds = (one for one in owners if isinstance(one, Node) and one.name == node.name)
+        return any(kind(one) == kind(node) for one in folds)
+
     def _differs(self, value: int, axis: int) -> bool:
         """Return whether a value depends on the programs of an axis."""
         owners = (self._flow.tree.sources[one][0] for one in self._flow.computed_from([value]))
@@ -134,16 +157,6 @@ class SumCheck:
 def _ends(node: Node) -> bool:
     """Return whether constants before a node are of addresses, not of the scale."""
     return node.name in ("tt.load", "tt.reduce", "tt.dot") or node.name.startswith("tt.atomic")
-
-
-def _is_sum(node: Node) -> bool:
-    """Return whether an operation folds a tile by addition, or is the constant 0."""
-    if node.name == "arith.constant":
-        return _is_zero(node)
-    if node.name != "tt.reduce" or len(node.results) != 1:
-        return False
-    names = [inner.name for inner in node.regions[0][0].nodes[:-1]]
-    return len(names) == 1 and names[0] in _SUMMED
 
 
 def _is_zero(node: Node) -> bool:

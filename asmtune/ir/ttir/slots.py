@@ -7,7 +7,7 @@ in a workspace: another number of programs writes slots of the same width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,11 +46,15 @@ class ProgramStride:
 
 @dataclass(frozen=True, slots=True)
 class AccessStrides:
-    """The program strides of one access; `place` tells accesses of an argument apart."""
+    """The program strides of one access; `place` tells accesses of an argument apart.
+
+    It `has_gap` if elements between those of neighbouring programs are left out.
+    """
 
     argument: str
     place: int
     strides: tuple[ProgramStride, ...]
+    has_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,6 @@ class WrittenSlots:
         argument: the parameter's name.
         strides: those of all its stores, which agree.
         others: strides of all other terms that take more than one value.
-        filled: elements that one program writes without a gap and without a mask; 0 if unknown.
         sums: indices along which the values stored are partial sums.
         scales: constants that these sums are multiplied by.
         bits: of an element, as the kernel sees it.
@@ -70,7 +73,6 @@ class WrittenSlots:
     argument: str
     strides: tuple[ProgramStride, ...]
     others: tuple[int, ...]
-    filled: int
     sums: tuple[str, ...]
     scales: tuple[str, ...]
     bits: int
@@ -80,12 +82,14 @@ class WrittenSlots:
 class ConfigSlots:
     """What the launch of one config writes by program, and the strides of all its accesses.
 
-    `short` are axes of the grid with too few programs to reach a bound that a mask has.
+    `short` are axes of the grid with too few programs to reach a bound that a mask or a loop has;
+    on those that are `reached` the programs are seen to be enough.
     """
 
     written: tuple[WrittenSlots, ...] = ()
     accesses: tuple[AccessStrides, ...] = ()
     short: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
 
 
 _STORES: Final = frozenset({"tt.store", "tt.descriptor_store", "tt.atomic_rmw"})
@@ -120,23 +124,49 @@ class SlotFinder:
             address = self._address_of(operation)
             if address is not None:
                 argument = self._parameters[operation.roots[0]].name
-                accesses.append(AccessStrides(argument, place, _program_strides(address)))
+                strides = _program_strides(address)
+                accesses.append(AccessStrides(argument, place, strides, _has_gap(address)))
         places = {root for one in self._operations if one.kind != "read" for root in one.roots}
         written = filter(None, map(self._written, sorted(places)))
-        return ConfigSlots(tuple(written), tuple(accesses), self._short())
+        return ConfigSlots(tuple(written), tuple(accesses), *self._ends())
 
-    def _short(self) -> tuple[str, ...]:
-        """Return the axes whose programs all end before the bound that a mask compares with."""
-        axes = set()
+    def _ends(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the axes with a bound that no program reaches, and those with all reached."""
+        short, reached = set[str](), set[str]()
+        for end, bound, is_last in self._bounds():
+            if end is None or bound is None or bound.terms:
+                continue
+            if any(i.count is None or (i.kind == "program" and s < 0) for i, s in end.terms):
+                continue
+            axes = {one.index[0] for one in _program_strides(end)}
+            if end.greatest >= bound.known:
+                reached |= axes
+            elif is_last:
+                short |= axes
+        return tuple(sorted(short)), tuple(sorted(reached - short))
+
+    def _bounds(self) -> Iterator[tuple[AddressSum | None, AddressSum | None, bool]]:
+        """Yield the ends of what programs cover, bounds that these have, and whether none is past.
+
+        A block pointer may be moved on, past the end that it was made with.
+        """
+        of, one_more = self._reader.of, AddressSum(1)
         masks = (mask_of(one.node) for one in self._operations)
         for node in self._comparisons([mask for mask in masks if mask is not None]):
-            offset, bound = map(self._reader.of, node.operands)
-            if offset is None or bound is None or bound.terms:
-                continue
-            counts = [index.count for index, _ in offset.terms]
-            if None not in counts and offset.greatest + 1 < bound.known:
-                axes |= {one.index[0] for one in _program_strides(offset)}
-        return tuple(sorted(axes))
+            last, bound = map(of, node.operands)
+            yield last and last.plus(one_more), bound, True
+        for node in self._flow.tree.nodes():
+            if node.name in ("arith.minsi", "arith.minui"):
+                first, second = map(of, node.operands)
+                yield first, second, True
+                yield second, first, True
+            elif node.name == "tt.make_tensor_ptr":
+                sizes = self._flow.tree.type_of(node.results[0]).shape
+                shapes = node.operands[1 : 1 + len(sizes)]
+                offsets = node.operands[1 + 2 * len(sizes) :]
+                for size, shape, offset in zip(sizes, shapes, offsets, strict=True):
+                    start = of(offset)
+                    yield start and start.plus(AddressSum(size)), of(shape), False
 
     def _comparisons(self, masks: list[int]) -> list[Node]:
         """Return the comparisons "below" that masks are made of."""
@@ -160,9 +190,12 @@ class SlotFinder:
         """Return the slots of an argument; None if one of its stores is not understood."""
         own = [one for one in self._operations if one.kind != "read" and place in one.roots]
         addresses = [self._address_of(one) for one in own]
-        if any(one.node.name not in _STORES for one in own) or None in addresses:
-            return None
         known = [address for address in addresses if address is not None]
+        if any(one.node.name not in _STORES for one in own) or len(known) != len(own):
+            return None
+        reads = any(one.node.name == "tt.load" and place in one.roots for one in self._operations)
+        if not reads and any(map(self._overwrites, own, known)):
+            return None
         agreed = _program_strides(known[0])
         # Stores of one argument may differ in the loops around them.
         bare = {tuple(replace(s, trips=1) for s in _program_strides(one)) for one in known}
@@ -176,11 +209,20 @@ class SlotFinder:
             self._parameters[place].name,
             agreed,
             tuple(sorted(abs(stride) for kind, stride in terms if kind != "program")),
-            min(_filled(a, one) for a, one in zip(known, own, strict=True)),
             tuple(along),
             scales,
             self._flow.tree.type_of(own[0].node.operands[0]).bits,
         )
+
+    def _overwrites(self, operation: MemoryOperation, address: AddressSum) -> bool:
+        """Return whether the trips of a loop store to one place, where only the last one's stay."""
+        is_opaque = any(index.kind == "opaque" for index, _ in address.terms)
+        if is_opaque or operation.node.name == "tt.atomic_rmw":
+            return False
+        walked = {index.name for index, _ in address.terms if index.kind == "loop"}
+        loops = (self._flow.tree.loops[place] for place in operation.node.body.loops())
+        others = [one for one in loops if one.name == "scf.for" and str(one.loop) not in walked]
+        return any(self._reader.trips(loop) != 1 for loop in others)
 
 
 def _program_strides(address: AddressSum) -> tuple[ProgramStride, ...]:
@@ -193,18 +235,15 @@ def _program_strides(address: AddressSum) -> tuple[ProgramStride, ...]:
     return tuple(sorted(strides, key=lambda one: one.index))
 
 
+def _has_gap(address: AddressSum) -> bool:
+    """Return whether tiles and loops are known to end before the next program's begin."""
+    apart = min((abs(s) for i, s in address.terms if i.kind == "program"), default=1)
+    inner = [(i, s) for i, s in address.terms if i.kind != "program" and 0 <= s < apart]
+    known = all(index.count is not None for index, _ in inner)
+    return known and AddressSum(terms=tuple(inner)).greatest + 1 < apart
+
+
 def _trips_onward(address: AddressSum, width: int) -> int:
     """Return the trips of a loop whose steps are as wide as all programs together."""
     trips = [i.count or 0 for i, step in address.terms if i.kind == "loop" and abs(step) == width]
     return max(trips, default=1)
-
-
-def _filled(address: AddressSum, operation: MemoryOperation) -> int:
-    """Return the elements that one program writes without a gap; 0 if a mask leaves some out."""
-    if operation.masked or operation.node.name != "tt.store":
-        return 0
-    inner = sorted((abs(stride), i.count or 0) for i, stride in address.terms if i.kind == "tile")
-    width = 1
-    for stride, count in inner:
-        width = width * count if stride == width else 0
-    return width

@@ -32,7 +32,7 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-_SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of})
+_SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of, bool: scalar_of})
 _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 

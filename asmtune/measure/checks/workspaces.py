@@ -3,7 +3,8 @@
 A backward kernel writes one partial sum a program, and the caller adds up as many as the chosen
 config made. The IR shows where each config's programs write; an argument is a workspace if another
 number of them writes slots of the same width while what they read ends at the same place. Then
-sums over the slots are compared, or, if the IR shows no sum, which slots are written.
+sums over the slots are compared, or, if the IR shows no sum, which slots are written; then the IR
+must show that the programs leave nothing out that the reference's read.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ class Workspace:
         index: the programs that the slots belong to: "x", or "x//" for a part of them.
         own, reference: the slots of the config, and those of the one it is compared with.
         summed: whether the reference stores partial sums over that index.
-        filled: whether each program fills its slot, so that slots of another width compare too.
     """
 
     argument: str
@@ -66,7 +66,6 @@ class Workspace:
     own: SlotLayout
     reference: SlotLayout
     summed: bool
-    filled: bool
 
     def __str__(self) -> str:
         along = f"programs along axis {_AXES.index(self.index[0])}"
@@ -109,17 +108,18 @@ def _workspace(
     if len(candidates) != 1:
         return None
     ((index, layout, base_layout),) = candidates
-    if not _reads_agree(index[0], one.argument, own, reference, moved=candidates == moved[:1]):
-        return None
     # Means of tiles of another size differ by a constant; what else differs is taken for wrong.
     are_means = one.scales and other.scales and one.scales != other.scales
     summed = index in other.sums and not are_means
-    filled = one.filled == layout.stride and other.filled == base_layout.stride
-    if layout.stride != base_layout.stride and not filled:
+    moved_only = layout.count == base_layout.count
+    if layout.stride != base_layout.stride or (moved_only and not summed):
         return None
-    if layout.count == base_layout.count and not summed:
+    reads = _Reads.of(index, one.argument, own, reference)
+    if not reads.agree or not (summed or reads.reach_all):
         return None
-    return Workspace(one.argument, index, layout, base_layout, summed, filled)
+    if not (reads.counts_differ or moved_only or (summed and reads.leave_index_out)):
+        return None
+    return Workspace(one.argument, index, layout, base_layout, summed)
 
 
 def _differ(
@@ -172,29 +172,46 @@ def _intersect(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return max(one[0], other[0]) < min(one[1], other[1])
 
 
-def _reads_agree(
-    axis: str, argument: str, own: ConfigSlots, reference: ConfigSlots, *, moved: bool
-) -> bool:
-    """Return whether other accesses cover the same along an axis, with another number of programs.
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """How other accesses along the axis of an index compare between two configs.
 
-    They do not if the grid of one config is too small. If slots are only `moved`, the programs are
-    as many.
+    Attributes:
+        agree: whether they cover the same, and no grid is seen to be too small.
+        counts_differ: whether they do with another number of programs.
+        reach_all: whether the config is seen to leave nothing out that the reference covers.
+        leave_index_out: whether the index is a remainder that only the slots go by, as of locks.
     """
-    if axis in own.short and axis not in reference.short:
-        return False
-    agreed: dict[str, bool] = {}
-    differs = False
-    others = {one.place: one for one in reference.accesses if one.argument != argument}
-    for one in own.accesses:
-        other = others.get(one.place)
-        if other is None or one.argument != other.argument or not _alike(one, other):
-            continue
-        for a, b in zip(one.strides, other.strides, strict=True):
-            if a.index[0] == axis:
-                alike = bool(_end_alike(a, b))
-                agreed[a.index] = agreed.get(a.index, False) or alike
-                differs |= alike and a.count != b.count
-    return (differs or (moved and bool(agreed))) and all(agreed.values())
+
+    agree: bool
+    counts_differ: bool
+    reach_all: bool
+    leave_index_out: bool
+
+    @classmethod
+    def of(cls, index: str, argument: str, own: ConfigSlots, reference: ConfigSlots) -> _Reads:
+        """Compare the accesses of two configs, without those of one argument."""
+        axis = index[0]
+        others = {one.place: one for one in reference.accesses if one.argument != argument}
+        both = [(one, others[one.place]) for one in own.accesses if one.place in others]
+        both = [(a, b) for a, b in both if a.argument == b.argument and _alike(a, b)]
+        pairs = [
+            pair
+            for one, other in both
+            for pair in zip(one.strides, other.strides, strict=True)
+            if pair[0].index[0] == axis
+        ]
+        alike = [(a, b) for a, b in pairs if _end_alike(a, b)]
+        has_gap = any(a.has_gap and not b.has_gap for a, b in both)
+        is_end = all(a.trips * a.width >= b.trips * b.width for a, b in alike)
+        agreed = {a.index for a, _ in alike}
+        is_short = axis in own.short and axis not in reference.short
+        return cls(
+            bool(agreed) and agreed == {a.index for a, _ in pairs} and not is_short,
+            any(a.count != b.count for a, b in alike),
+            not has_gap and (axis in own.reached or is_end),
+            index.endswith("%") and index not in agreed,
+        )
 
 
 class WorkspaceComparison:
@@ -258,7 +275,9 @@ class WorkspaceComparison:
             wrong = self._coverage(own, base) or self._not_finite(own, base)
         if wrong is not None or not self._workspace.summed:
             return wrong
-        return self._sums(own, base, tolerance)
+        # Errors of parts grow with the root of their number, what one program leaves out does not.
+        parts = max(1, min(self._workspace.own.count, self._workspace.reference.count))
+        return self._sums(own, base, tolerance / math.sqrt(parts))
 
     def _written(self, values: Any) -> Any:
         return bits(values) != self._poison
@@ -273,11 +292,9 @@ class WorkspaceComparison:
     def _coverage(self, own: Any, base: Any) -> tuple[str, str] | None:
         """Check that all slots of the config are written where the reference writes its own."""
         written, due = self._written(own), self._written(base).any(1)
-        if self._workspace.filled:  # slots of another width are written whole as well
-            due = due.any(1, keepdim=True).expand(-1, own.shape[2])
-        groups, width = min(own.shape[0], due.shape[0]), min(own.shape[2], due.shape[1])
-        common = due[:groups, None, :width]
-        missing = int((common & ~written[:groups, :, :width]).sum())
+        groups = min(own.shape[0], due.shape[0])
+        common = due[:groups, None]
+        missing = int((common & ~written[:groups]).sum())
         missing += int(due.sum() - common.sum()) * own.shape[1]
         total = int(due.sum()) * own.shape[1]
         if missing:
@@ -303,11 +320,11 @@ class WorkspaceComparison:
     def _sums(self, own: Any, base: Any, tolerance: float) -> tuple[str, str] | None:
         """Compare the sums over slots, relative to the sums of magnitudes."""
         sums, expected, sizes = self._total(own), self._total(base), self._total(base, sizes=True)
-        shape = [min(a, b) for a, b in zip(sums.shape, expected.shape, strict=True)]
-        sums, expected, sizes = (v[: shape[0], : shape[1]] for v in (sums, expected, sizes))
+        groups = max(own.shape[0], base.shape[0])  # those there is no room for hold nothing
+        sums, expected, sizes = (_padded(v, groups) for v in (sums, expected, sizes))
         magnitude = Magnitude.of(sizes)
         worst, place, wrong = -1.0, (0, 0), 0
-        for piece in pieces(shape):
+        for piece in pieces(sums.shape):
             c, r = sums[piece], expected[piece]
             deviations = (c - r).abs() / (r.abs() + magnitude.around(piece, r))
             deviations.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
@@ -338,3 +355,10 @@ class WorkspaceComparison:
         if sizes:
             return torch.linalg.vector_norm(slots, 1, dim=1, dtype=torch.float64)
         return slots.sum(1, dtype=torch.float64)
+
+
+def _padded(sums: Any, groups: int) -> Any:
+    """Append sums of 0, for as many groups."""
+    import torch
+
+    return torch.nn.functional.pad(sums, (0, 0, 0, groups - sums.shape[0]))

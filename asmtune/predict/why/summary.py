@@ -11,7 +11,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Verdict
-from asmtune.ir.ttir.analysis import LaunchArguments, well_formed
+from asmtune.ir.ttir.analysis import LaunchArguments
+from asmtune.ir.ttir.parser import well_formed
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.why.access import AccessPattern, KernelAccesses

@@ -262,7 +262,7 @@ _LOOKED_AT: Final = 8
 
 
 def _workspaces(request: ExplainRequest, funnel: Funnel, listed: Sequence[Config]) -> Iterable[str]:
-    """Says which arguments the config writes in another number of slots than the default does."""
+    """Describe the arguments that the config writes in other slots than the default does."""
     loaded, chosen = request.loaded, request.chosen
     default = loaded.space.first(**loaded.problem.shape)
     others = [default] if chosen != default else listed[: _LOOKED_AT + 1]
