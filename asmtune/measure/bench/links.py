@@ -32,11 +32,8 @@ from asmtune.core.records.artifacts import Failure
 _AGENT: Final = "asmtune.measure.bench.remote_main"
 _PORTS: Final = {"ssh": None, "dask": 8786, "ray": 10001}
 _FORMS: Final = "ssh://user@host, dask://scheduler:8786 or ray://head:10001"
-_QUERIES: Final = {
-    "ssh": ("python", "gpu"),
-    "dask": ("python", "workers"),
-    "ray": ("python", "workers"),
-}
+_CLUSTER: Final = ("python", "workers")
+_QUERIES: Final = {"ssh": ("python", "gpu"), "dask": _CLUSTER, "ray": _CLUSTER}
 # A name that begins with "-" would be an option of ssh.
 _NAME: Final = re.compile(r"[\w.:%][\w.:%-]*")
 _SSH: Final = (
