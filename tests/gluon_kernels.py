@@ -173,6 +173,13 @@ def broken(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     gl.store(x_ptr + tile, tile, mask=tile < n)
 
 
+@gluon.jit
+def undecided(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
+    """Stores a tile of no layout, which only a pass refuses."""
+    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK)
+    gl.store(x_ptr + at, at, mask=at < n)
+
+
 def descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
     """Describes a tensor of 16-bit numbers for tiles of a shape."""
     layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16)
