@@ -68,6 +68,13 @@ def test_partitions_of_warps_run_beside_each_other() -> None:
     assert (uses.reads, uses.writes, uses.unknown) == ({"x_desc"}, {"y_desc"}, frozenset())
 
 
+def test_results_of_a_partition_are_followed() -> None:
+    """An address that the default warps give back is that of their argument, not of the others'."""
+    found = work(kernels.handed_back, 1, x_ptr=half(64), y_ptr=half(64), z_ptr=half(64), n=9)
+    uses = effects(found, "x_ptr", "y_ptr", "z_ptr")
+    assert (uses.reads, uses.writes, uses.unknown) == ({"x_ptr"}, {"y_ptr", "z_ptr"}, frozenset())
+
+
 def test_products_of_tensor_memory_count() -> None:
     """A tcgen05 product counts its FLOPs in each trip, and its result is stored once."""
     found = work(
