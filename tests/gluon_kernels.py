@@ -167,6 +167,19 @@ def small_dot(a_ptr, b_ptr, c_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
 
 
 @gluon.jit
+def exact_dot(x_ptr, y_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
+    """Multiplies a tile by itself without tensor cores."""
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [num_warps, 1], [1, 0])
+    rows = gl.arange(0, TILE, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, TILE, layout=gl.SliceLayout(0, layout))
+    at = rows[:, None] * TILE + columns[None, :]
+    x = gl.load(x_ptr + at)
+    left = gl.convert_layout(x, gl.DotOperandLayout(0, layout, 0))
+    right = gl.convert_layout(x, gl.DotOperandLayout(1, layout, 0))
+    gl.store(y_ptr + at, gl.dot_fma(left, right, gl.zeros([TILE, TILE], gl.float32, layout)))
+
+
+@gluon.jit
 def described(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     """Copies rows by descriptors that it makes itself."""
     shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK, 64], gl.float16)

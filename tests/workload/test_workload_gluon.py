@@ -92,6 +92,14 @@ def test_products_of_tensor_memory_count() -> None:
     assert found.loops[0].has_dot
 
 
+def test_products_without_tensor_cores_are_exact() -> None:
+    """Those of `dot_fma` round no operand, whatever precision its IR names."""
+    tile = half(32, 32).float()
+    found = work(kernels.exact_dot, 1, x_ptr=tile, y_ptr=tile, TILE=32)
+    assert found.flops == {"f32": 2.0 * 32**3}
+    assert effects(found, "x_ptr", "y_ptr").products == {"f32"}
+
+
 def test_descriptors_made_by_the_kernel_are_followed_to_their_arguments() -> None:
     """A copy by a descriptor of the kernel's own is one of the pointer that it was made of."""
     rows = half(1000, 64)
