@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
-from asmtune.ir.ttir.costs import (
-    BARRIERS,
-    PRODUCTS,
-    Placement,
-    class_of,
-    element_count,
-    read_dot,
-)
+from asmtune.ir.ttir.costs import BARRIERS, PRODUCTS, Placement, class_of, element_count, read_dot
 from asmtune.ir.ttir.evaluate import (
     BLOCKS,
     DEFAULT_TRIPS,
