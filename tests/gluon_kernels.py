@@ -96,6 +96,25 @@ def passed_on(x_desc, y_desc, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
 
 
 @gluon.jit
+def _load_row(x_ptr, z_ptr, at):
+    return gl.load(x_ptr + at), z_ptr
+
+
+@gluon.jit
+def _store_row(y_ptr, at):
+    gl.store(y_ptr + at, 0.0)
+
+
+@gluon.jit
+def handed_back(x_ptr, y_ptr, z_ptr, n, num_warps: gl.constexpr):
+    """Stores through the address that a partition of warps gives back."""
+    value, out_ptr = gl.warp_specialize(
+        [(_load_row, (x_ptr, z_ptr, n)), (_store_row, (y_ptr, n))], [4], [24]
+    )
+    gl.store(out_ptr + n, value)
+
+
+@gluon.jit
 def one_tile(a_desc, b_desc, c_desc, K, TILE: gl.constexpr, num_warps: gl.constexpr):
     """Multiplies one tile by tcgen05, without a pipeline."""
     a = gl.allocate_shared_memory(a_desc.dtype, a_desc.block_type.shape, a_desc.layout)
@@ -148,6 +167,19 @@ def small_dot(a_ptr, b_ptr, c_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
 
 
 @gluon.jit
+def exact_dot(x_ptr, y_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
+    """Multiplies a tile by itself without tensor cores."""
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [num_warps, 1], [1, 0])
+    rows = gl.arange(0, TILE, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, TILE, layout=gl.SliceLayout(0, layout))
+    at = rows[:, None] * TILE + columns[None, :]
+    x = gl.load(x_ptr + at)
+    left = gl.convert_layout(x, gl.DotOperandLayout(0, layout, 0))
+    right = gl.convert_layout(x, gl.DotOperandLayout(1, layout, 0))
+    gl.store(y_ptr + at, gl.dot_fma(left, right, gl.zeros([TILE, TILE], gl.float32, layout)))
+
+
+@gluon.jit
 def described(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     """Copies rows by descriptors that it makes itself."""
     shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK, 64], gl.float16)
@@ -171,6 +203,13 @@ def broken(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     other: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
     tile = gl.arange(0, BLOCK, layout=one) + gl.arange(0, BLOCK, layout=other)
     gl.store(x_ptr + tile, tile, mask=tile < n)
+
+
+@gluon.jit
+def undecided(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
+    """Stores a tile of no layout, which only a pass refuses."""
+    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK)
+    gl.store(x_ptr + at, at, mask=at < n)
 
 
 def descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:

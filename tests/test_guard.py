@@ -95,6 +95,22 @@ def test_detail_is_the_essence() -> None:
     assert kept == "RuntimeError: one\n  two"
 
 
+def test_ptxas_tells_what_it_refuses_first() -> None:
+    """Without a fatal line but its last, ptxas's first error comes before what Triton says."""
+    error = "ptxas /tmp/x.ptx, line 99; error   : Feature '.gather4' requires .target sm_100"
+    found = failure(
+        "cubin",
+        INTERNAL(
+            f"PTXAS error: Internal\n`ptxas` stderr:\n{error}\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors\n"
+        ),
+    )
+    assert str(found) == (
+        "ptxas at cubin: ptxas at line 99 of the PTX: Feature '.gather4' requires .target sm_100"
+    )
+    assert error in found.detail.splitlines()
+
+
 def test_detail_is_limited() -> None:
     """A message of any length leaves a detail of 2000 characters at most."""
     assert len(failure("ptx", ValueError("x" * 100_000)).detail) == 2000

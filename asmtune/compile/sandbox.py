@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.compile.lower import LowerRequest
+from asmtune.compile.toolchain import compiler_error
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 _NO_INSTRUCTION: Final = "LLVM ERROR: Cannot select"
@@ -179,7 +180,7 @@ class Sandbox:
         return self._child
 
     def _with_diagnostics(self, failure: Failure) -> Failure:
-        """Adds the compiler's first error line on stderr to a failure of an MLIR pass.
+        """Puts the compiler's first error on stderr before a failure of an MLIR pass.
 
         MLIR turns a segmentation fault in a pass into an ordinary failure. The child may be
         damaged then, so it is not used again.
@@ -187,9 +188,12 @@ class Sandbox:
         if "PassManager" not in failure.detail and "Parse MLIR" not in failure.detail:
             return failure
         assert self._child is not None
-        errors = [line for line in self._child.log_lines() if " error: " in line]
+        log = self._child.log_lines()
+        errors = [line for line in log if " error: " in line]
         self.close()
-        return replace(failure, detail="\n".join([failure.detail, *errors[:1]]))
+        told = compiler_error("\n".join(log))
+        lines = [told, *errors[:1], failure.detail] if told else [failure.detail]
+        return replace(failure, detail="\n".join(lines))
 
     def _crash(self, stage: str) -> Failure:
         """Returns the failure of a child that ended without an answer."""

@@ -175,6 +175,17 @@ class Toolchain:
 
 _stderr_lock: Final = threading.Lock()
 _ERROR: Final = re.compile(r"^(.*):(\d+):\d+: error: (.*)\n(?:(\S.*)\n)?", re.MULTILINE)
+# MLIR ends a failed pipeline with a line that says no more than that, and prints the module.
+_PLACELESS: Final = re.compile(r" error: (?!Failures have been)(.*)|(Assertion `.*' failed)")
+
+
+def compiler_error(log: str) -> str:
+    """Returns the first error that MLIR or LLVM tells on stderr, as one line; "" for none."""
+    if match := _ERROR.search(log):
+        file, line, first, second = match.groups()
+        return f"{Path(file).name} line {line}: {first} {second or ''}".rstrip()
+    placeless = _PLACELESS.search(log)
+    return "" if placeless is None else placeless[1] or placeless[2]
 
 
 @contextmanager
@@ -195,9 +206,7 @@ def _told_errors() -> Iterator[None]:
         try:
             yield
         except (RuntimeError, AssertionError, CompilationError) as error:
-            if match := _ERROR.search(os.pread(written, 1 << 20, 0).decode(errors="replace")):
-                file, line, first, second = match.groups()
-                text = f"{Path(file).name} line {line}: {first} {second or ''}".rstrip()
+            if text := compiler_error(os.pread(written, 1 << 20, 0).decode(errors="replace")):
                 _tell(error, text)
             raise
         finally:

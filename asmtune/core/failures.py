@@ -98,9 +98,14 @@ def _places(error: BaseException) -> str:
     return ", ".join(dict.fromkeys(places))
 
 
+_OF_PTXAS: Final = re.compile(r"ptxas \S+, (line \d+); error\s*: (.*)")
+
+
 def _essence(message: str) -> str:
-    """Cut the PTX and the repro command that Triton appends to a message."""
+    """Cut the PTX and the repro command that Triton appends to a message; ptxas's error first."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith("Repro command")]
     fatal = [line for line in own if "fatal" in line and "aborted" not in line]
-    return "\n".join(fatal or own)[:_DETAIL_LIMIT]
+    refused = next(filter(None, map(_OF_PTXAS.match, own)), None)
+    first = [] if refused is None else [f"ptxas at {refused[1]} of the PTX: {refused[2]}"]
+    return "\n".join(fatal or first + own)[:_DETAIL_LIMIT]

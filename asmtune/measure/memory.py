@@ -6,7 +6,9 @@ host, buffers are smaller, and at last nothing is timed (`MemoryShortError`).
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,6 +67,28 @@ def _cgroup_text(name: str) -> str:
     with suppress(OSError):
         return (_CGROUP / name).read_text()
     return ""
+
+
+def nameless_file(nbytes: int) -> int:
+    """Create a file without a name: no other user can open it, and the last close deletes it.
+
+    It is in memory if half of the free memory suffices, else in the folder for temporary files.
+    """
+    if nbytes <= host_bytes() // 2:
+        file = os.memfd_create("asmtune")
+    else:
+        with tempfile.TemporaryFile(prefix="asmtune-") as opened:
+            file = os.dup(opened.fileno())
+    try:
+        # Without this, a full disk would raise SIGBUS in the middle of copying.
+        os.posix_fallocate(file, 0, max(nbytes, 1))
+    except OSError as error:
+        os.close(file)
+        raise MemoryShortError(
+            f"the arguments' {nbytes:,} bytes cannot be copied for a child process "
+            f"({error.strerror}): free memory, set TMPDIR to a larger disk, or use isolate=False"
+        ) from error
+    return file
 
 
 def require_host(length: int, what: str) -> None:

@@ -159,8 +159,8 @@ def test_descriptors_and_layouts_of_gluon_arrive() -> None:
 )
 def test_what_gluon_does_not_have_is_refused(kind: str) -> None:
     """A description of another version, or of no such class, is an error in a line."""
-    with pytest.raises(InputError, match="is no layout or descriptor of the Gluon of triton"):
-        restore({"gluon": {"type": kind, "parts": {"command": "true"}}}, ())
+    with pytest.raises(InputError, match="is no layout or descriptor of triton"):
+        restore({"object": {"type": kind, "parts": {"command": "true"}}}, ())
 
 
 def test_a_parameter_travels_without_its_gradient() -> None:
@@ -210,7 +210,7 @@ def test_no_file_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """Neither in memory nor on the disk, which is taken where memory is scarce, is there a name."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("asmtune.measure.bench.argument_codec.host_bytes", lambda: 0)
+    monkeypatch.setattr("asmtune.measure.memory.host_bytes", lambda: 0)
     x = torch.arange(5.0)
     shared = SharedArguments({"x": x})
     assert Path(f"/proc/self/fd/{shared.file}").readlink().is_relative_to(tmp_path)

@@ -54,3 +54,14 @@ def test_a_gluon_kernel_that_no_config_fits_is_refused_in_a_line(commands: Comma
     assert "no config of row_sum can run on MI300X" in ran.err
     assert "Layout has 32 threads per warp" in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_kernel_that_a_pass_refuses_is_told_once(commands: Commands) -> None:
+    """The error names file, line and cause, and nothing of the compiler's log after it."""
+    kernel = (f"{ROOT}/tests/gluon_kernels.py:undecided", "--arg", "x_ptr=fp32[n]", "--arg", "n=64")
+    given = ("--grid", "1", "--axis", "BLOCK=64", "--axis", "num_warps=4", "--target", "H200")
+    ran = commands.run("prune-report", *kernel, *given)
+    assert (ran.code, ran.out) == (2, "")
+    assert "gluon_kernels.py line " in ran.err
+    assert ran.err.count("Failed to infer") == 1
+    assert "PassManager" not in ran.err

@@ -89,6 +89,20 @@ def test_what_mlir_refuses_is_told_with_its_line(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_a_pass_refuses_is_told_first(settings: Settings) -> None:
+    """A failure of the compiler's process begins with file, line and cause, not with the pass."""
+    problem = Problem(kernels.undecided, {"x_ptr": torch.empty(64, device="meta"), "n": 64}, (1,))
+    lowered = lowering(problem=problem).request(Config({"BLOCK": 64}, num_warps=4))
+    assert isinstance(lowered, LowerRequest), lowered
+    for failure in (compile_one(lowered, settings), sketch_one(lowered, settings)):
+        assert isinstance(failure, Failure)
+        assert str(failure).startswith("compiler at ttgir: gluon_kernels.py line ")
+        assert "Failed to infer" in str(failure)
+    asserted = "<unknown>:0: error: Failures have been detected\npython: X.cpp:1: f(): Assertion "
+    assert toolchain.compiler_error(f"{asserted}`ok' failed.\n") == "Assertion `ok' failed"
+    assert toolchain.compiler_error("a remark\n") == ""
+
+
 def test_instructions_that_a_device_lacks_are_a_failure(settings: Settings) -> None:
     """Blackwell's products do not compile for Hopper: a failure of a stage, and no more."""
     half = [torch.empty(128, 128, device="meta", dtype=torch.float16) for _ in range(3)]

@@ -68,6 +68,13 @@ def test_partitions_of_warps_run_beside_each_other() -> None:
     assert (uses.reads, uses.writes, uses.unknown) == ({"x_desc"}, {"y_desc"}, frozenset())
 
 
+def test_results_of_a_partition_are_followed() -> None:
+    """An address that the default warps give back is that of their argument, not of the others'."""
+    found = work(kernels.handed_back, 1, x_ptr=half(64), y_ptr=half(64), z_ptr=half(64), n=9)
+    uses = effects(found, "x_ptr", "y_ptr", "z_ptr")
+    assert (uses.reads, uses.writes, uses.unknown) == ({"x_ptr"}, {"y_ptr", "z_ptr"}, frozenset())
+
+
 def test_products_of_tensor_memory_count() -> None:
     """A tcgen05 product counts its FLOPs in each trip, and its result is stored once."""
     found = work(
@@ -83,6 +90,14 @@ def test_products_of_tensor_memory_count() -> None:
     assert found.flops == {"f16": 2.0 * 128 * 128 * 512}
     assert (found.bytes_read, found.bytes_written) == (2 * 128 * 512 * 2, 128 * 128 * 2)
     assert found.loops[0].has_dot
+
+
+def test_products_without_tensor_cores_are_exact() -> None:
+    """Those of `dot_fma` round no operand, whatever precision its IR names."""
+    tile = half(32, 32).float()
+    found = work(kernels.exact_dot, 1, x_ptr=tile, y_ptr=tile, TILE=32)
+    assert found.flops == {"f32": 2.0 * 32**3}
+    assert effects(found, "x_ptr", "y_ptr").products == {"f32"}
 
 
 def test_descriptors_made_by_the_kernel_are_followed_to_their_arguments() -> None:

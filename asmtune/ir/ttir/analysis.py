@@ -9,14 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.ir.ttir.arguments import Parameter, bind
-from asmtune.ir.ttir.costs import (
-    BARRIERS,
-    PRODUCTS,
-    Placement,
-    class_of,
-    element_count,
-    read_dot,
-)
+from asmtune.ir.ttir.costs import BARRIERS, PRODUCTS, Placement, class_of, element_count, read_dot
 from asmtune.ir.ttir.evaluate import (
     BLOCKS,
     DEFAULT_TRIPS,

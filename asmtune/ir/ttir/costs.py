@@ -316,6 +316,9 @@ PRODUCTS: Final = frozenset(
 """Operations that multiply matrices; TTGIR's are those of Hopper and Blackwell."""
 
 
+_BY_FMA: Final = re.compile(r"parent = #(?:ttg\.)?blocked").search
+
+
 def read_dot(node: Node) -> tuple[Dot, str] | None:
     """Return a product, and its precision for 32-bit floats."""
     operands, arrow, result_type = node.text.rpartition(" : ")[2].partition(" -> ")
@@ -342,4 +345,6 @@ def read_dot(node: Node) -> tuple[Dot, str] | None:
         return dot, ""
     if node.name.startswith("ttng."):  # these units multiply 32-bit floats in no other way
         return dot, "tf32"
+    if _BY_FMA(node.text):  # whatever precision Gluon's front end writes
+        return dot, "ieee"
     return dot, precision[1] if precision else ""

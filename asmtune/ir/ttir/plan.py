@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from asmtune.ir.ttir.operations import TILES, EvaluationStep, Evaluator, evaluator
-from asmtune.ir.ttir.parser import PARTITION
+from asmtune.ir.ttir.parser import PARTITION, SPECIALIZE
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import RETURNS, Body, Node, Tree
 
@@ -59,6 +59,9 @@ class Flow:
         return reached
 
     def _result(self, node: Node, place: int) -> list[int]:
+        if node.name == SPECIALIZE:  # its results are those of the "default" that follows it
+            nodes = node.body.nodes
+            node = nodes[nodes.index(node) + 1]
         if node.name not in CONTROL or not node.regions:
             return list(node.operands)
         if node.name == "scf.for":

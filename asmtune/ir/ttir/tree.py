@@ -19,7 +19,7 @@ from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types
 from asmtune.ir.ttir.parser import Argument, Function, Module, OpBlock, Operation
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
-RETURNS: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
+RETURNS: Final = frozenset({"tt.return", "scf.yield", "scf.condition", "ttg.warp_yield"})
 COPIES: Final = frozenset(
     {"ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local",
      "ttng.async_tma_gather"}

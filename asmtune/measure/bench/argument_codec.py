@@ -11,15 +11,14 @@ import importlib
 import math
 import mmap
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
-from asmtune.base.errors import InputError, MemoryShortError
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import version_of
-from asmtune.measure.memory import host_bytes
+from asmtune.measure.memory import nameless_file
 
 
 @dataclass(frozen=True)
@@ -138,27 +137,17 @@ class Packing:
     def _memory(self, value: Any, where: str) -> dict[str, Any] | None:
         import torch
         from triton import TensorWrapper
-        from triton.tools.tensor_descriptor import TensorDescriptor
 
         if isinstance(value, torch.Tensor):
             return {"tensor": self._tensor(value, where)}
         if isinstance(value, TensorWrapper):
             parts = {"base": value.base, "dtype": value.dtype}
             return {"wrapper": {name: self.describe(part, where) for name, part in parts.items()}}
-        if type(value) is TensorDescriptor:
-            parts = {f.name: getattr(value, f.name) for f in fields(value)}
-            parts |= {name: tuple(parts[name]) for name in ("shape", "strides")}
-            parts["block_shape"] = list(parts["block_shape"])
-            return {"descriptor": {n: self.describe(part, where) for n, part in parts.items()}}
-        return self._gluon(value, where)
-
-    def _gluon(self, value: Any, where: str) -> dict[str, Any] | None:
-        """Describe a layout of Gluon's, or a tensor descriptor, which has a layout."""
-        if not type(value).__module__.startswith(_GLUON) or not is_dataclass(value):
+        if not is_dataclass(value) or not type(value).__module__.startswith(_MODULES):
             return None
         parts = {f.name: self.describe(getattr(value, f.name), where) for f in fields(value)}
         name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {"gluon": {"type": name, "parts": parts}}
+        return {"object": {"type": name, "parts": parts}}
 
     def _tensor(self, tensor: Any, where: str) -> dict[str, Any]:
         import torch
@@ -194,7 +183,8 @@ class Packing:
         return list(self.regions).index(key)
 
 
-_GLUON: Final = "triton.experimental.gluon."
+_MODULES: Final = ("triton.tools.tensor_descriptor", "triton.experimental.gluon.")
+"""Where the classes are of tensor descriptors, and of Gluon's layouts, which its own have."""
 
 
 def describe_all(
@@ -240,11 +230,9 @@ def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
         return tuple(restore(item, memory) for item in inner)
     if kind == "tensor":
         return _restore_tensor(inner, memory)
-    if kind == "opaque":
-        return Opaque(inner)
-    if kind == "gluon":
-        return _restore_gluon(inner, memory)
-    return inner if kind == "scalar" else _restore_triton(kind, inner, memory)
+    if kind == "object":
+        return _restore_object(inner, memory)
+    return inner if kind == "scalar" else _restore_value(kind, inner, memory)
 
 
 def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
@@ -259,28 +247,28 @@ def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) ->
     return torch.empty(0, dtype=dtype, device=inner["device"]).set_(storage, offset, *layout)
 
 
-def _restore_gluon(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
+def _restore_object(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
     module, _, name = inner["type"].partition(":")
     parts = {key: restore(part, memory) for key, part in inner["parts"].items()}
     try:
-        package = importlib.import_module(module) if module.startswith(_GLUON) else None
+        package = importlib.import_module(module) if module.startswith(_MODULES) else None
         return getattr(package, name)(**parts)
     except (ImportError, AttributeError, TypeError) as error:
-        what = f"{inner['type']} is no layout or descriptor of the Gluon of triton"
+        what = f"{inner['type']} is no layout or descriptor of triton"
         raise InputError(f"{what} {version_of('triton')}: record it again with this") from error
 
 
-def _restore_triton(kind: str, inner: Any, memory: Sequence[SharedRegion]) -> Any:
+def _restore_value(kind: str, inner: Any, memory: Sequence[SharedRegion]) -> Any:
     import triton.language as tl
     from triton import TensorWrapper
-    from triton.tools.tensor_descriptor import TensorDescriptor
 
+    if kind == "opaque":
+        return Opaque(inner)
     if kind == "dtype":
         return tl.dtype(inner)
     if kind == "constexpr":
         return tl.constexpr(restore(inner, memory))
-    parts = {name: restore(part, memory) for name, part in inner.items()}
-    return TensorWrapper(**parts) if kind == "wrapper" else TensorDescriptor(**parts)
+    return TensorWrapper(**{name: restore(part, memory) for name, part in inner.items()})
 
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
@@ -348,28 +336,6 @@ class SharedArguments:
         mapped = torch.frombuffer(mmap.mmap(self.file, self.nbytes), dtype=torch.uint8)
         for region in self._regions:
             yield region, mapped[region.at : region.at + region.nbytes]
-
-
-def nameless_file(nbytes: int) -> int:
-    """Create a file without a name: no other user can open it, and the last close deletes it.
-
-    It is in memory if half of the free memory suffices, else in the folder for temporary files.
-    """
-    if nbytes <= host_bytes() // 2:
-        file = os.memfd_create("asmtune")
-    else:
-        with tempfile.TemporaryFile(prefix="asmtune-") as opened:
-            file = os.dup(opened.fileno())
-    try:
-        # Without this, a full disk would raise SIGBUS in the middle of copying.
-        os.posix_fallocate(file, 0, max(nbytes, 1))
-    except OSError as error:
-        os.close(file)
-        raise MemoryShortError(
-            f"the arguments' {nbytes:,} bytes cannot be copied for a child process "
-            f"({error.strerror}): free memory, set TMPDIR to a larger disk, or use isolate=False"
-        ) from error
-    return file
 
 
 def unpack_arguments(shared: Mapping[str, Any], place: str | None = None) -> dict[str, Any]:

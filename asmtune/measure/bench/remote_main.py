@@ -193,7 +193,7 @@ class Agent:
             carried.child.stop()
 
     def _file(self, request: Mapping[str, Any]) -> None:
-        from asmtune.measure.bench.argument_codec import nameless_file
+        from asmtune.measure.memory import nameless_file
 
         number = request["file"]
         try:

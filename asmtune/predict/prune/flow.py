@@ -306,7 +306,7 @@ def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict])
     reasons = Counter(verdict.reasons[0] for verdict in tried)
     (reason, count) = reasons.most_common(1)[0]
     worst = next(v for v in tried if v.reasons[0] == reason)
-    detail = worst.failure.detail.strip() if worst.failure else reason.text
+    detail = (worst.failure.detail if worst.failure else reason.text).strip().partition("\n")[0]
     left = len(verdicts) - len(tried)
     compiled = " that was compiled" if left else ""
     more = f"; {left} were not compiled: compile more" if left else ""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
-_MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
+_MEMORY: Final = frozenset({"tensor", "wrapper"})
 
 
 def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
