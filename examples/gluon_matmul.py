@@ -6,8 +6,9 @@ A kernel module like those of kernels/ (tiled_matmul.py tells its parts), for on
     asmtune tune examples/gluon_matmul.py
 
 Each program computes one tile. While the tensor cores multiply the tiles of a step, the copy engine
-fetches those of the next STAGES - 1 steps. Copies fill what lies outside a matrix with zeros and
-write nothing there, so that no extent has to be a multiple of a tile's.
+fetches those of the next STAGES - 1 steps. Copies fill what lies outside a matrix with zeros, and
+write no rows there and no columns, but for the rest of a row's last 16 bytes, which C's rows must
+own. So no extent has to be a multiple of a tile's.
 
 A tile's extents are part of a descriptor's layout, so each config sets them by its `pre_hook`.
 
