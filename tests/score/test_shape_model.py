@@ -55,6 +55,16 @@ TILES = [tiled(m, n) for m in (16, 64, 256) for n in (32, 128)]
             {"B", "H"},
             set(),
         ),
+        # The same with a batch of one, which every block covers.
+        (
+            {"B": 1, "H": 5, "N": 1024},
+            ("BLOCK_M", "BLOCK_N"),
+            lambda v: math.ceil(1024 / v["BLOCK_M"]) * 5,
+            {"BLOCK_M": "N", "BLOCK_N": "N"},
+            {"BLOCK_N"},
+            {"B", "H"},
+            set(),
+        ),
         # A row of a program, walked in blocks.
         (
             {"rows": 77, "cols": 4096},
