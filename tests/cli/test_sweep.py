@@ -125,11 +125,13 @@ def test_a_shape_that_fails_is_told_once(clock: Clock, commands: Commands) -> No
 
 
 def test_an_interrupt_shows_what_is_known(clock: Clock, commands: Commands) -> None:
-    """After Ctrl-C the shapes that are tuned count for the rest of the range."""
-    clock.interrupted_after = 3
+    """After Ctrl-C the shapes that are tuned count, the last of them too."""
+    clock.interrupted_after = 2
     ran = commands.run(*SWEEP)
     assert ran.code == 130
-    assert "3 shapes tuned now, 0 stored before; expected share" in " ".join(ran.out.split())
+    assert "2 shapes tuned now, 0 stored before; nothing can be interpolated: 2 shapes" in " ".join(
+        ran.out.split()
+    )
 
 
 def test_a_shape_that_the_module_refuses(clock: Clock, commands: Commands) -> None:

@@ -157,6 +157,15 @@ def test_it_is_less_sure_of_other_code() -> None:
     assert odd.is_wide
 
 
+def test_one_config_alone_is_not_sure() -> None:
+    """Where one timed config is in the space, nothing says that it is near the best."""
+    model = fitted(timed(16, 64, 256, 1024, 4096, 16384))
+    assert model is not None
+    pick = model.pick({"M": 512, "N": 4096}, lambda config: config == TILES[0])
+    assert pick is not None
+    assert pick.is_wide
+
+
 def test_too_little_to_fit() -> None:
     """Two shapes, or shapes of other sizes, make no model."""
     assert fitted(timed(16, 64)) is None

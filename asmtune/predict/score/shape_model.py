@@ -38,13 +38,13 @@ _MOST_OF_SHAPE: Final = 40
 _LEADING: Final = 20  # of a shape, whose timings at other shapes count as well
 _SHORTLIST: Final = 8  # candidates whose spread is worked out
 _CLIP: Final = 0.7  # of log slowdown: how slow a slow config is matters little
-_CAUTION: Final = 0.5  # standard deviations that are added to a predicted time
+_CAUTION: Final = 0.87  # standard deviations that are added to a predicted time
 
 # Scales, in doublings, and shares of the variance; fitted to `benchmarks.interpolate`.
-_AXES, _REGIME, _SIZES, _RELATIVE, _ALIGNMENT = 1.5, 1.5, 4.0, 2.0, 1.0
-_CONFIG, _IDENTITY, _ALWAYS, _BY_REGIME, _BY_SIZES = 0.25, 0.01, 0.1, 0.5, 0.5
-_OTHER_CODE: Final = 0.1  # log of speed, where no tuned shape is divided by 16 alike
-_LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.02, 0.25, 0.0025, 25.0
+_AXES, _REGIME, _SIZES, _RELATIVE, _ALIGNMENT = 2.1, 2.0, 4.0, 2.0, 1.0
+_CONFIG, _IDENTITY, _ALWAYS, _BY_REGIME, _BY_SIZES = 0.17, 0.01, 0.12, 1.3, 0.5
+_UNKNOWN: Final = 0.1  # log of speed: other code, or no other config to compare with
+_LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.058, 0.25, 0.0025, 25.0
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,9 @@ class ShapeModel:
         chosen, loss = _chosen(fit, points, shared, expected, np.array(best))
         config = data.table.configs[self.candidates[chosen]]
         other_code = bool(_apart(points.aligned, fit.points.aligned).min() > 0)
-        return ShapePick(config, -math.expm1(-loss * self.factor - _OTHER_CODE * other_code))
+        alone = len(best) == 1 and len(data.table.configs) > 1
+        unknown = _UNKNOWN * (other_code or alone)
+        return ShapePick(config, -math.expm1(-loss * self.factor - unknown))
 
 
 def _chosen(
