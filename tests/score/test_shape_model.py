@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,6 +163,20 @@ def test_one_config_alone_is_not_sure() -> None:
     model = fitted(timed(16, 64, 256, 1024, 4096, 16384))
     assert model is not None
     pick = model.pick({"M": 512, "N": 4096}, lambda config: config == TILES[0])
+    assert pick is not None
+    assert pick.is_wide
+
+
+def test_unchecked_picks_are_not_sure() -> None:
+    """Where its picks for tuned shapes were not timed there, nothing confirms the model."""
+    shapes = [
+        replace(one, us=dict(itertools.islice(one.us.items(), place % 2, None, 2)))
+        for place, one in enumerate(timed(16, 64, 256))
+    ]
+    model = fitted(shapes)
+    assert model is not None
+    assert model.left_out.count(None) > 0
+    pick = model.pick({"M": 128, "N": 4096})
     assert pick is not None
     assert pick.is_wide
 

@@ -43,7 +43,7 @@ _CAUTION: Final = 0.87  # standard deviations that are added to a predicted time
 # Scales, in doublings, and shares of the variance; fitted to `benchmarks.interpolate`.
 _AXES, _REGIME, _SIZES, _RELATIVE, _ALIGNMENT = 2.1, 2.0, 4.0, 2.0, 1.0
 _CONFIG, _IDENTITY, _ALWAYS, _BY_REGIME, _BY_SIZES = 0.17, 0.01, 0.12, 1.3, 0.5
-_UNKNOWN: Final = 0.1  # log of speed: other code, or no other config to compare with
+_UNKNOWN: Final = 0.1  # log of speed: other code, nothing to compare with, too few checks
 _LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.058, 0.25, 0.0025, 25.0
 
 
@@ -232,6 +232,18 @@ class ShapeModel:
         self, shape: Mapping[str, Any], allowed: Callable[[Config], bool] = lambda _config: True
     ) -> ShapePick | None:
         """Pick the config for a shape; None if no candidate is `allowed`."""
+        chosen = self._choice(shape, allowed)
+        if chosen is None:
+            return None
+        config, loss, is_known = chosen
+        checked = sum(loss is not None for loss in self.left_out) >= FEWEST_SHAPES
+        unknown = 0.0 if is_known and checked else _UNKNOWN
+        return ShapePick(config, -math.expm1(-loss * self.factor - unknown))
+
+    def _choice(
+        self, shape: Mapping[str, Any], allowed: Callable[[Config], bool] = lambda _config: True
+    ) -> tuple[Config, float, bool] | None:
+        """Return the config, the log of the speed it may lose, and whether data are like it."""
         fit, data = self.fit, self.fit.data
         sizes = sizes_of(shape)
         points = data.points_at(fit.layout, sizes, self.candidates)
@@ -249,8 +261,7 @@ class ShapeModel:
         config = data.table.configs[self.candidates[chosen]]
         other_code = bool(_apart(points.aligned, fit.points.aligned).min() > 0)
         alone = len(best) == 1 and len(data.table.configs) > 1
-        unknown = _UNKNOWN * (other_code or alone)
-        return ShapePick(config, -math.expm1(-loss * self.factor - unknown))
+        return config, loss, not (other_code or alone)
 
 
 def _chosen(
@@ -323,7 +334,7 @@ def _left_out(
     """Return the log of the speed that a pick loses at a shape it was not fitted to, if known."""
     rest = data.without(place)
     model = ShapeModel._ready(_Fit(rest, fit.layout))
-    pick = model.pick(data.shapes[place])
-    if pick is None or pick.config not in us:
+    choice = model._choice(data.shapes[place])
+    if choice is None or choice[0] not in us:
         return None, 0.0
-    return math.log(us[pick.config] / min(us.values())), -math.log1p(-min(pick.loss, 0.99))
+    return math.log(us[choice[0]] / min(us.values())), choice[1]
