@@ -2,7 +2,7 @@
 
 It is Gaussian process regression of log time, relative within a shape: shapes compare configs,
 and the time of a shape itself is not predicted. Its features are those of `shape_features`, so
-that nothing is compiled. A fit takes some tenths of a second, a pick less than a millisecond.
+that nothing is compiled. A fit takes up to some tenths of a second, a pick less than a millisecond.
 """
 
 from __future__ import annotations
@@ -223,10 +223,6 @@ class ShapeModel:
         candidates = _candidates(fit.data)
         at_any = fit.data.points_at(fit.layout, fit.data.shapes[0], candidates)
         return cls(fit, candidates, at_any.of_configs(fit.points))
-
-    def covers(self, shape: Mapping[str, Any]) -> bool:
-        """Return whether a shape has the sizes that the model is fitted to."""
-        return list(sizes_of(shape)) == list(self.fit.data.shapes[0])
 
     def pick(
         self, shape: Mapping[str, Any], allowed: Callable[[Config], bool] = lambda _config: True
