@@ -68,6 +68,7 @@ def run_sweep(
                 progress.finished(result)
         except KeyboardInterrupt:
             interrupted = True
+    sweep.fit()
     shown = json.dumps(sweep_json(sweep), indent=1) if request.as_json else _report(sweep)
     write_result(shown, request.output)
     if interrupted:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, ProblemError
 from asmtune.base.text import shortened
 from asmtune.core.config import Config
 from asmtune.core.inputs.shapes import unique
@@ -27,11 +27,11 @@ from asmtune.runtime.misses.interpolation import fitted, group_of
 from asmtune.store.lookup import reusable
 from asmtune.store.shipped import shipped_of
 from asmtune.studies.stored import StoredLaunch
+from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
     from asmtune.store.safe_store import SafeStore
     from asmtune.studies.tuning_queue import TuningGpu, TuningQueue
-    from asmtune.tuning.request import TuningResult
 
 MOST_SHAPES: Final = 4096
 """Shapes of a range that are looked at."""
@@ -177,12 +177,21 @@ class Sweep:
             limited = replace(effort, limits=replace(effort.limits, seconds=most))
             options = replace(machine.tuner.options, effort=limited)
             own = replace(machine, tuner=replace(machine.tuner, options=options))
-            for result in self.queue.results(self.queue.check([shape]), own):
+            for result in self._tuned(shape, own):
                 self.results.append(result)
                 if result.record is not None:
                     self.records.append(result.record)
                 yield result
-        self._fit()
+
+    def _tuned(self, shape: Shape, machine: TuningGpu) -> Iterator[TuningResult]:
+        """Tune a shape; one that the module refuses, as between the ends, stops no other."""
+        try:
+            yield from self.queue.results([self._problem(shape)], machine)
+        except ProblemError as error:
+            other = replace(self._problem(self.shapes[0]), shape=shape)
+            key, _ = self.queue.launched(self._problem(self.shapes[0])).identity(self.device)
+            request = machine.tuner.request(other, replace(key, shape=shape), self.queue.space)
+            yield TuningResult(request, "failed", error=str(error))
 
     def next(self) -> Shape | None:
         """Return the shape to tune next; None if the spread is narrow at all that are left."""
@@ -193,7 +202,7 @@ class Sweep:
         for start in (self.shapes[0], self.shapes[-1], self.shapes[len(self.shapes) // 2]):
             if start in left:
                 return start
-        self._fit()
+        self.fit()
         if isinstance(self.model, str):
             return left[len(left) // 2] if left else None
         picks = [(self.pick(shape), shape) for shape in left]
@@ -213,7 +222,7 @@ class Sweep:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the config of each shape as values of JSON, and where it is from."""
-        self._fit()
+        self.fit()
         rows = []
         for shape in self.shapes:
             pick = self.pick(shape)
@@ -247,7 +256,8 @@ class Sweep:
         """Return the expected share of the best speed at each shape that a config is known for."""
         return [1 - pick.loss for pick in map(self.pick, self.shapes) if pick is not None]
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
+        """Fit the model to all records that there are now."""
         launch = self.queue.launched(self._problem(self.shapes[-1]))
         self.model = model_of(launch, self.device, self.records)
 
@@ -260,8 +270,11 @@ class Sweep:
             return shape
         text = self._text(shape)
         if text not in self._keys:
-            launch = self.queue.launched(self._problem(shape))
-            self._keys[text] = launch.identity(self.device)[0].shape
+            try:
+                launch = self.queue.launched(self._problem(shape))
+                self._keys[text] = launch.identity(self.device)[0].shape
+            except ProblemError:  # told when the shape is tried
+                self._keys[text] = shape
         return self._keys[text]
 
     @staticmethod

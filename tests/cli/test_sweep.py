@@ -42,6 +42,7 @@ class Clock:
     seconds: list[float] = field(default_factory=list)
     shapes: list[dict[str, Any]] = field(default_factory=list)
     fails: int = 0
+    interrupted_after: int | None = None
 
     def request(
         self, problem: Problem, key: TuneKey, space: Space, reference: str | None = None
@@ -52,6 +53,8 @@ class Clock:
     def results(self, requests: Sequence[TuningRequest]) -> Iterator[TuningResult]:
         """As the real one."""
         for request in requests:
+            if len(self.shapes) == self.interrupted_after:
+                raise KeyboardInterrupt
             self.seconds.append(self.options.effort.limits.seconds)
             self.shapes.append(dict(request.key.shape))
             if len(self.shapes) <= self.fails:
@@ -119,6 +122,30 @@ def test_a_shape_that_fails_is_told_once(clock: Clock, commands: Commands) -> No
     assert ran.code == 1
     assert clock.shapes.count({"n": 64}) == 1
     assert "no config can run" in ran.out
+
+
+def test_an_interrupt_shows_what_is_known(clock: Clock, commands: Commands) -> None:
+    """After Ctrl-C the shapes that are tuned count, the last of them too."""
+    clock.interrupted_after = 2
+    ran = commands.run(*SWEEP)
+    assert ran.code == 130
+    assert "2 shapes tuned now, 0 stored before; nothing can be interpolated: 2 shapes" in " ".join(
+        ran.out.split()
+    )
+
+
+def test_a_shape_that_the_module_refuses(clock: Clock, commands: Commands) -> None:
+    """A size between the ends that `make` refuses is told, and the sweep goes on."""
+    file = commands.folder / "doubled.py"
+    text = file.read_text()
+    refuses = '    if shape["n"] % 64:\n        raise ValueError("no multiple of 64")\n'
+    head = "def problem(shape, dtype, device):\n"
+    file.write_text(text.replace(head, head + refuses))
+    ran = commands.run(*SWEEP)
+    assert ran.code == 1
+    assert "no multiple of 64" in ran.out
+    assert len(clock.shapes) > 2
+    assert all(shape["n"] % 64 == 0 for shape in clock.shapes)
 
 
 def test_it_stops_at_the_budget(

@@ -152,6 +152,27 @@ def test_a_model_is_read_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> No
     assert resolving.resolve(miss(1 << 19)).how == "interpolated"
 
 
+def test_a_fit_during_which_a_shape_is_tuned_is_not_kept(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of records that are outdated when it is ready serves its own miss alone."""
+    keep(host, *SIZES)
+    resolving, fits = resolver(host), []
+    real = ShapeModel.of
+
+    def fit(timed: Any, *others: Any) -> Any:
+        fits.append(len(timed))
+        if len(fits) == 1:  # the background thread has tuned another shape
+            keep(host, 1 << 20)
+            resolving._interpolator.forget()
+        return real(timed, *others)
+
+    monkeypatch.setattr(ShapeModel, "of", fit)
+    for size in (32768, 1 << 19):
+        resolving.resolve(miss(size), capturing=True)
+    assert fits == [len(SIZES), len(SIZES) + 1]
+
+
 def test_a_pick_loads_no_learning_library() -> None:
     """A pick needs NumPy alone."""
     timed = [

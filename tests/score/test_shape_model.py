@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,16 @@ TILES = [tiled(m, n) for m in (16, 64, 256) for n in (32, 128)]
             {"B": 3, "H": 5, "N": 1024},
             ("BLOCK_M", "BLOCK_N"),
             lambda v: math.ceil(1024 / v["BLOCK_M"]) * 15,
+            {"BLOCK_M": "N", "BLOCK_N": "N"},
+            {"BLOCK_N"},
+            {"B", "H"},
+            set(),
+        ),
+        # The same with a batch of one, which every block covers.
+        (
+            {"B": 1, "H": 5, "N": 1024},
+            ("BLOCK_M", "BLOCK_N"),
+            lambda v: math.ceil(1024 / v["BLOCK_M"]) * 5,
             {"BLOCK_M": "N", "BLOCK_N": "N"},
             {"BLOCK_N"},
             {"B", "H"},
@@ -145,6 +156,29 @@ def test_it_is_less_sure_of_other_code() -> None:
     assert odd is not None
     assert odd.loss > even.loss
     assert odd.is_wide
+
+
+def test_one_config_alone_is_not_sure() -> None:
+    """Where one timed config is in the space, nothing says that it is near the best."""
+    model = fitted(timed(16, 64, 256, 1024, 4096, 16384))
+    assert model is not None
+    pick = model.pick({"M": 512, "N": 4096}, lambda config: config == TILES[0])
+    assert pick is not None
+    assert pick.is_wide
+
+
+def test_unchecked_picks_are_not_sure() -> None:
+    """Where its picks for tuned shapes were not timed there, nothing confirms the model."""
+    shapes = [
+        replace(one, us=dict(itertools.islice(one.us.items(), place % 2, None, 2)))
+        for place, one in enumerate(timed(16, 64, 256))
+    ]
+    model = fitted(shapes)
+    assert model is not None
+    assert model.left_out.count(None) > 0
+    pick = model.pick({"M": 128, "N": 4096})
+    assert pick is not None
+    assert pick.is_wide
 
 
 def test_too_little_to_fit() -> None:

@@ -56,10 +56,19 @@ class Layout:
         every tile is a trip.
         """
         named = _named(sizes, axes)
+
+        def _cut(value: int, axis: str) -> bool:
+            return any(value > config.kwargs[axis] for config, _ in launches)
+
         best: tuple[int, Layout] | None = None
         used = sorted(axes, key=lambda axis: axis not in named)[:_MOST_AXES]
         own = dict(itertools.islice(sizes.items(), _MOST_SIZES))
-        for choice in itertools.product((None, _SPLIT, *own), repeat=len(used)):
+        # One tile, as of a batch of 1, explains nothing: it would take a loop's tile for its own.
+        options = (
+            [None, _SPLIT, *(s for s, v in own.items() if named.get(axis) == s or _cut(v, axis))]
+            for axis in used
+        )
+        for choice in itertools.product(*options):
             layout = _explains(dict(zip(used, choice, strict=True)), own, launches)
             if layout is None:
                 continue

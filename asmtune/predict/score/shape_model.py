@@ -2,7 +2,7 @@
 
 It is Gaussian process regression of log time, relative within a shape: shapes compare configs,
 and the time of a shape itself is not predicted. Its features are those of `shape_features`, so
-that nothing is compiled. A fit takes some tenths of a second, a pick less than a millisecond.
+that nothing is compiled. A fit takes up to some tenths of a second, a pick less than a millisecond.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _MOST_OF_SHAPE: Final = 40
 _LEADING: Final = 20  # of a shape, whose timings at other shapes count as well
 _SHORTLIST: Final = 8  # candidates whose spread is worked out
 _CLIP: Final = 0.7  # of log slowdown: how slow a slow config is matters little
-_CAUTION: Final = 0.5  # standard deviations that are added to a predicted time
+_CAUTION: Final = 0.87  # standard deviations that are added to a predicted time
 
 # Scales, in doublings, and shares of the variance; fitted to `benchmarks.interpolate`.
-_AXES, _REGIME, _SIZES, _RELATIVE, _ALIGNMENT = 1.5, 1.5, 4.0, 2.0, 1.0
-_CONFIG, _IDENTITY, _ALWAYS, _BY_REGIME, _BY_SIZES = 0.25, 0.01, 0.1, 0.5, 0.5
-_OTHER_CODE: Final = 0.1  # log of speed, where no tuned shape is divided by 16 alike
-_LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.02, 0.25, 0.0025, 25.0
+_AXES, _REGIME, _SIZES, _RELATIVE, _ALIGNMENT = 2.1, 2.0, 4.0, 2.0, 1.0
+_CONFIG, _IDENTITY, _ALWAYS, _BY_REGIME, _BY_SIZES = 0.17, 0.01, 0.12, 1.3, 0.5
+_UNKNOWN: Final = 0.1  # log of speed: other code, nothing to compare with, too few checks
+_LINEAR, _BY_RELATIVE, _NOISE, _LEVEL = 0.058, 0.25, 0.0025, 25.0
 
 
 @dataclass(frozen=True)
@@ -224,14 +224,22 @@ class ShapeModel:
         at_any = fit.data.points_at(fit.layout, fit.data.shapes[0], candidates)
         return cls(fit, candidates, at_any.of_configs(fit.points))
 
-    def covers(self, shape: Mapping[str, Any]) -> bool:
-        """Return whether a shape has the sizes that the model is fitted to."""
-        return list(sizes_of(shape)) == list(self.fit.data.shapes[0])
-
     def pick(
         self, shape: Mapping[str, Any], allowed: Callable[[Config], bool] = lambda _config: True
     ) -> ShapePick | None:
         """Pick the config for a shape; None if no candidate is `allowed`."""
+        chosen = self._choice(shape, allowed)
+        if chosen is None:
+            return None
+        config, loss, is_known = chosen
+        checked = sum(loss is not None for loss in self.left_out) >= FEWEST_SHAPES
+        unknown = 0.0 if is_known and checked else _UNKNOWN
+        return ShapePick(config, -math.expm1(-loss * self.factor - unknown))
+
+    def _choice(
+        self, shape: Mapping[str, Any], allowed: Callable[[Config], bool] = lambda _config: True
+    ) -> tuple[Config, float, bool] | None:
+        """Return the config, the log of the speed it may lose, and whether data are like it."""
         fit, data = self.fit, self.fit.data
         sizes = sizes_of(shape)
         points = data.points_at(fit.layout, sizes, self.candidates)
@@ -248,7 +256,8 @@ class ShapeModel:
         chosen, loss = _chosen(fit, points, shared, expected, np.array(best))
         config = data.table.configs[self.candidates[chosen]]
         other_code = bool(_apart(points.aligned, fit.points.aligned).min() > 0)
-        return ShapePick(config, -math.expm1(-loss * self.factor - _OTHER_CODE * other_code))
+        alone = len(best) == 1 and len(data.table.configs) > 1
+        return config, loss, not (other_code or alone)
 
 
 def _chosen(
@@ -321,7 +330,7 @@ def _left_out(
     """Return the log of the speed that a pick loses at a shape it was not fitted to, if known."""
     rest = data.without(place)
     model = ShapeModel._ready(_Fit(rest, fit.layout))
-    pick = model.pick(data.shapes[place])
-    if pick is None or pick.config not in us:
+    choice = model._choice(data.shapes[place])
+    if choice is None or choice[0] not in us:
         return None, 0.0
-    return math.log(us[pick.config] / min(us.values())), -math.log1p(-min(pick.loss, 0.99))
+    return math.log(us[choice[0]] / min(us.values())), choice[1]

@@ -81,8 +81,8 @@ class Interpolator:
     _warned: set[str] = field(default_factory=set)
 
     def forget(self) -> None:
-        """Fit anew at the next miss."""
-        self._models.clear()
+        """Fit anew at the next miss; a fit that has begun keeps its model in the old mapping."""
+        self._models = {}
 
     def choice(self, lookup: MissLookup, fallback: Callable[[], Choice]) -> Choice:
         """Return the config for a request's shape; it is final if its spread is narrow.
@@ -111,9 +111,9 @@ class Interpolator:
         return choice
 
     def _model(self, lookup: MissLookup) -> ShapeModel | str:
-        request = lookup.request
+        request, models = lookup.request, self._models
         group = group_of(request.key)
-        if (known := self._models.get(group)) is not None:
+        if (known := models.get(group)) is not None:
             return known
         if isinstance(request.problem.grid, UnknownGrid):
             return "the grid is not known while PyTorch's compiler traces"
@@ -131,7 +131,7 @@ class Interpolator:
         except AsmtuneError as error:  # the grid raises at a config
             return str(error)
         if not isinstance(model, str):
-            self._models[group] = model
+            models[group] = model
         return model
 
     def _warn(self, request: TuningRequest, choice: Choice, why: str) -> None:
