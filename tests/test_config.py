@@ -141,6 +141,21 @@ def test_of_takes_what_means_a_config() -> None:
     assert Config.of({"B": 64, "num_warps": 8}) == Config({"B": 64}, num_warps=8)
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        triton.Config({"BLOCK": 64, "num_stages": 4, "num_warps": 8}),
+        triton.Config({"BLOCK": 64, "num_stages": 2}, num_warps=8),
+        triton.Config({"BLOCK": 64, "maxnreg": 128, "num_ctas": 2}, num_stages=4),
+    ],
+)
+def test_options_among_the_constexprs(theirs: triton.Config) -> None:
+    """An option that a `triton.Config` has among its constexprs is what Triton launches with."""
+    before = dict(theirs.kwargs)
+    assert Config.of(theirs).all_kwargs() == theirs.all_kwargs()
+    assert theirs.kwargs == before
+
+
 def test_of_names_what_is_no_config() -> None:
     """Something else gives an error that shows it and says what is expected."""
     with pytest.raises(SpaceError, match=r"'BLOCK=64' is not a config: expected asmtune.Config"):

@@ -145,6 +145,11 @@ class Config:
             return cls.from_dict(value)
         try:
             values = {name: getattr(value, name) for name in ("kwargs", *OPTION_AXES, "pre_hook")}
+            # Of an option given among the constexprs as well, Triton launches with the former.
+            kwargs = dict(values["kwargs"])
+            among = {name: kwargs.pop(name) for name in OPTION_AXES if name in kwargs}
+            values |= {name: among[name] for name in among if values[name] is None}
+            values["kwargs"] = kwargs
             return cls(**values, ir_override=getattr(value, "ir_override", None))
         except AttributeError as error:
             raise SpaceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 import triton
+import triton.language as tl
 from triton.runtime import Autotuner
 from triton.runtime import autotuner as triton_autotuner
 
@@ -24,7 +26,7 @@ import asmtune
 from asmtune.base.errors import InputError
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching.patched_autotuner import convert
-from asmtune.runtime.patching.redirect import BucketWarning, patch
+from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
 
 N = 1024
@@ -357,6 +359,33 @@ def test_older_keywords(gpu: HostGpu, given: dict[str, Any]) -> None:
 def test_keys_that_are_no_parameters(gpu: HostGpu) -> None:
     """A key that Triton drops without a word is dropped."""
     assert options_of(triton.autotune(configs(), ["n", "absent"])(copy))["key"] == ["n"]
+
+
+@triton.jit
+def shaped(x_ptr, out_ptr, n, SHAPE: tl.constexpr, BLOCK: tl.constexpr = 32):
+    """Copies; `SHAPE` is for show."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_what_asmtune_refuses_stays_with_triton(
+    gpu: HostGpu, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A config with a value that asmtune cannot store costs a warning, and Triton tunes it."""
+    odd = [triton.Config({"SHAPE": {8: 8}})]
+    made = triton.autotune(odd, ["n"])(shaped) if early else None
+    refused = pytest.warns(PatchWarning, match="shaped is left to triton.autotune: ")
+    with patch(effort=EFFORT):
+        with refused if not early else contextlib.nullcontext():
+            kernel = made or triton.autotune(odd, ["n"])(shaped)
+        assert type(kernel) is Autotuner
+        launched: list[Any] = []
+        monkeypatch.setattr(shaped, "run", lambda *_, **named: launched.append(named))
+        with refused if early else contextlib.nullcontext():
+            kernel[(8,)](*vectors())
+    assert launched[0]["SHAPE"] == {8: 8}
+    assert gpu.tuned == 0
 
 
 def test_an_empty_grid_launches_nothing(gpu: HostGpu) -> None:

@@ -25,7 +25,7 @@ from asmtune.core.problem import is_kernel
 if TYPE_CHECKING:
     from asmtune.core.keys.rules import RuleSource
     from asmtune.runtime.options import OnMiss, Small
-    from asmtune.runtime.patching.patched_autotuner import PatchedAutotuner
+    from asmtune.runtime.patching.patched_autotuner import ConvertedAutotuner, PatchedAutotuner
     from asmtune.tuning.objective import Objective
     from asmtune.tuning.options import Effort
 
@@ -126,6 +126,23 @@ def _misused(value: Any) -> ArgumentTypeError:
 
 class BucketWarning(UserWarning):
     """A rule of `patch(buckets=...)` changed no key of the kernels met."""
+
+
+class PatchWarning(UserWarning):
+    """A kernel under `patch` stays with Triton's own tuner: asmtune cannot take what it lists."""
+
+
+def _converted(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner | None:
+    """Convert one of Triton's autotuners; None, with a warning, if asmtune refuses it."""
+    from asmtune.runtime.patching.patched_autotuner import convert
+
+    try:
+        return convert(instance, options)
+    except InputError as error:
+        name = getattr(instance.base_fn, "__name__", "a kernel")
+        line = f"patch: {name} is left to triton.autotune: {error}"
+        warnings.warn(line, PatchWarning, stacklevel=user_stacklevel("triton"))
+        return None
 
 
 def _warn_unused(line: str) -> None:
@@ -230,7 +247,7 @@ class _Redirect:
             if patched is None or not patched.fits(instance):
                 base = self._base
                 by_triton = parts.has_own_parts(instance, base)
-                tuner = None if by_triton else parts.convert(instance, active.options)
+                tuner = None if by_triton else _converted(instance, active.options)
                 own = patched.pinned(instance) if patched else parts.pinned_before(instance, base)
                 patched = parts.PatchedAutotuner(active, instance, tuner, own)
                 active.patched[instance] = patched
@@ -270,10 +287,9 @@ class _Redirect:
                 return decorate
 
             def decorator(fn: Any) -> Any:
-                from asmtune.runtime.patching.patched_autotuner import convert
-
                 autotuner, patches = decorate(fn), _patches
-                return convert(autotuner, patches[-1].options) if patches else autotuner
+                converted = _converted(autotuner, patches[-1].options) if patches else None
+                return autotuner if converted is None else converted
 
             return decorator
 
