@@ -125,6 +125,7 @@ ROWS: Final = {
 """Files of training rows, by what their kernels are."""
 SOURCES: Final = (
     "side_by_side",
+    "h100_side_by_side",
     "large_space",
     "replay",
     "replay_families2",
