@@ -197,7 +197,7 @@ class BackEnd:
         Without a pipelined loop the configs of a family differ in nothing else than `num_stages`.
         """
         options = {k: v for k, v in request["options"].items() if k not in _LINKED_FROM_PTX}
-        key = assembly + json.dumps(options, sort_keys=True)
+        key = assembly + json.dumps([options, request.get("compiler")], sort_keys=True)
         if self._assembled is None or self._assembled[0] != key:
             metadata = set(run.metadata)
             code: bytes | Failure = run.stage(run.last_stages[1], assembly)

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.compile.lower import LowerRequest
-from asmtune.compile.toolchain import compiler_error
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 _NO_INSTRUCTION: Final = "LLVM ERROR: Cannot select"
@@ -191,6 +190,8 @@ class Sandbox:
         log = self._child.log_lines()
         errors = [line for line in log if " error: " in line]
         self.close()
+        from asmtune.compile.toolchain import compiler_error  # Triton's own modules come with it
+
         told = compiler_error("\n".join(log))
         lines = [told, *errors[:1], failure.detail] if told else [failure.detail]
         return replace(failure, detail="\n".join(lines))
@@ -235,6 +236,7 @@ def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
         "machine": request.machine,
         "override": None if request.override is None else asdict(request.override),
         "gluon": request.gluon,
+        "compiler": request.compiler,
         "sketch": sketch,
     }
 

@@ -146,7 +146,7 @@ class Config:
         try:
             values = {name: getattr(value, name) for name in ("kwargs", *OPTION_AXES, "pre_hook")}
             # Of an option given among the constexprs as well, Triton launches with the former.
-            kwargs = dict(values["kwargs"])
+            kwargs = _checked_mapping(values["kwargs"])
             among = {name: kwargs.pop(name) for name in OPTION_AXES if name in kwargs}
             values |= {name: among[name] for name in among if values[name] is None}
             values["kwargs"] = kwargs
@@ -231,13 +231,18 @@ class Config:
         return f"Config({self})"
 
 
-def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
+def _checked_mapping(kwargs: Any) -> dict[str, Any]:
     if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
         raise SpaceError(f"config: {kwargs!r} is no mapping of constexprs by name")
+    return dict(kwargs)
+
+
+def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    checked = _checked_mapping(kwargs)
     twice = next((name for name in kwargs if name in OPTION_DEFAULTS), None)
     if twice is not None:
         raise SpaceError(f"config: give {twice} as {twice}=, beside the constexprs")
-    return dict(kwargs)
+    return checked
 
 
 def varying(configs: Sequence[Config]) -> list[str]:

@@ -50,7 +50,7 @@ def far_tuner(folder: Path, devices: tuple[str, ...], **choices: Any) -> Tuner:
     effort = replace(EFFORTS["balanced"], scorer="roofline")
     options = TuneOptions.of(Choices(effort=effort, devices=devices, **choices))
     _, made = Tuner.on_devices(options)
-    settings = replace(near.funnel.settings, compiler=made.funnel.settings.compiler, jobs=2)
+    settings = replace(near.funnel.settings, compiler=made.funnel.settings.compiler)
     return replace(made, store=near.store, funnel=replace(made.funnel, settings=settings))
 
 
@@ -63,11 +63,13 @@ def host(folder: Path, name: str, **wish: Any) -> str:
 
 
 def outcome(result: TuningResult) -> Any:
-    """Return what a record says, without its versions and date."""
+    """Return what a record says, without its versions, its date and numbers of samples.
+
+    Configs of a short list are timed as they come, so that a race asks some of them more often.
+    """
     record = result.record
     assert record is not None, result.error
-    times = {(m.config, m.median_us, m.samples_us) for m in record.measurements}
-    return record.key, record.winner, times, set(record.failures)
+    return record.key, record.winner, timings(result), set(record.failures)
 
 
 @cache
@@ -370,7 +372,7 @@ def test_compiled_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     result = resolved(tuner, space(warps=(4, 8)))
     assert result.record is not None, result.error
     assert result.record.winner == BEST
-    assert 1 <= started.count("compile") <= 2
+    assert 1 <= started.count("compile") < len(result.record.measurements)
     assert result.record.provenance.triton == "99.1.0"
     assert request(tuner).expected.triton != "99.1.0"
     with pytest.raises(InputError, match=r"--compile-at remote"):
