@@ -7,6 +7,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.kernels.backward import with_backward
+from benchmarks.kernels.plan import Place
 from website.files import link, provenance, results, table
 from website.labels import GROUPS, OLDER_BALANCED
 
@@ -166,14 +167,10 @@ def kernels() -> str:
 
 def kernels_h100() -> str:
     """Compare kernels with the vendor's functions on an H100, and at the same rows on an H200."""
-
-    def place(row: Mapping[str, Any]) -> tuple[str, str, str]:
-        return row["kernel"], row["dtype"], str(row["shape"])
-
-    h200 = {place(row): row["over_vendor"] for row in results("kernels")["rows"]}
+    h200 = {Place.of(row).name: row["over_vendor"] for row in results("kernels")["rows"]}
     by_kernel: dict[str, list[tuple[float, float]]] = {}
     for row in results("h100_kernels")["rows"]:
-        pair = (row["over_vendor"], h200[place(row)])
+        pair = (row["over_vendor"], h200[Place.of(row).name])
         by_kernel.setdefault(row["kernel"], []).append(pair)
     lines = []
     for kernel, pairs in by_kernel.items():

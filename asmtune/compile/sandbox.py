@@ -98,11 +98,15 @@ class Sandbox:
         request = LowerRequest("", {}, machine, environment, compiler)
         self._ask({"start": machine}, request, _START_S, None)
 
-    def begin(self, environment: Mapping[str, str | None] | None = None) -> None:
-        """Starts the child if there is none, by default with the last variables; does not wait."""
+    def begin(
+        self, environment: Mapping[str, str | None] | None = None, compiler: str | None = None
+    ) -> None:
+        """Starts the child if there is none, by default as the last one was; does not wait."""
         with self._lock:
             if environment is not None:
                 self._environment = environment
+            if self._child is None and compiler is not None:
+                self._compiler = _of_another_host(compiler)
             self._ready()
 
     def _ask(
@@ -114,7 +118,7 @@ class Sandbox:
     ) -> dict[str, Any] | Failure:
         with self._lock:
             self._environment = environment = request.environment
-            compiler = request.compiler if request.compiler in elsewhere else ""
+            compiler = _of_another_host(request.compiler)
             is_other = any(
                 self._variables.get(name) != value for name, value in environment.items()
             )
@@ -227,6 +231,11 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
         except TimeoutError:
             if time.monotonic() >= end:
                 raise
+
+
+def _of_another_host(compiler: str) -> str:
+    """Returns a compiler's identity if it is another host's; "" for this host's."""
+    return compiler if compiler in elsewhere else ""
 
 
 def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:

@@ -219,7 +219,7 @@ class StartCompiler:
     def __call__(self) -> None:
         """Waits until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
-            sandbox.begin(self.environment)
+            sandbox.begin(self.environment, self.compiler)
             for name in self.modules:
                 import_module(name)
             sandbox.start(self.machine, self.environment, self.compiler)

@@ -22,7 +22,7 @@ from asmtune.ir.ttir.tree import Node
 
 @dataclass(frozen=True, slots=True)
 class ProgramStride:
-    """One term of an address: how far apart neighbouring programs write.
+    """A term of an address: how far apart neighbouring programs write.
 
     Attributes:
         index: name of the index: "x" for the first axis of the grid, "x//" or "x%" for an index
@@ -80,7 +80,7 @@ class WrittenSlots:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSlots:
-    """What the launch of one config writes by program, and the strides of all its accesses.
+    """Writes of one config's launch by program, and the strides of all its accesses.
 
     `short` are axes of the grid with too few programs to reach a bound that a mask or a loop has;
     on those that are `reached` the programs are seen to be enough.

@@ -27,7 +27,7 @@ class RemoteWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class RemoteGpu:
-    """One GPU of another host.
+    """A GPU of another host.
 
     Attributes:
         host: the host.

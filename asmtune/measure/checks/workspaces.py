@@ -174,7 +174,7 @@ def _intersect(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """How other accesses along the axis of an index compare between two configs.
+    """Comparison of two configs' other accesses along the axis of an index.
 
     Attributes:
         agree: whether they cover the same, and no grid is seen to be too small.
