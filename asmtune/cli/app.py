@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -21,11 +22,21 @@ from asmtune.cli.streams import INTERRUPTED
 class _Commands(TyperGroup):
     """Ends in `typer.Abort` at Ctrl-C, which typer would turn into an exit code of a command."""
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with _abort_at_interrupt():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _abort_at_interrupt():
             return super().invoke(ctx)
-        except KeyboardInterrupt as interrupt:
-            raise typer.Abort from interrupt
+
+
+@contextmanager
+def _abort_at_interrupt() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise typer.Abort from interrupt
 
 
 _COMMANDS: Final = {

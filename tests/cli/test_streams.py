@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 from command_lines import Commands
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from asmtune.cli.app import app
+from asmtune.cli.app import app, run
 from asmtune.cli.output import print_line, write_note, write_result
 from asmtune.cli.streams import FALLBACK
 from asmtune.report.cells import plain_table
@@ -230,6 +231,20 @@ def test_names_in_errors_are_no_codes(commands: Commands) -> None:
         ran = commands.run(*arguments)
         assert ran.code == 2
         assert ran.err.rstrip("\n").isprintable(), ascii(ran.err)
+
+
+@pytest.mark.parametrize("step", ["parse_args", "resolve_command", "invoke"])
+def test_ctrl_c_while_arguments_are_read(
+    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while the group reads the command line is the same line as within a command."""
+
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TyperGroup, step, pressed)
+    assert run(["kernels"]) == 130
+    assert capsys.readouterr().err == "asmtune: interrupted\n"
 
 
 def interrupted(after_s: float, *arguments: str) -> tuple[int, str]:
