@@ -3,7 +3,8 @@
 Triton's own `compile` runs with its own front end, and writes its own cache, which the launch then
 reads. TTIR and TTGIR are made again, a tenth of a compile. If both texts are those of the artifact,
 the stages after them, LLVM and the assembler, return what the artifact holds; if not, nothing is
-written that Triton would read, and the launch compiles as ever.
+written that Triton would read, and the launch compiles as ever. Of 65 compiles of the shipped
+kernels 11 had another TTGIR, since its text loses the name of a loop's variable when it is parsed.
 """
 
 from __future__ import annotations
