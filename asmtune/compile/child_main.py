@@ -167,7 +167,7 @@ class BackEnd:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._memo: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._memo: OrderedDict[str, tuple[str, str, dict[str, Any]]] = OrderedDict()
         self._sketched: tuple[str, dict[str, Any]] | None = None
         self._assembled: tuple[str, bytes] | None = None
 
@@ -207,7 +207,7 @@ class BackEnd:
         return self._assembled[1]
 
     def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
-        """Compiles a request to TTGIR and assembly, with its hand-edited file, or a failure."""
+        """Compiles a request to its stages' texts, with its hand-edited file, or a failure."""
         assembly, override = run.last_stages[0], request.get("override")
         if override is not None and assembly != "ptx":
             return Failure(override["stage"], "override", _NVIDIA_ONLY)
@@ -215,15 +215,18 @@ class BackEnd:
         if uncapped is not None and _is_capped_alike(uncapped["ttgir"]):
             capped = _capped(uncapped, cap)
             run.metadata.update(capped["metadata"])
-            return {"ttgir": capped["ttgir"], "ptx": _with_cap(uncapped["ptx"], cap)}
+            llir = _llir_with_cap(uncapped["llir"], cap)
+            ptx = _with_cap(uncapped["ptx"], cap)
+            return {"ttgir": capped["ttgir"], "llir": llir, "ptx": ptx}
         module = run.ttgir()
         if isinstance(module, Failure):
             return module
         ttgir, metadata = str(module), dict(run.metadata)
-        ptx = self._assembly(ttgir, module, request["options"], run)
-        if isinstance(ptx, Failure):
-            return ptx
-        outputs = {"ttgir": ttgir, assembly: ptx}
+        lowered = self._assembly(ttgir, module, request["options"], run)
+        if isinstance(lowered, Failure):
+            return lowered
+        llir, text = lowered
+        outputs = {"ttgir": ttgir, "llir": llir, assembly: text}
         if override is None:
             return outputs
         return apply_override(Override(**override), outputs, metadata, run)
@@ -260,7 +263,8 @@ class BackEnd:
 
     def _assembly(
         self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
-    ) -> str | Failure:
+    ) -> tuple[str, str] | Failure:
+        """Compiles a module to LLVM's IR and assembly, or takes those of an equal one."""
         # Warp specialisation divides registers among warps by the cap; AMD's scheduling hints
         # read the stages.
         shareable = (
@@ -269,20 +273,24 @@ class BackEnd:
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
         key = _MAXNREG_ATTRIBUTE.sub("", ttgir) + json.dumps(rest, sort_keys=True)
         if shareable and key in self._memo:
-            known_ptx, metadata_of_llvm = self._memo[key]
+            known_llir, known_ptx, metadata_of_llvm = self._memo[key]
             self._memo.move_to_end(key)
             run.metadata.update(metadata_of_llvm)
-            return _with_cap(known_ptx, options.get("maxnreg"))
+            cap = options.get("maxnreg")
+            return _llir_with_cap(known_llir, cap), _with_cap(known_ptx, cap)
         before = set(run.metadata)
         llir = run.stage("llir", module)
         name = run.last_stages[0]
         ptx: str | Failure = llir if isinstance(llir, Failure) else run.stage(name, llir)
-        if shareable and not isinstance(ptx, Failure):
+        if isinstance(ptx, Failure):
+            return ptx
+        if shareable:
             metadata_of_llvm = {k: v for k, v in run.metadata.items() if k not in before}
-            self._memo[key] = (_with_cap(ptx, None), metadata_of_llvm)
+            bare = _llir_with_cap(llir, None), _with_cap(ptx, None)
+            self._memo[key] = (*bare, metadata_of_llvm)
             while len(self._memo) > _MEMO_SIZE:
                 self._memo.popitem(last=False)
-        return ptx
+        return llir, ptx
 
     def _say(self, message: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(message, default=str) + "\n")
@@ -311,6 +319,14 @@ def _with_cap(ptx: str, maxnreg: int | None) -> str:
     return re.sub(
         r"^(\.reqntid [^\n]*\n)", rf"\1.maxnreg {maxnreg}\n", bare, count=1, flags=re.MULTILINE
     )
+
+
+def _llir_with_cap(llir: str, maxnreg: int | None) -> str:
+    """Replaces or removes the attribute of the kernel's function that holds the cap."""
+    bare = re.sub(r'"nvvm\.maxnreg"="\d+" ', "", llir, count=1)
+    if maxnreg is None:
+        return bare
+    return re.sub(r'("nvvm\.reqntid"=)', rf'"nvvm.maxnreg"="{maxnreg}" \1', bare, count=1)
 
 
 def _is_capped_alike(ttgir: str) -> bool:

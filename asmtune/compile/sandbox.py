@@ -70,7 +70,7 @@ class Sandbox:
             JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
         """
         message = _message(request, sketch=False)
-        if uncapped is not None and "ptx" in uncapped.outputs:
+        if uncapped is not None and {"llir", "ptx"} <= set(uncapped.outputs):
             message["uncapped"] = {"metadata": uncapped.metadata, **uncapped.outputs}
         built = self._ask(message, request, timeout_s, flag)
         if isinstance(built, Failure):

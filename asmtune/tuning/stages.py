@@ -187,6 +187,7 @@ class Stages:
         with self.watch.timed_stage("finals"):
             decision = finals.decide(self._finalists(), self.state.default)
         self.watch.decided(decision)
+        self.front.hand_to_triton(decision.winner.config)
         return decision
 
     def _finalists(self) -> list[Verdict]:

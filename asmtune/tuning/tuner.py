@@ -163,6 +163,7 @@ class Tuner:
         """
         with _preserved_from_hooks(request):
             pick = first_pick(self.funnel, request.problem, request.space)
+            self.funnel.front(request.problem).hand_to_triton(pick.config)
         return self._store_prediction(request, pick)
 
     def runs(self, request: TuningRequest, config: Config) -> bool:
@@ -173,6 +174,8 @@ class Tuner:
         """
         with _preserved_from_hooks(request):
             (verdict,) = self.funnel.judge(request.problem, [config])
+            if verdict.kept:
+                self.funnel.front(request.problem).hand_to_triton(config)
         return verdict.kept
 
     def predict_small(
@@ -187,6 +190,8 @@ class Tuner:
         """
         with _preserved_from_hooks(request):
             pick = small_pick(self.funnel, request.problem, request.space, limit_us)
+            if pick is not None:
+                self.funnel.front(request.problem).hand_to_triton(pick.config)
         return None if pick is None else self._store_prediction(request, pick)
 
     def _store_prediction(self, request: TuningRequest, pick: Verdict) -> StoredPrediction:

@@ -55,7 +55,7 @@ def test_handle_of_an_amd_device(machine: str, settings: Settings) -> None:
     amd = load_target(machine)
     lowering, config = Lowering(scale_problem(), amd, 30), Config({"BLOCK": 256}, num_warps=8)
     artifact = compiled(lowering, config, settings)
-    assert set(artifact.outputs) == {"ttir", "ttgir", "amdgcn"}
+    assert set(artifact.outputs) == {"ttir", "ttgir", "llir", "amdgcn"}
     assert (artifact.arch, artifact.cubin[:4]) == (amd.arch, b"\x7fELF")
     binary = Binary.of(lowering, config, artifact)
     assert not isinstance(binary, Failure)

@@ -31,7 +31,8 @@ class _NoGpu:
 
 
 @contextmanager
-def _on(capability: int) -> Iterator[None]:
+def launching_on(capability: int) -> Iterator[None]:
+    """Makes Triton take this machine for one with a GPU of a capability."""
     before = driver._active
     driver.set_active(_NoGpu(capability))
     try:
@@ -45,5 +46,5 @@ def compiled_by_triton(problem: Problem, config: Config, capability: int) -> Any
     values: Mapping[str, Any] = {**problem.arguments, **config.all_kwargs()}
     if config.pre_hook is not None:
         config.pre_hook(values)
-    with _on(capability):
+    with launching_on(capability):
         return problem.kernel.warmup(**values, grid=(1,))

@@ -43,7 +43,8 @@ class Artifact:
         digest: hash of everything that the outputs depend on; the artifact's name on disk.
         entry: name of the kernel in the PTX.
         arch: the target's architecture, such as `sm_90` or `gfx942`.
-        outputs: text of "ttir", "ttgir" and the assembly: "ptx", or AMD's "amdgcn".
+        outputs: text of "ttir", "ttgir" and the assembly: "ptx", or AMD's "amdgcn"; and of "llir",
+            but where a hand-edited file took the place of a stage.
         cubin: the ELF file: a cubin, or AMD's hsaco.
         metadata: Triton's metadata, as JSON values.
         seconds: compile time by stage.

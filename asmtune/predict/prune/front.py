@@ -271,6 +271,12 @@ class Front:
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
 
+    def hand_to_triton(self, config: Config) -> None:
+        """Spare Triton the compile of a config that is launched next, if it was compiled here."""
+        from asmtune.compile.reuse import hand_to_triton
+
+        hand_to_triton(self.lowering, config, ArtifactCache.of(self.settings))
+
     def works(self, configs: Sequence[Config]) -> list[Work]:
         """Return the different works of the configs' launches; refused configs are left out."""
         works = (self.work(config) for config in configs if self.by_rules(config).kept)

@@ -1,0 +1,185 @@
+"""Hands an artifact to Triton, so that its next launch of the config does not compile again.
+
+Triton's own `compile` runs with its own front end, and writes its own cache, which the launch then
+reads. TTIR and TTGIR are made again, a tenth of a compile. If both texts are those of the artifact,
+the stages after them, LLVM and the assembler, return what the artifact holds; if not, nothing is
+written that Triton would read, and the launch compiles as ever. Of 65 compiles of the shipped
+kernels 11 had another TTGIR, since its text loses the name of a loop's variable when it is parsed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from inspect import getfile
+from types import FunctionType
+from typing import Any, Final
+
+from triton import knobs
+from triton.compiler import compiler
+from triton.runtime.driver import driver
+
+from asmtune.base.errors import StoreError
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
+from asmtune.compile.toolchain import (
+    Specialised,
+    StageFunction,
+    compiler_identity,
+    environment,
+)
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Artifact, Failure
+
+_WATCHES: Final = re.compile(
+    "(TRITON|MLIR|LLVM|NVPTX)_.*(DUMP|TIMING|DEBUG|DIAGNOSTICS|REPRODUCER|PLUGIN|ASAN)"
+).match
+"""Variables that show or change what the compiler does while it runs."""
+
+_LLVM_WRITES: Final = "num_warps"
+"""The option that LLVM's stage writes again: a warp-specialised kernel gets more."""
+
+_WATCHED_KNOBS: Final = ("override", "dump_ir", "always_compile", "use_ir_loc", "enable_asan")
+
+
+def hand_to_triton(lowering: Lowering, config: Config, cache: ArtifactCache) -> bool:
+    """Puts a config's artifact into Triton's cache by Triton's own `compile`.
+
+    Does nothing where Triton would compile for another GPU, where the artifact is no longer in the
+    cache or not by this process's compiler, or where the user watches or changes what Triton
+    compiles: hooks, dumps, overrides, knobs, patched stages. What fails here fails again in the
+    launch, which tells it.
+
+    Returns:
+        Whether a launch of the config will find it.
+    """
+    if _is_watched() or not _is_here(lowering.machine):
+        return False
+    request = lowering.request(config)
+    if isinstance(request, Failure) or request.override is not None:
+        return False
+    if (request.compiler, request.environment) != (compiler_identity(), environment()):
+        return False
+    artifact = None
+    with contextlib.suppress(StoreError):
+        artifact = cache.get(request.digest)
+    if not isinstance(artifact, Artifact) or "llir" not in artifact.outputs:
+        return False
+    specialised = lowering.specialise(config)
+    if isinstance(specialised, Failure):
+        return False
+    backend = compiler.make_backend(compiler.GPUTarget(*lowering.machine))
+    if not _is_plain(backend):
+        return False
+    stages = _Stages(request.ttir, artifact, backend)
+    # Triton caches what its backends compute, and with it the backends.
+    backend.add_stages = stages.add
+    try:
+        return not isinstance(guarded("launch", lambda: _compile(backend, specialised)), Failure)
+    finally:
+        del backend.add_stages
+
+
+def _compile(backend: Any, specialised: Specialised) -> None:
+    """Runs Triton's `compile` with a backend of this call alone: nothing that is shared changes."""
+    own = compiler.compile
+    scope = {**own.__globals__, "make_backend": lambda _target: backend}
+    run = FunctionType(own.__code__, scope, own.__name__, own.__defaults__)
+    run(specialised.source, target=backend.target, options=specialised.options.__dict__)
+
+
+def _is_here(machine: tuple[str, int | str, int]) -> bool:
+    """Returns whether a launch of this thread would be compiled for a machine."""
+    target = guarded("launch", lambda: driver.active.get_current_target())
+    if isinstance(target, Failure):  # there is no GPU
+        return False
+    return (target.backend, target.arch, target.warp_size) == machine
+
+
+def _is_watched() -> bool:
+    """Returns whether the user watches or changes what Triton compiles."""
+    compilation, runtime = knobs.compilation, knobs.runtime
+    if any(getattr(compilation, name, None) for name in _WATCHED_KNOBS):
+        return True
+    if getattr(compilation, "instrumentation_mode", None) or compilation.listener is not None:
+        return True
+    if getattr(runtime, "add_stages_inspection_hook", None) is not None:
+        return True
+    # A knob set in Python need not be a variable too, and the workers read variables.
+    groups = (compilation, knobs.nvidia, knobs.amd, knobs.language)
+    if any(value is not None for group in groups for value in vars(group).values()):
+        return True
+    return any(map(_WATCHES, os.environ))
+
+
+def _is_plain(backend: Any) -> bool:
+    """Returns whether compile and stages are those of Triton's files: nobody patched them."""
+    kind, run = type(backend), compiler.compile
+    stages = [
+        getattr(value, "__func__", value) for name, value in vars(kind).items() if "make_" in name
+    ]
+    own = _is_of(run, compiler) and all(_is_of(stage, kind) for stage in (kind.add_stages, *stages))
+    return (
+        own
+        and "make_backend" in run.__code__.co_names
+        and not getattr(kind, "instrumentation", None)
+    )
+
+
+def _is_of(function: Any, place: Any) -> bool:
+    """Returns whether a function is written in the file of a module or class."""
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_filename == getfile(place))
+
+
+class _OtherwiseError(Exception):
+    """Says that Triton would compile something else than the artifact."""
+
+
+class _Stages:
+    """Stages of a backend that return an artifact's outputs from LLVM on."""
+
+    def __init__(self, ttir: str, artifact: Artifact, backend: Any) -> None:
+        self._ttir = ttir
+        self._artifact = artifact
+        self._binary = backend.binary_ext
+        self._own = backend.add_stages
+
+    def add(self, stages: dict[str, StageFunction], *rest: Any) -> None:
+        """Fills in the stages in the place of the backend's own method."""
+        self._own(stages, *rest)
+        outputs = self._artifact.outputs
+        names = list(stages)
+        if (
+            names[-4:-2] != ["ttgir", "llir"]
+            or names[-2] not in outputs
+            or names[-1] != self._binary
+        ):
+            raise _OtherwiseError
+        stages[names[0]] = _checked(stages[names[0]], self._ttir)
+        stages["llir"] = _checked(self._llir, outputs["ttgir"])
+        stages[names[-2]] = lambda _module, _metadata: outputs[names[-2]]
+        stages[names[-1]] = lambda _module, _metadata: self._artifact.cubin
+
+    def _llir(self, _module: Any, metadata: dict[str, Any]) -> str:
+        metadata.update(_written(self._artifact.metadata, metadata))
+        return self._artifact.outputs["llir"]
+
+
+def _written(stored: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the metadata that the stages after TTGIR wrote."""
+    return {k: v for k, v in stored.items() if k not in before or k == _LLVM_WRITES}
+
+
+def _checked(stage: StageFunction, text: str) -> StageFunction:
+    """Returns a stage that runs only on a module of a text."""
+
+    def checked(module: Any, metadata: dict[str, Any]) -> Any:
+        if str(module) != text:
+            raise _OtherwiseError
+        return stage(module, metadata)
+
+    return checked

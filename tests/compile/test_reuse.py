@@ -1,0 +1,283 @@
+"""An artifact in the place of a second compile: Triton's cache holds exactly what it would hold."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from triton import knobs
+from triton.backends.nvidia import compiler as stages
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from asmtune.base.settings import Settings
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.compile.reuse import hand_to_triton
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Artifact
+from tests import gluon_kernels, tuning_support
+from tests.compile.triton_reference import compiled_by_triton, launching_on
+from tests.sample_kernels import described_sums, product_problem, row_sum_problem, scale_problem
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+SCALED = Config({"BLOCK": 256}, num_warps=2)
+
+
+def _set_block(values: dict[str, Any]) -> None:
+    for name in ("a", "c"):
+        values[name].block_shape = [values["BLOCK"], values["BLOCK"]]
+
+
+def _described_problem() -> Problem:
+    a, c = (
+        TensorDescriptor.from_tensor(torch.empty(256, 64, dtype=torch.float16), [1, 1])
+        for _ in range(2)
+    )
+    return Problem(described_sums, {"a": a, "c": c, "rows": 256}, (1,))
+
+
+KERNELS: dict[str, tuple[Callable[[], Problem], Config]] = {
+    "scale": (scale_problem, SCALED),
+    "sum of a row, capped": (row_sum_problem, Config({"BLOCK": 512}, maxnreg=64)),
+    "cluster": (scale_problem, Config({"BLOCK": 512}, num_ctas=2)),
+    "Gluon": (gluon_kernels.scale_problem, Config({"BLOCK": 1024}, num_warps=4)),
+    "descriptors": (_described_problem, Config({"BLOCK": 64}, pre_hook=_set_block)),
+    "product": (product_problem, Config(TILE, num_stages=3)),
+    "product of bfloat16, capped": (
+        lambda: product_problem(torch.bfloat16),
+        Config(TILE, num_warps=8, maxnreg=128),
+    ),
+}
+
+
+@dataclass
+class Place:
+    """A config with its artifact, and a folder of Triton's cache of its own."""
+
+    problem: Problem
+    config: Config
+    lowering: Lowering
+    cache: ArtifactCache
+    triton: Path
+
+    @classmethod
+    def of(cls, problem: Problem, config: Config, settings: Settings, folder: Path) -> Place:
+        """Compiles a config as a worker does."""
+        lowering = Lowering(problem, load_target("H200"), 30)
+        request = lowering.request(config)
+        assert isinstance(request, LowerRequest), request
+        assert isinstance(compile_one(request, settings), Artifact)
+        return cls(problem, config, lowering, ArtifactCache.of(settings), folder)
+
+    def hand(self, capability: int = 90) -> bool:
+        """Hands the artifact over where a GPU of a capability would launch."""
+        with launching_on(capability):
+            return hand_to_triton(self.lowering, self.config, self.cache)
+
+    def launch(self) -> Any:
+        """Compiles what a new process's launch would, or finds it in Triton's cache."""
+        jit_function(self.problem.kernel).device_caches.clear()
+        return compiled_by_triton(self.problem, self.config, 90)
+
+    def files(self) -> dict[str, bytes]:
+        """Reads all that Triton's cache holds of the kernel."""
+        paths = [path for path in sorted(self.triton.rglob("*")) if path.is_file()]
+        return {str(path.relative_to(self.triton)): path.read_bytes() for path in paths}
+
+    def forget(self) -> None:
+        """Empties Triton's cache."""
+        shutil.rmtree(self.triton, ignore_errors=True)
+        jit_function(self.problem.kernel).device_caches.clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of Triton's."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    return tmp_path / "triton"
+
+
+@pytest.fixture
+def scaled(empty_settings: Settings, folder: Path) -> Place:
+    """The smallest kernel, compiled."""
+    return Place.of(scale_problem(), SCALED, empty_settings, folder)
+
+
+class _NeverAgain:
+    """Stands for LLVM, which may not run."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the compiler runs {name} again")
+
+
+@pytest.fixture
+def block(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Takes LLVM and ptxas from Triton from the call on."""
+
+    def blocked() -> None:
+        monkeypatch.setattr(stages, "llvm", _NeverAgain())
+        version = SimpleNamespace(check_output=subprocess.check_output)  # ptxas tells it
+        monkeypatch.setattr(stages, "subprocess", version)
+
+    return blocked
+
+
+@pytest.mark.slow(seconds=2)
+@pytest.mark.parametrize("name", KERNELS)
+def test_tritons_cache_holds_what_triton_writes(
+    name: str, empty_settings: Settings, folder: Path, block: Callable[[], None]
+) -> None:
+    """Every file, binary and metadata are equal to the byte, and the launch compiles nothing."""
+    make, config = KERNELS[name]
+    place = Place.of(make(), config, empty_settings, folder)
+    own = place.launch()
+    expected = place.files()
+    assert {"source", "ttgir", "llir", "ptx", "cubin"} <= {n.rpartition(".")[2] for n in expected}
+    place.forget()
+    block()
+    assert place.hand()
+    assert place.files() == expected
+    handed = place.launch()
+    assert handed.asm == own.asm
+    assert handed.metadata == own.metadata
+
+
+def _set_hook(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(knobs.runtime, "add_stages_inspection_hook", lambda *_: None)
+
+
+def _listen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(knobs.compilation, "listener", lambda **_: None)
+
+
+def _set_knob(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(vars(knobs.compilation), "disable_line_info", True)
+
+
+def _patch_stage(patch: pytest.MonkeyPatch) -> None:
+    own = stages.CUDABackend.make_cubin
+    patch.setattr(stages.CUDABackend, "make_cubin", lambda *given: own(*given))
+
+
+def _variable(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setenv(name, "1")
+
+
+WATCHES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "a hook": _set_hook,
+    "a listener": _listen,
+    "a knob": _set_knob,
+    "a patched stage": _patch_stage,
+    **{
+        name: _variable(name)
+        for name in (
+            "TRITON_KERNEL_DUMP",
+            "TRITON_KERNEL_OVERRIDE",
+            "TRITON_ALWAYS_COMPILE",
+            "MLIR_ENABLE_DUMP",
+            "NVPTX_ENABLE_DUMP",
+            "TRITON_DUMP_PTXAS_LOG",
+            "TRITON_DISABLE_LINE_INFO",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("watch", WATCHES)
+def test_a_user_who_watches_sees_triton_compile(
+    watch: str, scaled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hooks, dumps, overrides, knobs, patches or other variables nothing is handed over."""
+    WATCHES[watch](monkeypatch)
+    assert not scaled.hand()
+    assert scaled.files() == {}
+
+
+def test_another_gpu_takes_nothing(scaled: Place) -> None:
+    """An artifact for a GPU that is not here is not handed over; without a GPU none is."""
+    assert not scaled.hand(80)
+    assert not hand_to_triton(scaled.lowering, scaled.config, scaled.cache)
+    assert scaled.files() == {}
+
+
+def test_a_dropped_artifact_is_compiled_by_triton(scaled: Place) -> None:
+    """Where the cache's limit took the artifact, the launch compiles."""
+    ArtifactCache(scaled.cache.folder, 0).trim()
+    assert not scaled.hand()
+    assert scaled.launch().asm["cubin"].startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("output", ["ttgir", "llir", "ptx"])
+def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
+    """TTGIR that Triton does not make, or an artifact that lacks a stage, leads to a compile."""
+    request = scaled.lowering.request(scaled.config)
+    assert isinstance(request, LowerRequest)
+    artifact = scaled.cache.get(request.digest)
+    assert isinstance(artifact, Artifact)
+    outputs = dict(artifact.outputs)
+    if output == "ttgir":
+        outputs["ttgir"] += "\n"
+    else:
+        outputs[f"no {output}"] = outputs.pop(output)
+    changed = replace(artifact, outputs=outputs)
+    scaled.cache.put(request.digest, changed)
+    assert not scaled.hand()
+    own = scaled.launch()
+    assert own.asm["ttgir"] == artifact.outputs["ttgir"]
+    assert own.asm["cubin"] == artifact.cubin
+
+
+def test_tritons_backend_is_left_alone(scaled: Place) -> None:
+    """A later compile of another config runs Triton's own stages, also after a refusal."""
+    assert scaled.hand()
+    assert scaled.hand()  # now Triton's cache has it
+    other = replace(scaled, config=Config({"BLOCK": 512}))
+    assert not other.hand()
+    assert other.launch().asm["cubin"] != scaled.launch().asm["cubin"]
+
+
+def test_a_cache_that_cannot_be_written_is_told_by_the_launch(
+    scaled: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Handing over fails silently; the launch's own error says why."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "below"))
+    assert not scaled.hand()
+    with pytest.raises(OSError, match="below"):
+        scaled.launch()
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("way", ["tuned", "predicted", "judged"])
+def test_the_launch_after_a_tuning_compiles_nothing(
+    way: str, folder: Path, tmp_path: Path, block: Callable[[], None]
+) -> None:
+    """What asmtune chooses, by time or by rank, is in Triton's cache before it is launched."""
+    tuner = tuning_support.workshop(tmp_path / "asmtune", tuning_support.HostMachine())
+    request = tuning_support.request(tuner)
+    block()
+    with launching_on(90):
+        if way == "judged":
+            config = tuning_support.BEST
+            assert tuner.runs(request, config)
+        elif way == "predicted":
+            config = tuner.predict(request).config
+        else:
+            record = tuner.resolve(request).record
+            assert record is not None
+            config = record.winner
+    jit_function(request.problem.kernel).device_caches.clear()
+    compiled = compiled_by_triton(request.problem, config, 90)
+    assert compiled.metadata.num_warps == config.num_warps
+    written = {file.suffix for file in folder.rglob("*") if file.is_file()}
+    assert {".source", ".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".json"} == written
