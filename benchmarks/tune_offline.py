@@ -196,7 +196,7 @@ def tuner(folder: Path, sampler: CpuSampler) -> Any:
     from asmtune.tuning.tuner import Tuner
 
     effort = replace(EFFORTS["balanced"], caps=0)
-    options = TuneOptions.of(Choices(effort=effort, check=False))
+    options = TuneOptions.of(Choices(effort=effort, check=False, force=True))
     settings = replace(Settings.from_environment(), cache_dir=folder)
     made = Tuner.open(DEVICE, options, settings)
     made.opener = opener = Opener(sampler)
