@@ -15,6 +15,7 @@ from asmtune.base.errors import (
     ArgumentTypeError,
     AsmtuneError,
     CompileError,
+    CompileLimitError,
     MeasureError,
     UnreadableError,
 )
@@ -233,7 +234,7 @@ class Tuner:
         return replace(self, listener=listener, funnel=replace(self.funnel, progress=listener))
 
     def _searched(self, request: TuningRequest) -> TuningResult:
-        """Tune with ranking; without it where the compiler's output surprises the reader."""
+        """Tune with ranking; without it where asmtune cannot compile, or read what is compiled."""
         try:
             settings = reconnected(self.options, self.funnel.settings)
             tuner = replace(self, funnel=replace(self.funnel, settings=settings))
@@ -242,14 +243,15 @@ class Tuner:
         except UnreadableError as error:
             if self.made_with is not None:
                 raise  # Triton's own means need the GPU here
-            result = guarded_search(self._unranked(), request)
+            reason = str(error) if isinstance(error, CompileLimitError) else self.unread
+            result = guarded_search(self._unranked(reason), request)
             if result is None:
                 raise CompileError(str(error)) from error
             return result
 
-    def _unranked(self) -> UnrankedSession:
+    def _unranked(self, reason: str) -> UnrankedSession:
         jobs = self.funnel.settings.jobs
-        return UnrankedSession(self.options, jobs, self.unread, self.funnel.progress)
+        return UnrankedSession(self.options, jobs, reason, self.funnel.progress)
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
@@ -294,7 +296,7 @@ class UnrankedTuner(Tuner):
 
     def _searched(self, request: TuningRequest) -> TuningResult:
         with returning_memory():
-            return self._unranked().run(request)
+            return self._unranked(self.unread).run(request)
 
 
 def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:
