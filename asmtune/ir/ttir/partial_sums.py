@@ -126,8 +126,9 @@ class PartialCheck:
         if after < 0 or not self._sums(loop.operands[2 + place]):
             return False
         owner = self._flow.tree.sources[after][0]
-        folds = isinstance(owner, Node) and owner.name in self._reducers
-        return (folds and value in owner.operands) or self._sums(after)
+        if isinstance(owner, Node) and owner.name in self._reducers and value in owner.operands:
+            return True
+        return self._sums(after)
 
     def _scaled(self, value: int, factor: int) -> bool:
         before = set(self._assumed)
