@@ -43,7 +43,7 @@ from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.tuning.devices import compiling_by, device_of, reconnected
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
-from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
+from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_own_values
 from asmtune.tuning.session import Opener, Session
 from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession
 
@@ -135,7 +135,7 @@ class Tuner:
         else:
             result = self._leased(request, force=self.options.force)
         if result.record is not None:
-            record = with_files(result.record, request.space)
+            record = with_own_values(result.record, request)
             self.done.append(record)
             result = replace(result, record=record)
             if result.outcome == "tuned":
