@@ -189,9 +189,21 @@ class ConfigColumns:
             linear += [tail, np.maximum(0.0, -np.log2(full))]
         axes = self.axes[rows]
         regime = [np.clip(np.log2(waves), -3.0, 4.0), np.minimum(trips, 6.0)]
-        relative = [*counts, tile - self.warps[rows], *axes.T]
-        return Quantities(waste + idle, _stack(linear), _stack(regime), _stack(relative), axes)
+        each = tile - self.warps[rows]
+        on_sm = self.warps[rows] + np.log2(np.maximum(np.ceil(waves), 1.0))
+        base = waste + idle + _FEW_WARPS * np.maximum(0.0, _ENOUGH_WARPS - on_sm)
+        if not all(map(is_aligned, sizes.values())):
+            base += _SCALAR * each
+        relative = [*counts, each, *axes.T]
+        return Quantities(base, _stack(linear), _stack(regime), _stack(relative), axes)
 
+
+_ENOUGH_WARPS: Final = 4.0
+"""Doublings of warps on an SM that hide the latency of memory."""
+
+# Fitted to recordings of 73 kernels, log of time for each doubling.
+_FEW_WARPS: Final = 0.08
+_SCALAR: Final = 0.08  # of a warp's elements, where each is loaded alone
 
 _MOST_TILES: Final = 4.0
 """Doublings of tiles of a size above which more of them change nothing."""
@@ -202,7 +214,7 @@ class Quantities:
     """Quantities of launches, a row each.
 
     Attributes:
-        base: log of the time that padding and idle SMs cost.
+        base: log of the time that padding, idle SMs, few warps and scalar loads cost.
         linear: padding, tails and idle SMs, for 1, 2 and 4 programs at once on an SM.
         regime: waves and trips, in doublings.
         relative: tiles of each size, elements of a warp, and the config's values.
@@ -225,11 +237,16 @@ class Quantities:
         return Quantities(*(column[rows] for column in vars(self).values()))
 
 
+def is_aligned(size: int) -> bool:
+    """Return whether Triton compiles for a size the code that loads vectors; 1 is a constant."""
+    return size == 1 or size % _ALIGNED == 0
+
+
 def shape_point(sizes: Mapping[str, int]) -> tuple[Matrix, Matrix]:
     """Return a shape's sizes in doublings, and which of them have Triton's aligned code."""
     values = list(sizes.values())
-    aligned = [float(value % _ALIGNED == 0) for value in values]
-    return np.log2(np.array(values, float)), np.array(aligned)
+    aligned = [float(is_aligned(value)) for value in values]
+    return np.log2(np.array(values, float)), np.array(aligned) / math.sqrt(len(values))
 
 
 def _stack(columns: Sequence[Matrix]) -> Matrix:
