@@ -21,7 +21,6 @@ from asmtune.predict.score.shape_features import (
     Layout,
     Matrix,
     Quantities,
-    shape_point,
     sizes_of,
 )
 
@@ -32,7 +31,7 @@ FEWEST_CHECKS: Final = 4
 """Tuned shapes that must confirm a model: of three, two in a row were confirmed by chance, and
 picks at a fourth shape kept 0.75."""
 
-WIDE: Final = 0.03
+WIDE: Final = 0.025
 """Expected share of the speed lost above which a spread is wide."""
 
 _FEWEST_ALIKE: Final = 2  # tuned shapes of the same code, divisible by 16 in the same sizes
@@ -135,7 +134,8 @@ class _Data:
         self, layout: Layout, sizes: Mapping[str, int], rows: NDArray[np.intp]
     ) -> _Points:
         quantities = self.table.quantities(layout, sizes, self.sms, rows)
-        place, aligned = shape_point(sizes)
+        place = np.log2(np.array(list(sizes.values()), float))
+        aligned = layout.aligned(sizes) / math.sqrt(len(sizes))
         return _Points(quantities, place[None], aligned[None], rows)
 
     def without(self, shape: int) -> _Data:
