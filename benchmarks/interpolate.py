@@ -12,8 +12,8 @@ speed of the task, by its recorded times.
 - `all`: each other shape has the times of every config;
 - `nearest`: the winner of the nearest other shape that is in the task's space, to compare.
 
-`families` is the same for the recording of other kernels, those of four shapes, which the three
-others are much too few to be sure of.
+`families` is the same for the recording of other kernels, of which those with four shapes count:
+three others are too few to be sure.
 
 Most shapes lie outside what is left: sizes differ by factors of 4 to 1,000, and two of a kernel's
 shapes at most have sizes that 16 does not divide, for which Triton compiles other code. `narrow`

@@ -1,8 +1,9 @@
 """A model of one kernel's times over shapes and configs, fitted to the timings of its records.
 
 It is Gaussian process regression of log time, relative within a shape: shapes compare configs,
-and the time of a shape itself is not predicted. Its features are those of `shape_features`, so
-that nothing is compiled. A fit takes up to some tenths of a second, a pick less than a millisecond.
+and the time of a shape itself is not predicted. The mean is arithmetic on the launch, `base` of
+`shape_features`; the rest is fitted to the timings, over quantities of that module, so that nothing
+is compiled. A fit takes up to some tenths of a second, a pick about a millisecond.
 """
 
 from __future__ import annotations
