@@ -158,7 +158,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """Read `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
+        """Read `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `values`."""
         kwargs = dict(values)
         config = cls.__new__(cls)
         config.num_warps = kwargs.pop("num_warps", 4)
@@ -171,14 +171,18 @@ class Config:
         return config
 
     def to_dict(self) -> dict[str, Any]:
+        """Return `values`, with the text of those that JSON has no form for.
+
+        Such as a dtype or a tuple: `Space.matching` finds the config with the value itself.
+        """
+        return {name: _storable(value) for name, value in self.values().items()}
+
+    def values(self) -> dict[str, Any]:
         """Return all values in one flat mapping, without options at None and without one CTA.
 
-        It holds the name of the `ir_override` file without its folder, which differs by machine,
-        and the text of a value that JSON has no form for, such as a dtype or a tuple:
-        `Space.matching` finds the config with the value itself.
+        It holds the name of the `ir_override` file without its folder, which differs by machine.
         """
-        values = {name: _storable(value) for name, value in self.kwargs.items()}
-        values |= {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        values = {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.num_ctas != 1:
             values["num_ctas"] = self.num_ctas
         if self.maxnreg is not None:
