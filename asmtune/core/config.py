@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, Final
 
 from asmtune.base.errors import SpaceError
@@ -242,6 +243,8 @@ def _storable(value: Any) -> Any:
     """Return a value, or its text if JSON has no form for it and other processes have the same."""
     if value is None or isinstance(value, int | float | str):
         return value
+    if isinstance(value, Real):  # NumPy's
+        return int(value) if isinstance(value, Integral) else float(value)
     text = str(value)
     return value if " at 0x" in text else text
 
