@@ -34,7 +34,9 @@ from benchmarks.provenance import RESULTS, write
 SHAPES: Final = ((256, 256, 256), (512, 128, 512))
 ROWS: Final = {"rows": 640, "cols": 1024}
 LISTS: Final[dict[str, dict[str, int]]] = {
-    **dict.fromkeys(("softmax", "layernorm", "rmsnorm", "cross_entropy", "layernorm_backward"), ROWS),
+    **dict.fromkeys(
+        ("softmax", "layernorm", "rmsnorm", "cross_entropy", "layernorm_backward"), ROWS
+    ),
     "attention": {"B": 1, "H": 2, "KV": 2, "M": 256, "N": 256, "D": 64, "causal": 1},
     "attention_backward_kv": {"B": 1, "H": 2, "KV": 2, "M": 256, "N": 256, "D": 64, "causal": 1},
 }
