@@ -212,12 +212,15 @@ class UserProgram:
     def execute(self) -> None:
         """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
         from asmtune.runtime.events import listening, recording
+        from asmtune.runtime.misses.lookups import start_early
         from asmtune.runtime.patching.redirect import patch
 
         if self.store is not None:
             os.environ["ASMTUNE_STORE_URL"] = self.store
         if self.target is not None:
             choose_target(load_target(self.target))
+        if self.options.get("on_miss") in ("tune", "background"):
+            start_early()
         sys.argv = [self.name, *self.arguments]
         met: list[KeyResolved] = []
         held = ExitStack()

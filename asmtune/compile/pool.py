@@ -245,7 +245,7 @@ class _Flow(Generic[R]):
 
 
 def warm(
-    machine: tuple[str, int | str, int],
+    machine: tuple[str, int | str, int] | None,
     modules: Sequence[str],
     settings: Settings,
     workers: Workers | None = None,
@@ -255,7 +255,7 @@ def warm(
     Starting them takes a second, in which this process can do something else.
 
     Args:
-        machine: Triton's (backend, arch, warp size).
+        machine: Triton's (backend, arch, warp size); None if it is not known yet.
         modules: names of modules that will read artifacts in the workers.
         settings: limits of a compile.
         workers: by default those that `joblib.parallel_config` gives this thread.

@@ -203,14 +203,15 @@ class StartCompiler:
     """Starts a worker's child and imports the reader: both take a second at first.
 
     Attributes:
-        machine: Triton's (backend, arch, warp size).
+        machine: Triton's (backend, arch, warp size); None if it is not known yet: then the child
+            imports Triton, and nobody waits for it.
         environment: variables that the compiler reads; None for one that is not set.
         memory_bytes: address space of the child.
         modules: what reads artifacts there.
         compiler: identity of the compiler.
     """
 
-    machine: tuple[str, int | str, int]
+    machine: tuple[str, int | str, int] | None
     environment: Mapping[str, str | None]
     memory_bytes: int
     modules: tuple[str, ...]
@@ -222,4 +223,5 @@ class StartCompiler:
             sandbox.begin(self.environment, self.compiler)
             for name in self.modules:
                 import_module(name)
-            sandbox.start(self.machine, self.environment, self.compiler)
+            if self.machine is not None:
+                sandbox.start(self.machine, self.environment, self.compiler)

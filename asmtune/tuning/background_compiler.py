@@ -151,6 +151,7 @@ class BackgroundCompiler:
         hopeless: of a short list, whose verdicts `collect` returns as they come.
         likely: returns configs that will likely be asked for after a short list, best first;
             workers that have nothing left of it compile them into `known`.
+        first: called in a thread with the first config that is worth timing.
     """
 
     def __init__(
@@ -160,10 +161,11 @@ class BackgroundCompiler:
         stragglers: StragglerTimer,
         hopeless: HopelessRest | None = None,
         likely: Callable[[], Sequence[Config]] = tuple,
+        first: Callable[[Verdict], None] | None = None,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="asmtune-compile")
-        self._hopeless, self._likely = hopeless, likely
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="asmtune-compile")
+        self._hopeless, self._likely, self._first = hopeless, likely, first
         self._tried_early: set[Config] = set()
         self._early: Future[list[Verdict]] | None = None
         self._batch: tuple[Config, ...] = ()
@@ -266,6 +268,9 @@ class BackgroundCompiler:
     def _arrive(self, verdict: Verdict) -> None:
         self._arrived.put(verdict)
         self._last = time.monotonic()
+        if verdict.kept and self._first is not None:
+            first, self._first = self._first, None
+            self._threads.submit(first, verdict)
 
     def _take(self) -> list[Verdict]:
         """Return the verdicts that have come since the last call."""

@@ -14,10 +14,13 @@ from functools import partial
 from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.load import build_launcher
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import plain
 from asmtune.core.problem import is_gluon
+from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
@@ -144,7 +147,10 @@ class Session:
                 watch.note(note)
         has_caps = any(config.maxnreg is not None for config in state.configs)
         likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
-        compiler = BackgroundCompiler(front, funnel.known, stragglers, hopeless, likely)
+        # The front end runs hooks, which would write to what the bench times.
+        hooked = any(config.pre_hook for config in state.configs)
+        first = None if hooked else partial(_build_launcher, front)
+        compiler = BackgroundCompiler(front, funnel.known, stragglers, hopeless, likely, first)
         return SearchSetup(state, strategy, compiler, effort.limits)
 
     def _state(
@@ -253,6 +259,12 @@ class Session:
             costs=decision.costs,
             remark=remark,
         )
+
+
+def _build_launcher(front: Front, verdict: Verdict) -> None:
+    artifact = ArtifactCache.of(front.settings).get(verdict.artifact or "")
+    if isinstance(artifact, Artifact):
+        build_launcher(front.new_lowering(), verdict.config, artifact)
 
 
 def _covers(effects: Effects, front: Front, config: Config) -> bool:

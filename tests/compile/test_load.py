@@ -136,6 +136,28 @@ def test_a_launcher_needs_no_source(
     assert recorded.made[:half] == recorded.made[half:]
 
 
+@pytest.mark.parametrize("which", ["mixed", "descriptors"])
+def test_one_launcher_for_all_configs(
+    which: str, target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is built from the first config that compiles is what Triton needs of another."""
+    problem, (config, *_) = argument_kernels.problems("cpu")[which]
+    lowering = Lowering(problem, target, 30)
+    other = Config(config.kwargs, num_warps=config.num_warps * 2)
+    artifact = compiled(lowering, config, settings)
+    recorded = Recorded(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    active = SimpleNamespace(launcher_cls=driver.CudaLauncher)
+    monkeypatch.setattr(load, "driver", SimpleNamespace(active=active))
+    load.build_launcher(lowering, config, artifact)
+    built, recorded.made[:] = list(recorded.made), []
+    binary = Binary.of(lowering, other, compiled(lowering, other, settings))
+    assert isinstance(binary, Binary)
+    kernel = load.handle(binary)
+    driver.CudaLauncher(kernel.src, kernel.metadata)
+    assert built == recorded.made != []
+
+
 def test_values_are_complete() -> None:
     """A hook and a launch see arguments, defaults, heuristics and options by name."""
     arguments = {"x_ptr": tensor(torch.float32), "n": 7}

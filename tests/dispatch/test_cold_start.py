@@ -69,3 +69,38 @@ def test_options_load_nothing_heavy(folder: Path, options: dict[str, Any]) -> No
     found = launched(folder, **options)
     assert found["block"] == 128
     assert roots(found).isdisjoint(HEAVY)
+
+
+EARLY = """
+import sys, threading
+from pathlib import Path
+from asmtune.runtime.misses import lookups
+lookups._NVIDIA = Path(sys.argv[1])
+lookups.start_early()
+for thread in threading.enumerate():
+    if thread.name == "asmtune-early":
+        thread.join()
+"""
+
+
+def early(folder: Path, driver: Path) -> list[Path]:
+    """Files of the launcher that `asmtune run` has built before the program's first line."""
+    environment = {
+        **os.environ,
+        "ASMTUNE_CACHE_DIR": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "ASMTUNE_JOBS": "1",
+    }
+    subprocess.run([sys.executable, "-c", EARLY, str(driver)], env=environment, check=True)
+    return list(folder.rglob("asmtune_launch*.so"))
+
+
+@pytest.mark.slow(seconds=6)
+def test_an_empty_store_has_workers_started(tmp_path: Path) -> None:
+    """The C part is built by a worker where there is a GPU and the store holds nothing yet."""
+    assert early(tmp_path / "without a GPU", tmp_path / "missing") == []
+    assert len(early(tmp_path / "empty", tmp_path)) == 1
+    store = tmp_path / "known" / "store.sqlite"
+    store.parent.mkdir()
+    store.write_bytes(b"anything")
+    assert early(store.parent, tmp_path) == []

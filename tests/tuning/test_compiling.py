@@ -88,6 +88,24 @@ def test_verdicts_come_in_order() -> None:
         assert compiler.collect() == []
 
 
+def test_the_first_that_is_worth_timing_is_told_once() -> None:
+    """Of all batches together one config is told, and not one that was dropped."""
+    pulse = StragglerTimer(ProgressListener())
+    dropped = {CONFIGS[0]: Verdict(CONFIGS[0], kept=False)}
+    told: list[Config] = []
+    compiler = BackgroundCompiler(
+        Workers(pulse),  # type: ignore[arg-type]
+        dropped,
+        pulse,
+        first=lambda verdict: told.append(verdict.config),
+    )
+    with compiler:
+        for batch in (CONFIGS[:4], CONFIGS[4:]):
+            compiler.start(batch)
+            compiler.collect()
+    assert told == [CONFIGS[1]]
+
+
 def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One config that hangs while the rest were quick fails by timeout; the others are kept."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)

@@ -7,6 +7,7 @@ Triton's launcher: descriptors, clusters, cooperative and dependent launches, sc
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import subprocess
@@ -74,7 +75,7 @@ def backend() -> Backend:
         return cast(Backend, plain)
     try:
         return native()
-    except (RuntimeError, OSError, ImportError, subprocess.CalledProcessError) as error:
+    except _NOT_BUILT as error:
         if wanted == "native":
             raise InputError(
                 f"ASMTUNE_LAUNCH=native: the launcher cannot be built: {error}; "
@@ -86,6 +87,23 @@ def backend() -> Backend:
             stacklevel=4,
         )
         return cast(Backend, plain)
+
+
+_NOT_BUILT: Final = (RuntimeError, OSError, ImportError, subprocess.CalledProcessError)
+"""Errors of `native`."""
+
+
+def build_early(_: object = None) -> None:
+    """Have Triton's cache hold the C part and Triton's own, both of which a first launch loads.
+
+    Why one cannot be built is told where it is needed.
+    """
+    with contextlib.suppress(*_NOT_BUILT):
+        _built()
+    with contextlib.suppress(*_NOT_BUILT, AssertionError):  # libcuda is not found
+        from triton.backends.nvidia.driver import CudaUtils
+
+        CudaUtils()
 
 
 @functools.cache
@@ -102,14 +120,19 @@ def native(driver: str | None = None) -> Backend:
         OSError: the driver cannot be loaded.
     """
     import torch
+
+    module = _built()
+    if driver is not None or torch.cuda.is_available():
+        module.open_driver(driver or DRIVER)
+    return cast(Backend, module)
+
+
+def _built() -> Any:
     from triton.runtime.build import compile_module_from_src
 
     folder = resources.files("asmtune.runtime.launch") / "native"
     source = "\n".join((folder / name).read_text() for name in _SOURCES)
-    module = compile_module_from_src(source, "asmtune_launch", libraries=["dl"])
-    if driver is not None or torch.cuda.is_available():
-        module.open_driver(driver or DRIVER)
-    return cast(Backend, module)
+    return compile_module_from_src(source, "asmtune_launch", libraries=["dl"])
 
 
 _KINDS: Final = {

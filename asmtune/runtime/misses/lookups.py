@@ -6,16 +6,22 @@ SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's fil
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
+from asmtune.runtime.determinism import is_deterministic
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import Layer, StoredPrediction, reusable
 from asmtune.store.shipped import find_tuned, shipped_of
+from asmtune.store.sqlite_file import holds_content
 
 if TYPE_CHECKING:
     from asmtune.store.safe_store import SafeStore
@@ -191,6 +197,38 @@ class MissLookup:
 
 _READERS: Final = ("asmtune.predict.features.reader", "asmtune.predict.features.sketch.reader")
 """Modules that the workers import before those that tune are loaded here."""
+
+
+_NVIDIA: Final = Path("/proc/driver/nvidia/version")
+
+
+def start_early() -> None:
+    """Start what tuning needs of no device, if the store is empty: the program will tune.
+
+    That is the workers and the compilers in them, and what the C compiler builds for launches:
+    all of it is ready when the program has loaded its data. A program whose store holds something
+    may never tune.
+    """
+    settings = Settings.from_environment()
+    store = settings.store_where
+    if is_deterministic() or not _NVIDIA.exists() or "://" in store:
+        return
+    try:
+        if holds_content(Path(store).expanduser()):
+            return
+    except (StoreError, OSError):
+        return  # whoever opens the store tells what it is instead
+    # Here, since the program's own imports of Triton may be under way in another thread.
+    from asmtune.compile.pool import warm
+    from asmtune.compile.workers import Workers
+    from asmtune.runtime.launch.planning import build_early
+
+    def start() -> None:
+        warm(None, _READERS, settings).join()
+        with suppress(RuntimeError, OSError):  # the program ends meanwhile, or the disk is full
+            Workers(settings.jobs).call(build_early, None)
+
+    threading.Thread(target=start, name="asmtune-early", daemon=True).start()
 
 
 def start_workers(device: str) -> None:
