@@ -228,7 +228,7 @@ def start_early() -> None:
         with suppress(RuntimeError, OSError):  # the program ends meanwhile, or the disk is full
             Workers(settings.jobs).call(build_early, None)
 
-    threading.Thread(target=start, name="asmtune-early", daemon=True).start()
+    threading.Thread(target=start, name="asmtune-early").start()
 
 
 def start_workers(device: str) -> None:
