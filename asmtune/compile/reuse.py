@@ -43,7 +43,9 @@ _WATCHES: Final = re.compile(
 _LLVM_WRITES: Final = "num_warps"
 """The option that LLVM's stage writes again: a warp-specialised kernel gets more."""
 
-_WATCHED_KNOBS: Final = ("override", "dump_ir", "always_compile", "use_ir_loc", "enable_asan")
+_WATCHED_KNOBS: Final = (
+    "override", "dump_ir", "always_compile", "use_ir_loc", "enable_asan", "instrumentation_mode",
+)  # fmt: skip
 
 
 def hand_to_triton(lowering: Lowering, config: Config, cache: ArtifactCache) -> bool:
@@ -108,7 +110,7 @@ def _is_watched() -> bool:
     compilation, runtime = knobs.compilation, knobs.runtime
     if any(getattr(compilation, name, None) for name in _WATCHED_KNOBS):
         return True
-    if getattr(compilation, "instrumentation_mode", None) or compilation.listener is not None:
+    if compilation.listener is not None:
         return True
     if getattr(runtime, "add_stages_inspection_hook", None) is not None:
         return True
