@@ -12,11 +12,11 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 from uuid import uuid4
 
 from joblib import Parallel, delayed
@@ -209,23 +209,11 @@ class Workers:
         self._n_jobs = n_jobs if n_jobs is not None else jobs if self.is_local else -1
         self._runs: set[WorkerRun] = set()
         self._starting = threading.Lock()
-        self._pool_in_use: Any = None
 
     @property
     def jobs(self) -> int:
         """Returns how many tasks run at once."""
         return int(self._backend.effective_n_jobs(self._n_jobs))
-
-    def __enter__(self) -> Self:
-        """Starts a pool if the backend, such as Ray's, has none that outlives a call."""
-        if not self._gives_generators:
-            self._pool_in_use = self._parallel("list").__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        pool, self._pool_in_use = self._pool_in_use, None
-        if pool is not None:
-            pool.__exit__(*raised)
 
     def unordered(
         self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]
@@ -280,7 +268,7 @@ class Workers:
         try:
             (result,) = self._results(work, iter([argument]), WorkerRun())
         except RuntimeError as error:
-            if not (isinstance(error, BrokenExecutor) or _is_shut_down(error)):
+            if not _has_ended(error):
                 raise
             return None
         return cast("R", result)
@@ -305,7 +293,7 @@ class Workers:
             except RuntimeError as error:
                 if run.stopped:
                     break
-                if not (isinstance(error, BrokenExecutor) or _is_shut_down(error)):
+                if not _has_ended(error):
                     raise
             else:
                 break
@@ -334,8 +322,7 @@ class Workers:
     ) -> Generator[Any, None, None]:
         call = delayed(work)
         if not self._gives_generators:
-            pool = self._pool_in_use
-            with self._parallel("list") if pool is None else nullcontext(pool) as parallel:
+            with self._parallel("list") as parallel:
                 while wave := list(islice(tasks, _WAVE * self.jobs)):
                     yield from parallel(call(task) for task in wave)
             return
@@ -379,6 +366,11 @@ class Workers:
         return Parallel(
             self._n_jobs, backend, return_as=return_as, batch_size=1, pre_dispatch=first
         )
+
+
+def _has_ended(error: RuntimeError) -> bool:
+    """Returns whether an error says that a worker died or that the workers were shut down."""
+    return isinstance(error, BrokenExecutor) or _is_shut_down(error)
 
 
 def _is_shut_down(error: RuntimeError) -> bool:
