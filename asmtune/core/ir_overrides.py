@@ -16,6 +16,7 @@ from typing import Any, Final
 from asmtune.base.atomic_write import make_private, write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
+from asmtune.base.limited_read import read_limited_text
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
@@ -59,7 +60,7 @@ class Override:
             listed = ", ".join(f".{known}" for known in STAGES)
             raise InputError(f"ir_override={path!r}: give a file that ends in one of {listed}")
         try:
-            text = file.read_text()
+            text = read_limited_text(file)
         except OSError as error:
             cause = (error.strerror or "unreadable").lower()
             raise InputError(f"ir_override={path!r}: {cause}; give the path of the file") from error

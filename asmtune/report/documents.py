@@ -22,6 +22,7 @@ from asmtune.base.json_codec import (
     text_of,
     to_json,
 )
+from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import Config
 from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
@@ -105,7 +106,7 @@ def read_reports(path: Path) -> list[PruneReport]:
             missing, unknown or wrong; names the file and the field.
     """
     try:
-        document = parse_json(path.read_bytes())
+        document = parse_json(read_limited(path, 1024 * MIB))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except ValueError as error:

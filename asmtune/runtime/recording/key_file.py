@@ -11,6 +11,7 @@ from typing import Any, Final
 from asmtune.base.atomic_write import folder_lock, write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import JsonCodec, fields_of, parse_json, shown, text_of, to_json
+from asmtune.base.limited_read import read_limited
 from asmtune.core.keys.rules import BucketRule
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.codec import key_digest
@@ -106,7 +107,7 @@ def read_key_file(path: Path) -> KeyFile:
             a field is wrong; says what to do.
     """
     try:
-        data = path.read_bytes()
+        data = read_limited(path)
     except OSError as error:
         raise InputError(f"keys {path}: {error.strerror}; {_AGAIN}") from error
     try:
