@@ -1,7 +1,9 @@
 """Stored configs as Python files that run without asmtune, and such files read back.
 
 `triton-configs` holds lists of `triton.Config` by key. `python` holds a function of the key, which
-needs Python alone. Reading takes literals off the syntax tree: no file is executed.
+needs Python alone. A store holds dtypes and tuples as text; the files have the values that a kernel
+takes, and a text that names a dtype is taken for the dtype. Reading takes literals off the syntax
+tree: no file is executed.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
@@ -26,6 +29,17 @@ VERSION: Final = 1
 _MOST_PARTS: Final = 90
 """Parts of a key that nested ifs serve: Python allows 100 levels of indentation."""
 
+_DTYPES: Final[Mapping[str, str]] = {
+    "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64",
+    "fp8e4nv": "float8e4nv", "fp8e4b8": "float8e4b8", "fp8e4b15": "float8e4b15",
+    "fp8e5": "float8e5", "fp8e5b16": "float8e5b16", "int1": "int1",
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+"""Names of dtypes in `triton.language` by the text that a store holds."""
+
+_TEXTS: Final = {name: text for text, name in _DTYPES.items()}
+_LANGUAGE: Final = "triton.language"
+
 _CONFIGS_HEAD: Final = '''\
 """Configs of Triton kernels by key, the best of each key first; written by asmtune {version}.
 
@@ -35,7 +49,7 @@ _CONFIGS_HEAD: Final = '''\
 """
 
 import triton
-
+{imports}
 FORMAT = "{format}"
 VERSION = {number}
 
@@ -63,7 +77,7 @@ _FUNCTION_HEAD: Final = '''\
     values = config("{kernel}", dtypes, device, shape)
     kernel[grid](*arguments, **values)
 
-It needs Python alone. A shape that is not stored gets the config of the nearest stored one of the
+It needs {needs} alone. A shape that is not stored gets the config of the nearest stored one of the
 kernel, dtypes and device: that with the least sum of |log2| of the ratios of its sizes. Values
 that are no sizes must be equal. No constraint is checked: for a kernel whose config must fit the
 shape (BLOCK at least a row, say) give `strict=True`, with which a shape that is not stored raises
@@ -72,7 +86,7 @@ LookupError. A kernel, dtypes or a device that is not stored raises it in any ca
 
 from math import inf, log2
 from numbers import Real
-
+{imports}
 FORMAT = "{format}"
 VERSION = {number}
 
@@ -140,8 +154,8 @@ def function_file(entries: Iterable[KeyedConfigs]) -> str:
             )
     lines = [_head(_FUNCTION_HEAD, FUNCTION_FORMAT, listed)]
     for entry in listed:
-        record = {"key": key_to_json(entry.key), "config": entry.configs[0].to_dict()}
-        lines.append(f"    {record!r},\n")
+        config = _dict_literal(entry.configs[0].to_dict())
+        lines.append(f"    {{'key': {key_to_json(entry.key)!r}, 'config': {config}}},\n")
     arguments = _arguments(listed)
     lines.append(f"]\n\n_ARGUMENTS = {arguments!r}\n\n\n")
     lines.append("def config(kernel, dtypes, device, shape, strict=False):\n")
@@ -179,8 +193,17 @@ def _head(template: str, name: str, listed: Sequence[KeyedConfigs]) -> str:
     kernel = listed[0].key.kernel
     plain = kernel if kernel.isascii() and kernel.isprintable() and '"' not in kernel else "kernel"
     plain = plain.replace("\\", "")
-    version = version_of("asmtune")
-    return template.format(version=version, kernel=plain, format=name, number=VERSION)
+    configs = (config.to_dict() for entry in listed for config in entry.configs)
+    values = (value for config in configs for value in config.values())
+    has_dtypes = any("tl." in _value_literal(v) for v in values if _value_literal(v) != repr(v))
+    return template.format(
+        version=version_of("asmtune"),
+        kernel=plain,
+        format=name,
+        number=VERSION,
+        imports=f"import {_LANGUAGE} as tl\n" if has_dtypes else "",
+        needs="Triton" if has_dtypes else "Python",
+    )
 
 
 def _sorted(entries: Iterable[KeyedConfigs]) -> list[KeyedConfigs]:
@@ -200,7 +223,74 @@ def _key_literal(key: TuneKey) -> str:
 def _call_literal(config: Config) -> str:
     options = {name: value for name in OPTION_AXES if (value := _option(config, name)) is not None}
     words = "".join(f", {name}={value!r}" for name, value in options.items())
-    return f"triton.Config({config.kwargs!r}{words})"
+    kwargs = {name: value for name, value in config.to_dict().items() if name in config.kwargs}
+    return f"triton.Config({_dict_literal(kwargs)}{words})"
+
+
+def _dict_literal(values: Mapping[str, Any]) -> str:
+    items = ", ".join(f"{name!r}: {_value_literal(value)}" for name, value in values.items())
+    return f"{{{items}}}"
+
+
+def _value_literal(value: Any) -> str:
+    """Write a stored value of a config: as a dtype or a tuple if it is the text of one."""
+    if not isinstance(value, str):
+        return repr(value)
+    if value in _DTYPES:
+        return f"tl.{_DTYPES[value]}"
+    literal = None
+    if value.startswith("("):
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            literal = _tuple_text(ast.parse(value, mode="eval").body, "tl")
+    return repr(value) if literal is None else literal
+
+
+def _dtype_name(node: ast.Attribute) -> str | None:
+    """Return the name of a dtype that an expression takes from Triton's language."""
+    module, _, name = ast.unparse(node).rpartition(".")
+    return name if module in ("tl", _LANGUAGE) and name in _TEXTS else None
+
+
+class _DtypesFrom(ast.NodeTransformer):
+    """Takes the dtypes in an expression from `module`."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Name the same dtype of the module."""
+        name = _dtype_name(node)
+        return node if name is None else ast.Name(f"{self._module}.{name}")
+
+
+class _AsStored(ast.NodeTransformer):
+    """Replaces dtypes and tuples by the text that a store holds."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace a dtype."""
+        name = _dtype_name(node)
+        return node if name is None else ast.Constant(_TEXTS[name])
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
+        """Replace a tuple."""
+        text = _tuple_text(node, _LANGUAGE)
+        return node if text is None else ast.Constant(text)
+
+
+_IN_TUPLES: Final = (ast.Tuple, ast.Constant, ast.UnaryOp, ast.USub, ast.Load)
+
+
+def _tuple_text(node: ast.expr, module: str) -> str | None:
+    """Write a tuple of literals and of the dtypes of a module; None of another expression."""
+    if not isinstance(node, ast.Tuple):
+        return None
+    renamed = _DtypesFrom(module).visit(node)
+    # No other name has a dot.
+    is_plain = all(
+        isinstance(part, _IN_TUPLES) or (isinstance(part, ast.Name) and "." in part.id)
+        for part in ast.walk(renamed)
+    )
+    return ast.unparse(renamed) if is_plain else None
 
 
 def _option(config: Config, name: str) -> Any:
@@ -314,11 +404,11 @@ def _constants(text: str | bytes) -> dict[str, ast.expr]:
     }
 
 
-def _literal(node: ast.expr | None, what: str) -> Any:
+def _literal(node: ast.expr | None, what: str, *, as_stored: bool = False) -> Any:
     if node is None:
         return None
     try:
-        return ast.literal_eval(node)
+        return ast.literal_eval(_AsStored().visit(node) if as_stored else node)
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError) as error:
         line = getattr(node, "lineno", "?")
         raise InputError(f"line {line}: {what} is no literal") from error
@@ -350,7 +440,7 @@ def _config_of(node: ast.expr) -> Config:
     is_config = isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config"
     if not is_config or not isinstance(node, ast.Call) or len(node.args) != 1:
         raise InputError(f"{where}: expected triton.Config({{...}}, num_warps=..., num_stages=...)")
-    kwargs = _literal(node.args[0], "the first argument")
+    kwargs = _literal(node.args[0], "the first argument", as_stored=True)
     if not isinstance(kwargs, dict):
         raise InputError(f"{where}: expected a dict of constexprs")
     options = {word.arg: _literal(word.value, f"{word.arg}") for word in node.keywords}
@@ -361,7 +451,7 @@ def _config_of(node: ast.expr) -> Config:
 
 
 def _read_records(node: ast.expr) -> list[KeyedConfigs]:
-    records = _literal(node, "RECORDS")
+    records = _literal(node, "RECORDS", as_stored=True)
     if not isinstance(records, list):
         raise InputError(f"line {node.lineno}: RECORDS is no list")
     entries = []
