@@ -176,7 +176,7 @@ class Config:
 
         Such as a dtype or a tuple: `Space.matching` finds the config with the value itself.
         """
-        return {name: _storable(value) for name, value in self.values().items()}
+        return {name: storable(value) for name, value in self.values().items()}
 
     def values(self) -> dict[str, Any]:
         """Return all values in one flat mapping, without options at None and without one CTA.
@@ -239,7 +239,7 @@ class Config:
         return f"Config({self})"
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Return a value, or its text if JSON has no form for it and other processes have the same."""
     if value is None or isinstance(value, int | float | str):
         return value

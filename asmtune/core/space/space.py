@@ -19,6 +19,7 @@ from asmtune.core.config import (
     check_amd_option,
     check_option,
     check_types,
+    storable,
 )
 
 Predicate = Callable[..., bool]
@@ -131,6 +132,10 @@ def _completed(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> Config:
     if not missing:
         return config
     return Config(**{**vars(config), "kwargs": {**config.kwargs, **missing}})
+
+
+def _stored_kwargs(config: Config) -> dict[str, Any]:
+    return {name: storable(value) for name, value in config.kwargs.items()}
 
 
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
@@ -347,6 +352,23 @@ class Space:
             if without_cap is None and values == uncapped:
                 without_cap = own
         return None if without_cap is None else without_cap.with_cap(config.maxnreg)
+
+    def restored(self, config: Config) -> Config | None:
+        """Return a stored config with the space's own values for their text, as of dtypes.
+
+        None if a list has no config with its constexprs, or if it is not a point of the axes. The
+        constraints are not checked, since they may need a shape.
+        """
+        wanted = _stored_kwargs(config)
+        if self._points is not None:
+            own = next((p.kwargs for p in self._points if _stored_kwargs(p) == wanted), None)
+            return None if own is None else Config(**{**vars(config), "kwargs": own})
+        kwargs = {
+            name: next((own for own in self.axes.get(name, ()) if storable(own) == value), value)
+            for name, value in wanted.items()
+        }
+        point = Config(**{**vars(config), "kwargs": kwargs})
+        return point if misfit_of(point, self.axes) is None else None
 
     def describe_empty(self, **context: Any) -> str:
         """Names in one line the constraint that, taken alone, leaves fewest points."""
