@@ -47,7 +47,7 @@ class _EndsWithParent:
     """Has the workers of one of joblib's backends end with this process."""
 
     def configure(self, *arguments: Any, **options: Any) -> Any:
-        """Starts the pool."""
+        """Start the pool."""
         own = {**getattr(self, "backend_kwargs", {}), **options}
         users = own.get("initializer"), own.get("initargs", ())
         options |= {"initializer": _begin_worker, "initargs": (os.getpid(), *users)}
@@ -68,7 +68,7 @@ class _LokyWorkers(_EndsWithParent, LokyBackend):  # type: ignore[misc]
         return {**super()._prepare_worker_env(n_jobs), _SAFE_PATH: "1"}
 
     def configure(self, *arguments: Any, **options: Any) -> Any:
-        """Starts joblib's two trackers, which serve all workers, then the pool."""
+        """Start joblib's two trackers, which serve all workers, then the pool."""
         _start_trackers()
         return super().configure(*arguments, **options)
 
@@ -131,19 +131,19 @@ class WorkerRun:
             self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
 
     def stop(self) -> None:
-        """Begins no further task; those that run end soon."""
+        """Begin no further task; those that run end soon."""
         self.stopped = True
         with suppress(OSError):  # on a full disk tasks run to their end
             self.flag.touch(mode=0o600)
 
     def close(self) -> None:
-        """Deletes the flag, when no task runs any more."""
+        """Delete the flag, when no task runs any more."""
         with suppress(OSError):
             self.flag.unlink(missing_ok=True)
 
 
 def _once_per_worker(folder: Path, jobs: int, work: Callable[[], None], number: int) -> None:
-    """Runs work on one of so many workers, and waits until all have begun.
+    """Run work on one of so many workers, and wait until all have begun.
 
     Each creates a file in the folder when it begins, so that no worker takes two turns.
     """
@@ -212,13 +212,13 @@ class Workers:
 
     @property
     def jobs(self) -> int:
-        """Returns how many tasks run at once."""
+        """Return how many tasks run at once."""
         return int(self._backend.effective_n_jobs(self._n_jobs))
 
     def unordered(
         self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]
     ) -> Generator[R, None, None]:
-        """Yields results as they come; draws a task when a worker is about to be free.
+        """Yield results as they come; draw a task when a worker is about to be free.
 
         Closing it ends the running tasks, except those that other machines have begun.
 
@@ -239,7 +239,7 @@ class Workers:
                 run.close()
 
     def each(self, work: Callable[[], None]) -> None:
-        """Runs something once on every worker of this machine, and waits."""
+        """Run something once on every worker of this machine, and wait."""
         if not self.is_local:
             return
         # A thread that stops the workers meanwhile does not need this. On a full disk they say so
@@ -256,7 +256,7 @@ class Workers:
             self._parallel("list")(calls)
 
     def call(self, work: Callable[[T], R], argument: T) -> R | None:
-        """Runs something once on a worker of this machine, and waits.
+        """Run something once on a worker of this machine, and wait.
 
         Returns None if a worker died meanwhile, and if there are none here. It is not tried again:
         what kills its worker would kill those of other threads once more.
@@ -274,14 +274,14 @@ class Workers:
         return cast("R", result)
 
     def stop(self) -> None:
-        """Ends the iterators of other threads; uses that begin later run."""
+        """End the iterators of other threads; uses that begin later run."""
         for run in list(self._runs):
             run.stop()
 
     def _survive(
         self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """Goes on after a worker died, running the tasks it may have died of one by one."""
+        """Go on after a worker died, running the tasks it may have died of one by one."""
         while not run.stopped:
             try:
                 with closing(self._results(partial(_numbered, work), source, run)) as results:
@@ -304,7 +304,7 @@ class Workers:
     def _one_by_one(
         self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """Runs the tasks that were out when a worker died one by one, to see which one kills."""
+        """Run the tasks that were out when a worker died one by one, to see which one kills."""
         while source.out and not run.stopped:
             number, task = next(iter(source.out.items()))
             try:
@@ -336,7 +336,7 @@ class Workers:
             raise
 
     def _end(self, results: Generator[Any, None, None], run: WorkerRun) -> None:
-        """Ends tasks that nobody waits for.
+        """End tasks that nobody waits for.
 
         On this machine the flag tells them to end. joblib would kill the workers, those of other
         threads' tasks as well, and the next ones would take 2 s to start.
@@ -369,10 +369,10 @@ class Workers:
 
 
 def _has_ended(error: RuntimeError) -> bool:
-    """Returns whether an error says that a worker died or that the workers were shut down."""
+    """Return whether an error says that a worker died or that the workers were shut down."""
     return isinstance(error, BrokenExecutor) or _is_shut_down(error)
 
 
 def _is_shut_down(error: RuntimeError) -> bool:
-    """Returns whether the workers ended because another thread closed its iterator."""
+    """Return whether the workers ended because another thread closed its iterator."""
     return isinstance(error.__context__, ShutdownExecutorError)

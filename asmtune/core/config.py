@@ -55,7 +55,7 @@ _AMD_ALLOWED: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 def check_amd_option(name: str, value: Any, where: str) -> None:
-    """Checks the value that an axis gives an option of Triton's AMD backend.
+    """Check the value that an axis gives an option of Triton's AMD backend.
 
     Raises:
         SpaceError: Triton takes no such value; begins with `where`, says what it takes.
@@ -66,7 +66,7 @@ def check_amd_option(name: str, value: Any, where: str) -> None:
 
 
 def foreign_option(config: Config, backend: str, parameters: Iterable[str] = ()) -> str | None:
-    """Returns which option of a config another vendor's compiler takes; None if all fit.
+    """Return which option of a config another vendor's compiler takes; None if all fit.
 
     A name among the kernel's `parameters` is the kernel's own.
     """

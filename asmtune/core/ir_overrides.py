@@ -83,7 +83,7 @@ class Override:
 
     @property
     def content_name(self) -> str:
-        """The file's name with a digest of its content; a copy's own name is already that."""
+        """Return the file's name with a digest of its content, which a copy's name has already."""
         stem = self.name.removesuffix(f".{self.stage}")
         mark = f".{digest(self.text)[:_DIGITS]}"
         return f"{stem.removesuffix(mark)[:_MOST_STEM]}{mark}.{self.stage}"

@@ -47,7 +47,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The kernel and its shape, for messages."""
+        """Return the kernel and its shape, for messages."""
         return f"{self.kernel} " + " ".join(f"{k}={v}" for k, v in self.shape.items())
 
 

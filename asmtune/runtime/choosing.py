@@ -74,7 +74,7 @@ class Chooser:
 
     @functools.cached_property
     def space(self) -> Space:
-        """The space of configs, made when first needed."""
+        """Return the space of configs, made when first needed."""
         source = self.options.space
         source_space = Space.of(source() if callable(source) else source)
         parts = self.parts if self.options.strict else ()
@@ -83,7 +83,7 @@ class Chooser:
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
-        """Values of parameters that a launch may leave out."""
+        """Return the values of parameters that a launch may leave out."""
         params = inspect.signature(self._python).parameters.values()
         return {param.name: param.default for param in params if param.default is not param.empty}
 

@@ -40,7 +40,7 @@ class ProgramStride:
 
     @property
     def width(self) -> int:
-        """Elements from the first program's to those past the last one's."""
+        """Return the elements from the first program's to those past the last one's."""
         return self.count * self.stride
 
 

@@ -360,7 +360,7 @@ class RefinedLearned(Scorer):
 
     @property
     def _used(self) -> tuple[str, ...]:
-        """A line on how the ranking uses the history; nothing without timings."""
+        """Return a line on how the ranking uses the history; nothing without timings."""
         count = sum(task.count for task in self._tasks)
         if not count:
             return ()

@@ -55,12 +55,12 @@ class RecordedKey:
 
     @property
     def key(self) -> TuneKey:
-        """The key as the store knows it."""
+        """Return the key as the store knows it."""
         return TuneKey(self.kernel, self.shape, self.dtypes, self.device)
 
     @property
     def digest(self) -> str:
-        """The key's identity in a file."""
+        """Return the key's identity in a file."""
         return device_free(self.key)
 
 
@@ -83,7 +83,7 @@ class KeyFile:
 
     @property
     def head(self) -> bytes:
-        """The JSON before the keys."""
+        """Return the JSON before the keys."""
         head = json.dumps(
             {"format": FORMAT, "version": VERSION, "program": self.program, "buckets": self.buckets}
         )
@@ -91,7 +91,7 @@ class KeyFile:
 
     @property
     def lines(self) -> bytes:
-        """The JSON of the keys."""
+        """Return the JSON of the keys."""
         return ",\n".join(json.dumps(to_json(key)) for key in self.keys).encode()
 
 
