@@ -178,6 +178,10 @@ class Config:
         """
         return {name: storable(value) for name, value in self.values().items()}
 
+    def stored_kwargs(self) -> dict[str, Any]:
+        """Return the constexprs as `to_dict` has them."""
+        return {name: storable(value) for name, value in self.kwargs.items()}
+
     def values(self) -> dict[str, Any]:
         """Return all values in one flat mapping, without options at None and without one CTA.
 

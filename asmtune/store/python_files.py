@@ -1,9 +1,7 @@
 """Stored configs as Python files that run without asmtune, and such files read back.
 
 `triton-configs` holds lists of `triton.Config` by key. `python` holds a function of the key, which
-needs Python alone. A store holds dtypes and tuples as text; the files have the values that a kernel
-takes, and a text that names a dtype is taken for the dtype. Reading takes literals off the syntax
-tree: no file is executed.
+needs Python alone. Reading takes literals off the syntax tree: no file is executed.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
@@ -20,6 +17,7 @@ from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.keys.buckets import bucket_of
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.codec import config_from_json, key_from_json, key_to_json
+from asmtune.store.literals import LANGUAGE, dict_literal, read_literal, value_literal
 from asmtune.store.seeds import KeyedConfigs, header_of
 
 CONFIGS_FORMAT: Final = "asmtune-triton-configs"
@@ -28,17 +26,6 @@ VERSION: Final = 1
 
 _MOST_PARTS: Final = 90
 """Parts of a key that nested ifs serve: Python allows 100 levels of indentation."""
-
-_DTYPES: Final[Mapping[str, str]] = {
-    "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64",
-    "fp8e4nv": "float8e4nv", "fp8e4b8": "float8e4b8", "fp8e4b15": "float8e4b15",
-    "fp8e5": "float8e5", "fp8e5b16": "float8e5b16", "int1": "int1",
-    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}  # fmt: skip
-"""Names of dtypes in `triton.language` by the text that a store holds."""
-
-_TEXTS: Final = {name: text for text, name in _DTYPES.items()}
-_LANGUAGE: Final = "triton.language"
 
 _CONFIGS_HEAD: Final = '''\
 """Configs of Triton kernels by key, the best of each key first; written by asmtune {version}.
@@ -154,7 +141,7 @@ def function_file(entries: Iterable[KeyedConfigs]) -> str:
             )
     lines = [_head(_FUNCTION_HEAD, FUNCTION_FORMAT, listed)]
     for entry in listed:
-        config = _dict_literal(entry.configs[0].to_dict())
+        config = dict_literal(entry.configs[0].to_dict())
         lines.append(f"    {{'key': {key_to_json(entry.key)!r}, 'config': {config}}},\n")
     arguments = _arguments(listed)
     lines.append(f"]\n\n_ARGUMENTS = {arguments!r}\n\n\n")
@@ -173,7 +160,7 @@ def read_python(text: str | bytes) -> list[KeyedConfigs]:
         InputError: the text is no such file; says what is wrong, and in which line.
     """
     constants = _constants(text)
-    form = _literal(constants.get("FORMAT"), "FORMAT")
+    form = read_literal(constants.get("FORMAT"), "FORMAT")
     readers: dict[Any, tuple[str, Callable[[ast.expr], list[KeyedConfigs]]]] = {
         CONFIGS_FORMAT: ("CONFIGS", _read_lists),
         FUNCTION_FORMAT: ("RECORDS", _read_records),
@@ -181,7 +168,7 @@ def read_python(text: str | bytes) -> list[KeyedConfigs]:
     if not isinstance(form, str) or form not in readers:
         names = " or ".join(map(repr, readers))
         raise InputError(f"FORMAT is {form!r}: expected {names}, as `asmtune export` writes them")
-    document = {"format": form, "version": _literal(constants.get("VERSION"), "VERSION")}
+    document = {"format": form, "version": read_literal(constants.get("VERSION"), "VERSION")}
     header_of(document, form, VERSION)
     name, reader = readers[form]
     if name not in constants:
@@ -193,15 +180,15 @@ def _head(template: str, name: str, listed: Sequence[KeyedConfigs]) -> str:
     kernel = listed[0].key.kernel
     plain = kernel if kernel.isascii() and kernel.isprintable() and '"' not in kernel else "kernel"
     plain = plain.replace("\\", "")
-    configs = (config.to_dict() for entry in listed for config in entry.configs)
-    values = (value for config in configs for value in config.values())
-    has_dtypes = any("tl." in _value_literal(v) for v in values if _value_literal(v) != repr(v))
+    kwargs = (config.stored_kwargs() for entry in listed for config in entry.configs)
+    values = (value for one in kwargs for value in one.values())
+    has_dtypes = any("tl." in value_literal(v) for v in values if value_literal(v) != repr(v))
     return template.format(
         version=version_of("asmtune"),
         kernel=plain,
         format=name,
         number=VERSION,
-        imports=f"import {_LANGUAGE} as tl\n" if has_dtypes else "",
+        imports=f"import {LANGUAGE} as tl\n" if has_dtypes else "",
         needs="Triton" if has_dtypes else "Python",
     )
 
@@ -223,74 +210,7 @@ def _key_literal(key: TuneKey) -> str:
 def _call_literal(config: Config) -> str:
     options = {name: value for name in OPTION_AXES if (value := _option(config, name)) is not None}
     words = "".join(f", {name}={value!r}" for name, value in options.items())
-    kwargs = {name: value for name, value in config.to_dict().items() if name in config.kwargs}
-    return f"triton.Config({_dict_literal(kwargs)}{words})"
-
-
-def _dict_literal(values: Mapping[str, Any]) -> str:
-    items = ", ".join(f"{name!r}: {_value_literal(value)}" for name, value in values.items())
-    return f"{{{items}}}"
-
-
-def _value_literal(value: Any) -> str:
-    """Write a stored value of a config: as a dtype or a tuple if it is the text of one."""
-    if not isinstance(value, str):
-        return repr(value)
-    if value in _DTYPES:
-        return f"tl.{_DTYPES[value]}"
-    literal = None
-    if value.startswith("("):
-        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            literal = _tuple_text(ast.parse(value, mode="eval").body, "tl")
-    return repr(value) if literal is None else literal
-
-
-def _dtype_name(node: ast.Attribute) -> str | None:
-    """Return the name of a dtype that an expression takes from Triton's language."""
-    module, _, name = ast.unparse(node).rpartition(".")
-    return name if module in ("tl", _LANGUAGE) and name in _TEXTS else None
-
-
-class _DtypesFrom(ast.NodeTransformer):
-    """Takes the dtypes in an expression from `module`."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Name the same dtype of the module."""
-        name = _dtype_name(node)
-        return node if name is None else ast.Name(f"{self._module}.{name}")
-
-
-class _AsStored(ast.NodeTransformer):
-    """Replaces dtypes and tuples by the text that a store holds."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Replace a dtype."""
-        name = _dtype_name(node)
-        return node if name is None else ast.Constant(_TEXTS[name])
-
-    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
-        """Replace a tuple."""
-        text = _tuple_text(node, _LANGUAGE)
-        return node if text is None else ast.Constant(text)
-
-
-_IN_TUPLES: Final = (ast.Tuple, ast.Constant, ast.UnaryOp, ast.USub, ast.Load)
-
-
-def _tuple_text(node: ast.expr, module: str) -> str | None:
-    """Write a tuple of literals and of the dtypes of a module; None of another expression."""
-    if not isinstance(node, ast.Tuple):
-        return None
-    renamed = _DtypesFrom(module).visit(node)
-    # No other name has a dot.
-    is_plain = all(
-        isinstance(part, _IN_TUPLES) or (isinstance(part, ast.Name) and "." in part.id)
-        for part in ast.walk(renamed)
-    )
-    return ast.unparse(renamed) if is_plain else None
+    return f"triton.Config({dict_literal(config.stored_kwargs())}{words})"
 
 
 def _option(config: Config, name: str) -> Any:
@@ -404,23 +324,13 @@ def _constants(text: str | bytes) -> dict[str, ast.expr]:
     }
 
 
-def _literal(node: ast.expr | None, what: str, *, as_stored: bool = False) -> Any:
-    if node is None:
-        return None
-    try:
-        return ast.literal_eval(_AsStored().visit(node) if as_stored else node)
-    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError) as error:
-        line = getattr(node, "lineno", "?")
-        raise InputError(f"line {line}: {what} is no literal") from error
-
-
 def _read_lists(node: ast.expr) -> list[KeyedConfigs]:
     if not isinstance(node, ast.Dict):
         raise InputError(f"line {node.lineno}: CONFIGS is no dict of lists by key")
     entries = []
     for key_node, value in zip(node.keys, node.values, strict=True):
         where = f"line {value.lineno}"
-        parts = _literal(key_node, "the key")
+        parts = read_literal(key_node, "the key")
         if not isinstance(parts, tuple) or len(parts) != 4:
             raise InputError(f"{where}: expected the key (kernel, device, dtypes, shape)")
         kernel, device, dtypes, shape = parts
@@ -440,10 +350,10 @@ def _config_of(node: ast.expr) -> Config:
     is_config = isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config"
     if not is_config or not isinstance(node, ast.Call) or len(node.args) != 1:
         raise InputError(f"{where}: expected triton.Config({{...}}, num_warps=..., num_stages=...)")
-    kwargs = _literal(node.args[0], "the first argument", as_stored=True)
+    kwargs = read_literal(node.args[0], "the first argument", as_stored=True)
     if not isinstance(kwargs, dict):
         raise InputError(f"{where}: expected a dict of constexprs")
-    options = {word.arg: _literal(word.value, f"{word.arg}") for word in node.keywords}
+    options = {word.arg: read_literal(word.value, f"{word.arg}") for word in node.keywords}
     unknown = [name for name in options if name not in OPTION_AXES]
     if unknown:
         raise InputError(f"{where}: option {unknown[0]!r} is none of {', '.join(OPTION_AXES)}")
@@ -451,7 +361,7 @@ def _config_of(node: ast.expr) -> Config:
 
 
 def _read_records(node: ast.expr) -> list[KeyedConfigs]:
-    records = _literal(node, "RECORDS", as_stored=True)
+    records = read_literal(node, "RECORDS", as_stored=True)
     if not isinstance(records, list):
         raise InputError(f"line {node.lineno}: RECORDS is no list")
     entries = []

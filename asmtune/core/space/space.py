@@ -134,10 +134,6 @@ def _completed(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> Config:
     return Config(**{**vars(config), "kwargs": {**config.kwargs, **missing}})
 
 
-def _stored_kwargs(config: Config) -> dict[str, Any]:
-    return {name: storable(value) for name, value in config.kwargs.items()}
-
-
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """Check the values of an axis.
 
@@ -356,19 +352,18 @@ class Space:
     def restored(self, config: Config) -> Config | None:
         """Return a stored config with the space's own values for their text, as of dtypes.
 
-        None if a list has no config with its constexprs, or if it is not a point of the axes. The
-        constraints are not checked, since they may need a shape.
+        None if it is no point of the list or axes; constraints, which may need a shape, aside.
         """
-        wanted = _stored_kwargs(config)
+        wanted = config.stored_kwargs()
         if self._points is not None:
-            own = next((p.kwargs for p in self._points if _stored_kwargs(p) == wanted), None)
-            return None if own is None else Config(**{**vars(config), "kwargs": own})
+            own = (point.kwargs for point in self._points if point.stored_kwargs() == wanted)
+            return next((Config(**{**vars(config), "kwargs": kwargs}) for kwargs in own), None)
         kwargs = {
             name: next((own for own in self.axes.get(name, ()) if storable(own) == value), value)
             for name, value in wanted.items()
         }
         point = Config(**{**vars(config), "kwargs": kwargs})
-        return point if misfit_of(point, self.axes) is None else None
+        return None if misfit_of(point, self.axes) else point
 
     def describe_empty(self, **context: Any) -> str:
         """Name in one line the constraint that, taken alone, leaves fewest points."""
