@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import errno
 import gzip
 import json
 import os
@@ -28,6 +27,7 @@ from typing import Any, Final, Self
 
 from asmtune.base import fingerprint
 from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.cache_faults import fault_line, is_news
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import JsonCodec, expected, parse_json, text_of, time_of
@@ -61,11 +61,12 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
         atexit.register(_remove, private, os.getpid())
         _prepared(private)
         _fallbacks[folder] = private
-    warnings.warn(
-        f"{error}; artifacts are kept in {private} until this process ends",
-        ArtifactWarning,
-        stacklevel=4,
-    )
+    if is_news(folder):
+        warnings.warn(
+            f"{error}; artifacts are kept in {private} until this process ends",
+            ArtifactWarning,
+            stacklevel=4,
+        )
 
 
 def _remove(folder: Path, owner: int) -> None:
@@ -84,12 +85,7 @@ def storage_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = "free some space" if full else "make it writable"
-        raise StoreError(
-            f"artifact folder {folder}: {error.strerror or error}; "
-            f"{advice}, or set ASMTUNE_CACHE_DIR to another folder"
-        ) from error
+        raise StoreError(fault_line("artifact folder", folder, error)) from error
 
 
 _SUFFIX: Final = ".json.gz"

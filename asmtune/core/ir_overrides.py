@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.limited_read import read_limited_text
@@ -159,9 +160,6 @@ def _copied(override: Override, folder: Path) -> Path:
         make_private(folder)
         write_whole(path, override.text.encode(), private=True)
     except OSError as error:
-        cause = (error.strerror or "unwritable").lower()
-        raise StoreError(
-            f"ir_override={override.name}: its copy cannot be kept in {folder} ({cause}): "
-            "free or change the folder, or set ASMTUNE_CACHE_DIR to another"
-        ) from error
+        copies = f"ir_override={override.name}: folder of copies"
+        raise StoreError(fault_line(copies, folder, error)) from error
     return path
