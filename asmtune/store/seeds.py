@@ -142,7 +142,7 @@ class SeedFolder:
         try:
             return self._read(kernel)
         except OSError as error:  # one text for all kernels, which Python shows once
-            text = f"{fault_line('folder of seeds', self._folder, error)}; they are left out"
+            text = f"seeds in {self._folder} are left out: {error.strerror or error}"
         except InputError as error:
             text = f"seeds of {kernel} are left out: {error}; import them again"
         warnings.warn(text, StoreWarning, stacklevel=user_stacklevel())
