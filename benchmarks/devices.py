@@ -242,7 +242,7 @@ class Replayed:
 
     @property
     def best(self) -> int:
-        """The finalist of the least time."""
+        """Return the finalist of the least time."""
         return min(self.finalists, key=lambda row: self.us[row])
 
 

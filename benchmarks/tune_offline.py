@@ -74,7 +74,7 @@ WORK: Final = {
     "asmtune/measure/": "timing and checks",
     "asmtune/predict/prune/": "verdicts",
 }
-"""What a thread is at, by the innermost of its functions whose file has such a part in its name."""
+"""Stages by a part of a file's name: the innermost function of a known file says a thread's."""
 
 
 @dataclass

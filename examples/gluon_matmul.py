@@ -133,7 +133,7 @@ _TILES = (  # BLOCK_M, BLOCK_N, warps: four warps take 64 rows, and a thread 32 
 
 
 def set_tiles(values: Mapping[str, Any]) -> None:
-    """Sets the tiles that a config's descriptors copy: its `pre_hook`."""
+    """Set the tiles that a config's descriptors copy: its `pre_hook`."""
     m, n, k = (values[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
     for name, tile in (("a_desc", [m, k]), ("b_desc", [k, n]), ("c_desc", [m, n])):
         values[name].block_shape = tile
@@ -145,7 +145,7 @@ def _layout(tile: list[int], dtype: torch.dtype) -> gl.NVMMASharedLayout:
 
 
 def space() -> Space:
-    """Lists tiles with their warps, each with two to four stages."""
+    """List tiles with their warps, each with two to four stages."""
     configs = [
         Config(
             {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64, "GROUP_M": 8, "STAGES": stages},
@@ -159,32 +159,32 @@ def space() -> Space:
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
-    """Returns one program a tile of C."""
+    """Return one program a tile of C."""
     tiles_m = triton.cdiv(values["M"], values["BLOCK_M"])
     return (tiles_m * triton.cdiv(values["N"], values["BLOCK_N"]),)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, torch.Tensor]:
-    """Makes random arguments of `gluon_matmul` by name."""
+    """Make random arguments of `gluon_matmul` by name."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     kinds = {"device": device, "dtype": _TORCH[dtype]}
     return {"a": torch.randn((M, K), **kinds), "b": torch.randn((K, N), **kinds)}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Makes a launch of one product of random matrices; device "meta" needs no GPU."""
+    """Make a launch of one product of random matrices; device "meta" needs no GPU."""
     a, b = inputs(shape, dtype, device).values()
     c = torch.empty((shape["M"], shape["N"]), device=device, dtype=a.dtype)
     return Problem(kernel, arguments(a, b, _aligned(c)), grid, shape, "gluon_matmul")
 
 
 def reference(values: Mapping[str, Any]) -> torch.Tensor:
-    """Computes C in float64 from a problem's arguments."""
+    """Compute C in float64 from a problem's arguments."""
     return values["a_desc"].base.double() @ values["b_desc"].base.double()
 
 
 def arguments(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> dict[str, Any]:
-    """Returns the arguments of a launch by name; A and B are copied if TMA cannot address them."""
+    """Return the arguments of a launch by name; A and B are copied if TMA cannot address them."""
     M, N, K = *c.shape, a.shape[1]
     matrices = {"a_desc": _aligned(a), "b_desc": _aligned(b), "c_desc": c}
     described = {name: _described(matrix) for name, matrix in matrices.items()}
@@ -197,7 +197,7 @@ def _described(matrix: torch.Tensor) -> TensorDescriptor:
 
 
 def _aligned(matrix: torch.Tensor) -> torch.Tensor:
-    """Returns a matrix that TMA can address: rows contiguous, multiples of 16 bytes apart."""
+    """Return a matrix that TMA can address: rows contiguous, multiples of 16 bytes apart."""
     rows, columns = matrix.shape
     step = 16 // matrix.element_size()
     is_meta = matrix.device.type == "meta"
@@ -212,7 +212,7 @@ def _aligned(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def gluon_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Computes A @ B by the tuned kernel.
+    """Compute A @ B by the tuned kernel.
 
     Raises:
         ValueError: they are no matrices, are empty, or their inner extents or dtypes do not fit.

@@ -77,42 +77,42 @@ class Settings:
 
     @property
     def artifacts_dir(self) -> Path:
-        """The folder of compiled artifacts."""
+        """Return the folder of compiled artifacts."""
         return self.cache_dir / "artifacts"
 
     @property
     def overrides_dir(self) -> Path:
-        """The folder of copies of hand-edited IR files that configs name."""
+        """Return the folder of copies of hand-edited IR files that configs name."""
         return self.cache_dir / "overrides"
 
     @property
     def store_path(self) -> Path:
-        """The store's SQLite file, unless `store_url` names another database."""
+        """Return the store's SQLite file, unless `store_url` names another database."""
         return self.cache_dir / "store.sqlite"
 
     @property
     def store_where(self) -> str:
-        """The path or URL of the store; not for messages, since it may hold a password."""
+        """Return the path or URL of the store; not for messages, since it may hold a password."""
         return self.store_url or str(self.store_path)
 
     @property
     def training_dir(self) -> Path:
-        """The folder of training rows that refine `learned`."""
+        """Return the folder of training rows that refine `learned`."""
         return Path(self.training).expanduser() if self.training else self.cache_dir / "training"
 
     @property
     def targets_dir(self) -> Path:
-        """The folder of the user's descriptors of devices."""
+        """Return the folder of the user's descriptors of devices."""
         return Path(self.targets).expanduser() if self.targets else self.cache_dir / "targets"
 
     @property
     def seeds_dir(self) -> Path:
-        """The folder of imported configs that a search times first."""
+        """Return the folder of imported configs that a search times first."""
         return self.cache_dir / "seeds"
 
     @property
     def runs_dir(self) -> Path:
-        """The folder of the traces of tuning runs."""
+        """Return the folder of the traces of tuning runs."""
         return self.cache_dir / "runs"
 
     @classmethod

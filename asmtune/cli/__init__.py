@@ -7,7 +7,7 @@ import warnings
 
 
 def main() -> None:
-    """Runs `asmtune`; exits 0, 1 for findings, 2 for bad input, with one line on stderr.
+    """Run `asmtune`; exit with 0, 1 for findings, 2 for bad input, with one line on stderr.
 
     Exits 130 after Ctrl-C, 141 where the reader of stdout has gone, 1 where stdout cannot be
     written. `asmtune run` ends as the program does that it was given.

@@ -105,7 +105,7 @@ def before(
 
 
 def application(command: str | None = None) -> typer.Typer:
-    """Makes the application with one command or group, or with all of them.
+    """Make the application with one command or group, or with all of them.
 
     All of them import a second's worth of modules, of which most commands need few.
     """
@@ -138,7 +138,7 @@ def application(command: str | None = None) -> typer.Typer:
 
 
 def application_for(arguments: Sequence[str]) -> typer.Typer:
-    """Makes the application that a command line needs, and so imports its command."""
+    """Make the application that a command line needs, and so import its command."""
     named = arguments[0] if arguments and arguments[0] in {*_COMMANDS, *_GROUPS} else None
     return application(named)
 
@@ -157,7 +157,7 @@ BAD_INPUT: Final = 2
 
 
 def run(arguments: Sequence[str]) -> int | UserProgram:
-    """Runs one command; returns its exit code, or the program that is to run.
+    """Run one command; return its exit code, or the program that is to run.
 
     A program runs where no command's errors are caught: all that it raises is its own.
     """

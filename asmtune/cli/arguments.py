@@ -17,7 +17,7 @@ from asmtune.studies.stored import LoadedKernel, load_kernel
 
 
 def refuse_options(context: typer.Context, allowed: Collection[str], subject: str) -> None:
-    """Refuses options that say how to judge a kernel, for a subject such as a run.
+    """Refuse options that say how to judge a kernel, for a subject such as a run.
 
     Raises:
         InputError: an option was given that is not allowed.
@@ -48,7 +48,7 @@ class KernelArguments:
     grid: str | None = None
 
     def load(self) -> tuple[Problem, Space]:
-        """Makes the problem, on meta tensors, and its space.
+        """Make the problem, on meta tensors, and its space.
 
         Raises:
             InputError: an argument is malformed or does not fit the kernel.
@@ -57,7 +57,7 @@ class KernelArguments:
         return loaded.problem, loaded.space
 
     def load_all(self) -> LoadedKernel:
-        """Makes both, with the module that they come from.
+        """Make both, with the module that they come from.
 
         Raises:
             InputError: as `load`.
@@ -79,5 +79,5 @@ class KernelArguments:
         return replace(loaded, problem=with_patterns(loaded.problem, self.values))
 
     def assumptions(self) -> tuple[str, ...]:
-        """Lists what a report of a plain function assumes, a sentence each."""
+        """List what a report of a plain function assumes, a sentence each."""
         return assumptions_of(self.load()[0]) if ":" in self.kernel else ()

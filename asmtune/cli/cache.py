@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
-    """Returns a tuned config as `ls` and `show` give it."""
+    """Return a tuned config as `ls` and `show` give it."""
     return _row(layer, record.key) | {
         "winner": record.winner.to_dict(),
         "median_us": record.median_us,
@@ -42,13 +42,13 @@ def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
 
 
 def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
-    """Returns a run that has no winner yet, with the timings that the next one reuses."""
+    """Return a run that has no winner yet, with the timings that the next one reuses."""
     facts = {"date": run.date, "timed": run.timed, "failed": run.failed}
     return _row("unfinished", run.key) | facts
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
-    """Returns a config that the model chose, and nobody has timed."""
+    """Return a config that the model chose, and nobody has timed."""
     facts = {"winner": prediction.config.to_dict(), "date": prediction.provenance.date}
     return _row("predicted", prediction.key) | facts
 
@@ -71,18 +71,18 @@ def _row(layer: str, key: TuneKey) -> dict[str, Any]:
 
 
 def covered(key: TuneKey) -> list[str]:
-    """Says what the buckets and functions among a key's parts stand for."""
+    """Say what the buckets and functions among a key's parts stand for."""
     texts = (covers(name, value) for name, value in key.shape.items())
     return [text for text in texts if text is not None]
 
 
 def print_json(value: Any) -> None:
-    """Prints JSON, for programs."""
+    """Print JSON, for programs."""
     print_line(json.dumps(value, indent=1))
 
 
 def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
-    """Prints how many records a command has moved."""
+    """Print how many records a command has moved."""
     print_line(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}")
 
 
@@ -91,7 +91,7 @@ _SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "laye
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """Prints a table on a terminal; lines with tabs, header first, in a pipe."""
+    """Print a table on a terminal; lines with tabs, header first, in a pipe."""
     if not rows:
         return
     shown = [{name: cell(value) for name, value in row.items()} for row in rows]
@@ -103,7 +103,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """Formats a value on one line."""
+    """Format a value on one line."""
     if isinstance(value, list):
         return "; ".join(map(cell, value)) or "-"
     if isinstance(value, dict):
@@ -139,7 +139,7 @@ Where = Annotated[
 def list_records(
     kernel: Kernel = None, device: Device = None, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """Lists every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
+    """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
     with _existing(where) as store:
         stored = store.records(kernel, device) if store else []
         unfinished = store.unfinished(kernel, device) if store else []
@@ -167,7 +167,7 @@ def show(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shows one record with every timing, fastest first, and where it comes from."""
+    """Show one record with every timing, fastest first, and where it comes from."""
     layer, record = find_record(key_prefix, where)
     if as_json:
         key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
@@ -215,7 +215,7 @@ def export_records(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes records of the user's store in the form of `cache/`, or as a store to ship."""
+    """Write records of the user's store in the form of `cache/`, or as a store to ship."""
     check_destinations([("FILE", file)])
     records = existing_records(kernel, device, where)
     if not records:
@@ -240,7 +240,7 @@ def import_records(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Adds a file's records to the user's store, in place of those of the same key."""
+    """Add a file's records to the user's store, in place of those of the same key."""
     from asmtune.store.database import Store
 
     records = interchange.read(file)
@@ -251,7 +251,7 @@ def import_records(
 
 @app.command()
 def verify(where: Where = None, as_json: AsJson = False) -> None:
-    """Checks the store and the shipped files; exits with 1 where anything is wrong."""
+    """Check the store and the shipped files; exit with 1 where anything is wrong."""
     with _existing(where) as store:
         findings = store.verify() if store else []
     try:
@@ -276,7 +276,7 @@ def clear(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes records of the user's store with all timings, what was predicted, and seeds.
+    """Delete records of the user's store with all timings, what was predicted, and seeds.
 
     Seeds are of all devices: they stay where --device is given.
     """
@@ -297,14 +297,14 @@ def clear(
 
 
 def existing_records(kernel: str | None, device: str | None, where: str | None) -> list[TuneRecord]:
-    """Lists the records of the user's store; none where there is no store."""
+    """List the records of the user's store; none where there is no store."""
     with _existing(where) as store:
         return store.records(kernel, device) if store else []
 
 
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
-    """Opens the user's store if there is one: reading makes no file."""
+    """Open the user's store if there is one: reading makes no file."""
     from asmtune.store import transactions
     from asmtune.store.database import Store
 
@@ -321,14 +321,14 @@ def _where(where: str | None) -> str:
 
 
 def place(where: str | None) -> str:
-    """Names the store for messages, since a URL may hold a password."""
+    """Name the store for messages, since a URL may hold a password."""
     from asmtune.store import transactions
 
     return transactions.shown(_where(where))
 
 
 def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
-    """Finds the one record, stored or shipped, whose key begins with these digits.
+    """Find the one record, stored or shipped, whose key begins with these digits.
 
     Raises:
         InputError: there is none, or more than one.

@@ -89,7 +89,7 @@ class CheckFiles:
     output: Path | None
 
     def check(self) -> None:
-        """Makes sure that all files can be written before any is.
+        """Make sure that all files can be written before any is.
 
         Raises:
             InputError: one cannot be, or is another's.
@@ -108,7 +108,7 @@ class CheckFiles:
     def compared(
         self, threshold: float | Literal["history"], level: float, *, any_board: bool
     ) -> Check:
-        """Reads everything, compares, and only then writes figure and history."""
+        """Read everything, compare, and only then write figure and history."""
         from asmtune.report.regression import trend_figure
         from asmtune.studies.api import check as run_check
         from asmtune.studies.regression.history import comparable, entry_of, read_history, record
@@ -129,7 +129,7 @@ class CheckFiles:
 
 
 def _share(option: str, text: str, most: float) -> float:
-    """Reads a share such as "3%" or "0.03", above 0."""
+    """Read a share such as "3%" or "0.03", above 0."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -45,7 +45,7 @@ _LANGUAGES: Final[dict[Code, Language]] = {
 
 
 def _language(code: Code | None, target: Target) -> Language:
-    """Returns the language to show: by default the target's assembly.
+    """Return the language to show: by default the target's assembly.
 
     Raises:
         InputError: the target has no such code.
@@ -61,7 +61,7 @@ _VENDORS: Final = {"cubin": "cuda", "ptx": "cuda", "hsaco": "hip", "amdgcn": "hi
 
 
 def _refuse_code(subject: str, target: Target) -> None:
-    """Refuses a file of code, whose kernel's source is needed.
+    """Refuse a file of code, whose kernel's source is needed.
 
     Raises:
         InputError: the file is one; also says where it is of another vendor than the target.
@@ -151,7 +151,7 @@ def explain(
 
 
 def _counters(arguments: KernelArguments, result: Explained) -> CounterReport:
-    """Counts a launch of the config on this machine's GPU; a failure is one line."""
+    """Count a launch of the config on this machine's GPU; a failure is one line."""
     verdict, reading = result.verdict, result.reading
     if verdict.features is None or reading is None:
         return CounterReport(failure="the config does not compile, so that nothing can be counted")

@@ -72,7 +72,7 @@ def runs(
 
 
 def _readable(files: Sequence[Path]) -> Iterator[Summary]:
-    """Yields runs in short; a damaged one is reported on stderr, and stops no other."""
+    """Yield runs in short; a damaged one is reported on stderr, and stops no other."""
     for path in files:
         try:
             yield read_summary(path)

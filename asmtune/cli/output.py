@@ -42,17 +42,17 @@ def _escaped(text: str) -> str:
 
 
 def is_terminal() -> bool:
-    """Tells if stdout is a terminal, or FORCE_COLOR says so."""
+    """Tell if stdout is a terminal, or FORCE_COLOR says so."""
     return Console(file=sys.stdout).is_terminal
 
 
 def print_line(text: str, *, err: bool = False) -> None:
-    """Prints a line to stdout or stderr, with its control codes escaped."""
+    """Print a line to stdout or stderr, with its control codes escaped."""
     print(_escaped(text), file=sys.stderr if err else sys.stdout)
 
 
 def write_note(renderable: object) -> None:
-    """Prints a rich renderable to stderr, beside what a program prints to stdout."""
+    """Print a rich renderable to stderr, beside what a program prints to stdout."""
     if sys.stderr.isatty():
         _console(sys.stderr).print(_Escaped(renderable))
         return
@@ -62,7 +62,7 @@ def write_note(renderable: object) -> None:
 
 
 def write_result(result: object, output: Path | None = None) -> None:
-    """Prints a document (text or bytes) or a rich renderable, or writes it to a file.
+    """Print a document (text or bytes) or a rich renderable, or write it to a file.
 
     A table is as wide as the terminal or as COLUMNS says, or else as it needs to be. A document
     is UTF-8 wherever it goes, but on a terminal.
@@ -129,7 +129,7 @@ def _write(path: Path, content: str | bytes) -> None:
 def check_destinations(
     wanted: Sequence[tuple[str, Path]], read: Mapping[str, Path] | None = None
 ) -> None:
-    """Makes sure that each file of an option can be replaced, and takes no other's place.
+    """Make sure that each file of an option can be replaced, and take no other's place.
 
     Files of `read`, by what they are called, must stay.
 

@@ -156,7 +156,7 @@ class PruneReportRequest:
     tiles: bool
 
     def check(self, targets: Sequence[str]) -> None:
-        """Checks the targets and the options, before the kernel's file is imported.
+        """Check the targets and the options, before the kernel's file is imported.
 
         Raises:
             InputError: a target or an option is unknown, or a device is given twice.
@@ -170,7 +170,7 @@ class PruneReportRequest:
 def make_reports(
     arguments: KernelArguments, targets: Sequence[str], request: PruneReportRequest
 ) -> list[PruneReport]:
-    """Makes a report for each target, with progress on stderr."""
+    """Make a report for each target, with progress on stderr."""
     problem, space = arguments.load()
     with ProgressBar() as progress:
         return [
@@ -180,7 +180,7 @@ def make_reports(
 
 
 def findings(report: PruneReport) -> Iterable[str]:
-    """Lists problems that a careful reader would want to know of, a line each."""
+    """List problems that a careful reader would want to know of, a line each."""
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:

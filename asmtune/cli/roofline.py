@@ -123,7 +123,7 @@ class PlainFunctions:
     def loaded(
         self, kernels: Sequence[str], *, is_measured: bool
     ) -> list[str | KernelModule | LoadedKernel]:
-        """Loads the plain functions among kernels; the others stay names, or get patterns.
+        """Load the plain functions among kernels; the others stay names, or get patterns.
 
         Raises:
             InputError: an option fits none of the kernels, or a function cannot be loaded.
@@ -169,7 +169,7 @@ def _rendered(chart: Chart, form: ChartFormat) -> object:
 def _forms(
     output: Sequence[Path], form: ChartFormat | None
 ) -> list[tuple[ChartFormat, Path | None]]:
-    """Pairs each form of the result with its file; None is stdout.
+    """Pair each form of the result with its file; None is stdout.
 
     Raises:
         InputError: a file's name tells no form, a picture has no file to go to, or a file

@@ -36,7 +36,7 @@ _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from sto
 
 
 def keys_met_table(met: Sequence[KeyResolved]) -> ReportTable:
-    """Tabulates keys tuned, configs compiled and timed, and seconds, by kernel and in sum."""
+    """Tabulate keys tuned, configs compiled and timed, and seconds, by kernel and in sum."""
     table = plain_table("asmtune: keys met", _HEADINGS)
     kernels: dict[str, list[KeyResolved]] = defaultdict(list)
     for one in met:
@@ -129,7 +129,7 @@ class KeyFiles:
     keys: Path | None = None
 
     def check(self, program: str) -> None:
-        """Checks that both can be used.
+        """Check that both can be used.
 
         Raises:
             InputError: one cannot be read or written, or holds keys of another program.
@@ -143,7 +143,7 @@ class KeyFiles:
             read_key_file(self.keys)
 
     def open(self, program: str, buckets: tuple[str, ...]) -> list[KeyList]:
-        """Reads them, for a program that is about to run."""
+        """Read them, for a program that is about to run."""
         if self.record is None and self.keys is None:
             return []
         from asmtune.runtime.recording.recorder import KeyList, KeyRecorder
@@ -174,11 +174,11 @@ class UserProgram:
 
     @property
     def _own_name(self) -> str:
-        """The program's name in a file of keys: the module's, or the script's without folders."""
+        """Return its name in a file of keys: the module's, or the script's without folders."""
         return self.name if self.is_module else Path(self.name).name
 
     def check(self) -> None:
-        """Prepares `sys.path` as Python would.
+        """Prepare `sys.path` as Python would.
 
         Raises:
             InputError: there is no such file or module, or an option has none of its values.
@@ -210,7 +210,7 @@ class UserProgram:
             raise InputError(f"--store {where}: a folder; name the store's file, or a URL")
 
     def execute(self) -> None:
-        """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
+        """Run it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
         from asmtune.runtime.events import listening, recording
         from asmtune.runtime.misses.lookups import start_early
         from asmtune.runtime.patching.redirect import patch
@@ -245,7 +245,7 @@ class UserProgram:
     def _end(
         self, held: ExitStack, met: list[KeyResolved], lists: list[KeyList], process: int
     ) -> None:
-        """Tells what was tuned; in a process that was forked off, nothing."""
+        """Tell what was tuned; in a process that was forked off, nothing."""
         held.close()
         if os.getpid() != process:
             return
@@ -261,13 +261,13 @@ def _main_of(folder: str) -> Path:
 
 
 def _folder(path: Path) -> Path:
-    """Returns what Python puts first into `sys.path`: the folder of the script or `__main__.py`."""
+    """Return what Python puts first into `sys.path`: the folder of the script or `__main__.py`."""
     resolved = path.resolve()
     return resolved if resolved.is_dir() else resolved.parent
 
 
 def _run_source(path: Path) -> None:
-    """Runs a script as `__main__`, which stays until Python ends.
+    """Run a script as `__main__`, which stays until Python ends.
 
     `runpy.run_path` would take it away while threads and `atexit` may still look there, and
     put the absolute path into `sys.argv`, where Python leaves it as it was given.
@@ -282,7 +282,7 @@ def _run_source(path: Path) -> None:
 
 
 def _is_found(name: str) -> bool:
-    """Says if a module exists; imports the packages that it lies in, as Python does."""
+    """Say if a module exists; import the packages that it lies in, as Python does."""
     parent = name.rpartition(".")[0]
     if parent and not _is_found(parent):
         return False
@@ -290,7 +290,7 @@ def _is_found(name: str) -> bool:
 
 
 def _without_runners(hook: _Hook) -> _Hook:
-    """Returns a hook for uncaught exceptions that begins with the program's own frames."""
+    """Return a hook for uncaught exceptions that begins with the program's own frames."""
 
     def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         own = _own_frames(trace)
@@ -302,7 +302,7 @@ def _without_runners(hook: _Hook) -> _Hook:
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Returns the frames below `UserProgram.execute`; all frames if it is not among them."""
+    """Return the frames below `UserProgram.execute`; all frames if it is not among them."""
     frame = trace
     while frame is not None and frame.tb_frame.f_code is not UserProgram.execute.__code__:
         frame = frame.tb_next

@@ -82,7 +82,7 @@ class _Stderr(io.FileIO):
 
 
 def guarded(command: Callable[[], object]) -> object:
-    """Runs a command with streams that never end in a traceback; returns its result.
+    """Run a command with streams that never end in a traceback; return its result.
 
     That is an exit code where stdout fails or Ctrl-C is pressed. A result that is none belongs
     to a program of the user's: it gets the streams and signals that Python gave.
@@ -113,7 +113,7 @@ def guarded(command: Callable[[], object]) -> object:
 
 
 def allow_interrupts() -> None:
-    """Lets Ctrl-C raise KeyboardInterrupt again, once the commands are imported."""
+    """Let Ctrl-C raise KeyboardInterrupt again, once the commands are imported."""
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, _interrupt)
         signal.signal(signal.SIGALRM, _interrupt)
@@ -126,7 +126,7 @@ _pressed: list[float] = []
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt, but not within an import; ends the process at a second Ctrl-C.
+    """Raise KeyboardInterrupt, but not within an import; end the process at a second Ctrl-C.
 
     torch and Triton import modules from C++ that calls `terminate` where one raises.
     """
@@ -164,7 +164,7 @@ def _stdout_failed(error: StdoutError) -> int:
 
 
 def _hold_descriptors() -> None:
-    """Takes the descriptors of closed streams, or the next file opened would be stdout."""
+    """Take the descriptors of closed streams, or the next file opened would be stdout."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -12,6 +12,7 @@ import typer
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import parse_json
+from asmtune.base.limited_read import read_limited
 from asmtune.base.settings import Settings
 from asmtune.base.text import did_you_mean
 from asmtune.cli.cache import AsJson, Device, Kernel, Where, existing_records, place, print_count
@@ -206,7 +207,7 @@ def _read(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
         InputError: it cannot be read, or is of no format; names the file.
     """
     try:
-        text = path.read_bytes()
+        text = read_limited(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:

@@ -44,7 +44,7 @@ class TuneRequest:
     bits: str = "close"
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
-        """Converts the options to those of the library.
+        """Convert the options to those of the library.
 
         Raises:
             InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds
@@ -266,7 +266,7 @@ def _plan(
 
 
 def _results(plan: _Plan, ranked_by: Target | None) -> tuple[list[TuningResult], bool]:
-    """Tunes until Ctrl-C; returns the results, and whether it was interrupted."""
+    """Tune until Ctrl-C; return the results, and whether it was interrupted."""
     from asmtune.report.tuning import TuningProgress
     from asmtune.studies.tuning_queue import open_machine
 
@@ -283,7 +283,7 @@ def _results(plan: _Plan, ranked_by: Target | None) -> tuple[list[TuningResult],
 
 
 def _exit(results: Sequence[TuningResult], count: int, *, interrupted: bool) -> None:
-    """Ends with the code of an interrupted run, or of one in which a shape failed."""
+    """End with the code of an interrupted run, or of one in which a shape failed."""
     if interrupted:
         left = f"{len(results)} of {count} shapes are done"
         again = "what was timed is kept: the same command, given again, goes on from there"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import errno
 import gzip
 import json
 import os
@@ -28,6 +27,7 @@ from typing import Any, Final, Self
 
 from asmtune.base import fingerprint
 from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.cache_faults import fault_line, is_news
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import JsonCodec, expected, parse_json, text_of, time_of
@@ -46,7 +46,7 @@ _fallbacks_lock: Final = threading.Lock()
 
 
 def _add_fallback(folder: Path, error: StoreError) -> None:
-    """Makes a private folder in the place of one that cannot be written, and warns, once.
+    """Make a private folder in the place of one that cannot be written, and warns, once.
 
     Raises:
         StoreError: no private folder can be made either.
@@ -61,11 +61,12 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
         atexit.register(_remove, private, os.getpid())
         _prepared(private)
         _fallbacks[folder] = private
-    warnings.warn(
-        f"{error}; artifacts are kept in {private} until this process ends",
-        ArtifactWarning,
-        stacklevel=4,
-    )
+    if is_news(folder):
+        warnings.warn(
+            f"{error}; artifacts are kept in {private} until this process ends",
+            ArtifactWarning,
+            stacklevel=4,
+        )
 
 
 def _remove(folder: Path, owner: int) -> None:
@@ -76,7 +77,7 @@ def _remove(folder: Path, owner: int) -> None:
 
 @contextmanager
 def storage_errors(folder: Path) -> Iterator[None]:
-    """Turns an `OSError` into one line that names the folder and says what to do.
+    """Turn an `OSError` into one line that names the folder and says what to do.
 
     Raises:
         StoreError: in the place of an `OSError`.
@@ -84,12 +85,7 @@ def storage_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = "free some space" if full else "make it writable"
-        raise StoreError(
-            f"artifact folder {folder}: {error.strerror or error}; "
-            f"{advice}, or set ASMTUNE_CACHE_DIR to another folder"
-        ) from error
+        raise StoreError(fault_line("artifact folder", folder, error)) from error
 
 
 _SUFFIX: Final = ".json.gz"
@@ -111,7 +107,7 @@ class ArtifactFolders:
 
     @property
     def is_here(self) -> bool:
-        """Returns whether this process sees the same folder."""
+        """Return whether this process sees the same folder."""
         with contextlib.suppress(OSError):
             return (self.folders[-1] / _TOKEN).read_bytes() == self.token
         return False
@@ -131,17 +127,17 @@ class ArtifactCache:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Returns the cache of a user's settings."""
+        """Return the cache of a user's settings."""
         return cls(settings.artifacts_dir, settings.artifacts_bytes)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Returns the folder, and the private one that replaces it if it cannot be written."""
+        """Return the folder, and the private one that replaces it if it cannot be written."""
         private = _fallbacks.get(self.folder)
         return (self.folder,) if private is None else (self.folder, private)
 
     def prepare(self) -> ArtifactFolders:
-        """Checks before any work that artifacts can be written, and returns where.
+        """Check before any work that artifacts can be written, and return where.
 
         If the folder cannot be written, warns once and uses a private one.
 
@@ -157,7 +153,7 @@ class ArtifactCache:
         return ArtifactFolders(folders, _prepared(folders[-1]))
 
     def get(self, digest: str) -> Artifact | Failure | None:
-        """Returns the entry of a digest, or None.
+        """Return the entry of a digest, or None.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -170,7 +166,7 @@ class ArtifactCache:
         return read_artifact(last, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
-        """Stores an artifact, or a failure that would happen again.
+        """Store an artifact, or a failure that would happen again.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -179,7 +175,7 @@ class ArtifactCache:
             write_artifact(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
-        """Stores an entry that a worker could not write, here or in the private folder.
+        """Store an entry that a worker could not write, here or in the private folder.
 
         Raises:
             StoreError: neither can be written.
@@ -193,14 +189,14 @@ class ArtifactCache:
             write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:
-        """Returns the encoded entry of a digest, or None."""
+        """Return the encoded entry of a digest, or None."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 return _path(folder, digest).read_bytes()
         return None
 
     def trim(self) -> int:
-        """Deletes the least recently used entries over the limit; returns the bytes freed."""
+        """Delete the least recently used entries over the limit; return the bytes freed."""
         entries = sorted(self._entries(), key=lambda entry: entry[0])
         excess = sum(size for _, size, _ in entries) - self.limit_bytes
         freed = 0
@@ -213,7 +209,7 @@ class ArtifactCache:
         return freed
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Yields each entry's last use, size and path; usually at most 40,000 of 50 kB."""
+        """Yield each entry's last use, size and path; usually at most 40,000 of 50 kB."""
         folder = self.folders[-1]
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
@@ -231,7 +227,7 @@ class ArtifactCache:
 
 
 def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
-    """Reads the entry of a digest in one folder, or None; deletes a damaged one.
+    """Read the entry of a digest in one folder, or None; delete a damaged one.
 
     Raises:
         StoreError: the folder cannot be read.
@@ -253,7 +249,7 @@ def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
 
 
 def write_artifact(folder: Path, digest: str, data: bytes) -> None:
-    """Writes an encoded entry, whole or not at all.
+    """Write an encoded entry, whole or not at all.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -269,7 +265,7 @@ def _path(folder: Path, digest: str) -> Path:
 
 
 def _prepared(folder: Path) -> bytes:
-    """Makes a folder, shows that it can be written, and gives its token."""
+    """Make a folder, show that it can be written, and give its token."""
     probe, token = folder / f"probe-{os.getpid()}-{threading.get_ident()}", folder / _TOKEN
     with storage_errors(folder):
         make_private(folder)
@@ -293,7 +289,7 @@ _LASTING_KINDS: Final = frozenset(
 
 
 def encode_artifact(digest: str, outcome: Artifact | Failure) -> bytes | None:
-    """Encodes the outcome of a digest; None for a failure that may not happen again."""
+    """Encode the outcome of a digest; None for a failure that may not happen again."""
     if isinstance(outcome, Failure):
         if outcome.kind not in _LASTING_KINDS:
             return None
@@ -304,14 +300,14 @@ def encode_artifact(digest: str, outcome: Artifact | Failure) -> bytes | None:
 
 
 def sealed(digest: str, entry: Any) -> bytes:
-    """Encodes a JSON value so that it is read again only whole, and under this digest."""
+    """Encode a JSON value so that it is read again only whole, and under this digest."""
     data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
     head, body = data[:_HEAD], data[_HEAD:]
     return head[:3] + _HAS_COMMENT + head[4:] + _seal(digest, body) + body
 
 
 def unsealed(digest: str, data: bytes) -> Any:
-    """Decodes what `sealed` encoded; None if the bytes are damaged, or of another digest."""
+    """Decode what `sealed` encoded; None if the bytes are damaged, or of another digest."""
     body = data[_HEAD + _SEAL :]
     if data[_HEAD : _HEAD + _SEAL] != _seal(digest, body):
         return None
@@ -322,7 +318,7 @@ def unsealed(digest: str, data: bytes) -> Any:
 
 
 def decode_artifact(digest: str, data: bytes) -> Artifact | Failure | None:
-    """Decodes the entry of a digest; None if the bytes are damaged, or of another entry."""
+    """Decode the entry of a digest; None if the bytes are damaged, or of another entry."""
     entry = unsealed(digest, data)
     try:
         if "failure" in entry:

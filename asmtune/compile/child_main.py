@@ -48,19 +48,19 @@ class StageRun:
 
     @property
     def last_stages(self) -> tuple[str, str]:
-        """Names of the stages of the assembly's text and of the machine code."""
+        """Return the names of the stages of the assembly's text and of the machine code."""
         return ("amdgcn", "hsaco") if "amdgcn" in self._stages else ("ptx", "cubin")
 
     def stage(self, name: str, module: Any) -> Any:
-        """Runs one of the compiler's stages; returns its output or the failure."""
+        """Run one of the compiler's stages; return its output or the failure."""
         return self._timed(name, lambda: self._stages[name](module, self.metadata))
 
     def parse(self, stage: str, text: str) -> Any:
-        """Parses a text of Triton's IR; returns the module or the failure."""
+        """Parse a text of Triton's IR; return the module or the failure."""
         return guarded(stage, lambda: self._toolchain.parse(text))
 
     def ttgir(self) -> Any:
-        """Runs the request's module up to the stage "ttgir", or returns the failure."""
+        """Run the request's module up to the stage "ttgir", or return the failure."""
         names = [name for name in MLIR if name in self._stages]  # Gluon's begin at "ttgir"
         module: Any = self.parse(names[0], self._request["ttir"])
         for name in names:
@@ -70,7 +70,7 @@ class StageRun:
         return module
 
     def allocate(self, module: Any) -> dict[str, int] | Failure:
-        """Returns what a TTGIR module takes of the SM, or the failure; changes the module."""
+        """Return what a TTGIR module takes of the SM, or the failure; change the module."""
         allocated: dict[str, int] | Failure = self._timed(
             "allocate", lambda: self._toolchain.allocate(module, self._options)
         )
@@ -86,7 +86,7 @@ class StageRun:
 
 @cache
 def toolchain_of(backend: str, arch: int | str, warp_size: int) -> Toolchain:
-    """Returns the compiler for a machine, made once."""
+    """Return the compiler for a machine, made once."""
     return Toolchain(backend, arch, warp_size)
 
 
@@ -99,7 +99,7 @@ _FROM_TTGIR: Final = ("llir", "ptx")
 def apply_override(
     override: Override, compiled: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
 ) -> dict[str, str] | Failure:
-    """Compiles a hand-edited file in the place of a stage's output, to TTGIR and PTX.
+    """Compile a hand-edited file in the place of a stage's output, to TTGIR and PTX.
 
     Args:
         override: the file.
@@ -126,7 +126,7 @@ def apply_override(
 
 
 def ttgir_of(override: Override, run: StageRun) -> Any:
-    """Returns the TTGIR module of a file of Triton's IR, or the failure."""
+    """Return the TTGIR module of a file of Triton's IR, or the failure."""
     module = run.parse(override.stage, override.text)
     if override.stage == "ttgir" or isinstance(module, Failure):
         return module
@@ -134,7 +134,7 @@ def ttgir_of(override: Override, run: StageRun) -> Any:
 
 
 def ptx_misfit(ptx: str, compiled_ptx: str) -> Failure | None:
-    """Returns why edited PTX cannot be launched as the kernel's; None if it can."""
+    """Return why edited PTX cannot be launched as the kernel's; None if it can."""
     (kernel,) = entries(compiled_ptx)
     by_name = {entry.name: entry for entry in entries(ptx)}
     if kernel.name not in by_name:
@@ -172,7 +172,7 @@ class BackEnd:
         self._assembled: tuple[str, bytes] | None = None
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """Compiles a request to an artifact's JSON values, or a failure."""
+        """Compile a request to an artifact's JSON values, or a failure."""
         run = StageRun(request, self._say)
         outputs = self._outputs(request, run)
         if isinstance(outputs, Failure):
@@ -192,7 +192,7 @@ class BackEnd:
     def _machine_code(
         self, assembly: str, request: Mapping[str, Any], run: StageRun
     ) -> bytes | Failure:
-        """Assembles a text, or takes the last one's machine code if it is of an equal text.
+        """Assemble a text, or take the last one's machine code if it is of an equal text.
 
         Without a pipelined loop the configs of a family differ in nothing else than `num_stages`.
         """
@@ -207,7 +207,7 @@ class BackEnd:
         return self._assembled[1]
 
     def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
-        """Compiles a request to its stages' texts, with its hand-edited file, or a failure."""
+        """Compile a request to its stages' texts, with its hand-edited file, or a failure."""
         assembly, override = run.last_stages[0], request.get("override")
         if override is not None and assembly != "ptx":
             return Failure(override["stage"], "override", _NVIDIA_ONLY)
@@ -232,7 +232,7 @@ class BackEnd:
         return apply_override(Override(**override), outputs, metadata, run)
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """Compiles a request as far as LLVM, or returns the failure.
+        """Compile a request as far as LLVM, or return the failure.
 
         `maxnreg` is one attribute of the module, so the sketch of a config serves another that
         differs in it alone.
@@ -264,7 +264,7 @@ class BackEnd:
     def _assembly(
         self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
     ) -> tuple[str, str] | Failure:
-        """Compiles a module to LLVM's IR and assembly, or takes those of an equal one."""
+        """Compile a module to LLVM's IR and assembly, or take those of an equal one."""
         # Warp specialisation divides registers among warps by the cap; AMD's scheduling hints
         # read the stages.
         shareable = (
@@ -297,7 +297,7 @@ class BackEnd:
         self._out.flush()
 
     def serve(self, lines: TextIO) -> None:
-        """Answers each request until the parent hangs up."""
+        """Answer each request until the parent hangs up."""
         for line in lines:
             request = json.loads(line)
             if "start" in request:
@@ -312,7 +312,7 @@ class BackEnd:
 
 
 def _with_cap(ptx: str, maxnreg: int | None) -> str:
-    """Replaces or removes the PTX's `.maxnreg` directive."""
+    """Replace or remove the PTX's `.maxnreg` directive."""
     bare = re.sub(r"^\.maxnreg \d+\n", "", ptx, count=1, flags=re.MULTILINE)
     if maxnreg is None:
         return bare
@@ -322,7 +322,7 @@ def _with_cap(ptx: str, maxnreg: int | None) -> str:
 
 
 def _llir_with_cap(llir: str, maxnreg: int | None) -> str:
-    """Replaces or removes the attribute of the kernel's function that holds the cap."""
+    """Replace or remove the attribute of the kernel's function that holds the cap."""
     bare = re.sub(r'"nvvm\.maxnreg"="\d+" ', "", llir, count=1)
     if maxnreg is None:
         return bare
@@ -330,13 +330,13 @@ def _llir_with_cap(llir: str, maxnreg: int | None) -> str:
 
 
 def _is_capped_alike(ttgir: str) -> bool:
-    """Returns whether another cap would change only the module's first attribute."""
+    """Return whether another cap would change only the module's first attribute."""
     first = _OPENS_MODULE.search(ttgir)
     return first is not None and first[1] >= "ttg.maxnreg" and not _READS_CAP.search(ttgir)
 
 
 def _capped(sketch: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
-    """Replaces or removes the register cap of a sketch."""
+    """Replace or remove the register cap of a sketch."""
     bare = _MAXNREG_ATTRIBUTE.sub("", sketch["ttgir"], count=1)
     cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
     ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)
@@ -344,14 +344,14 @@ def _capped(sketch: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
 
 
 def limit_memory(limit: int) -> None:
-    """Limits this process's address space, at most to what its user may have (`ulimit -v`)."""
+    """Limit this process's address space, at most to what its user may have (`ulimit -v`)."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def main() -> None:
-    """Serves requests; stdout of the compiler and its tools goes nowhere."""
+    """Serve requests; stdout of the compiler and its tools goes nowhere."""
     die_with_parent()
     limit_memory(int(sys.argv[1]))
     BackEnd(own_stdout()).serve(sys.stdin)

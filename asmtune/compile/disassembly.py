@@ -23,7 +23,7 @@ _SHOWN: Final = 400  # characters of the tool's own message
 
 
 def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
-    """Runs `nvdisasm -g -c` on an ELF file: code with labels, and source lines if it has some.
+    """Run `nvdisasm -g -c` on an ELF file: code with labels, and source lines if it has some.
 
     The tool is ended after `timeout_s` seconds.
     """

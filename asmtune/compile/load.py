@@ -62,7 +62,7 @@ class Binary:
 
     @classmethod
     def of(cls, lowering: Lowering, config: Config, artifact: Artifact) -> Binary | Failure:
-        """Makes the binary of a compiled config, or returns why its options are refused."""
+        """Make the binary of a compiled config, or return why its options are refused."""
         specialised = lowering.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
@@ -79,7 +79,7 @@ class Binary:
 
 
 def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
-    """Returns the values of all parameters and the options, as a `pre_hook` gets them."""
+    """Return the values of all parameters and the options, as a `pre_hook` gets them."""
     defaults = {p.name: p.default for p in jit_function(problem.kernel).params if p.has_default}
     return {**defaults, **problem.bind(config)}
 
@@ -87,7 +87,7 @@ def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
 def load_cached(
     lowering: Lowering, config: Config, cache: ArtifactCache, digest: str | None
 ) -> tuple[Artifact, LoadedLaunch] | Failure:
-    """Loads a config's compiled artifact by its digest, and makes a launch of it.
+    """Load a config's compiled artifact by its digest, and make a launch of it.
 
     If the cache has dropped the artifact meanwhile, returns a failure of kind "lost".
     """
@@ -101,7 +101,7 @@ def load_cached(
 
 
 def load(lowering: Lowering, config: Config, artifact: Artifact) -> LoadedLaunch | Failure:
-    """Makes a launch of a compiled config with its problem's own arguments.
+    """Make a launch of a compiled config with its problem's own arguments.
 
     Nothing reaches the GPU before the first `run`.
     """
@@ -114,7 +114,7 @@ def load(lowering: Lowering, config: Config, artifact: Artifact) -> LoadedLaunch
 def launch_of(
     binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
 ) -> LoadedLaunch:
-    """Makes a launch of a binary.
+    """Make a launch of a binary.
 
     `values` are those of all parameters, maybe of others too; `prepare` gives the hook all of them.
     """
@@ -147,7 +147,7 @@ def build_launcher(lowering: Lowering, config: Config, artifact: Artifact) -> No
 
 
 def handle(binary: Binary) -> Any:
-    """Makes Triton's `CompiledKernel` of a binary; the GPU loads it at its first launch."""
+    """Make Triton's `CompiledKernel` of a binary; the GPU loads it at its first launch."""
     backend, arch, warp_size = binary.machine
     metadata: Mapping[str, Any] = {
         **binary.metadata,

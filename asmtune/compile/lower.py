@@ -59,7 +59,7 @@ class LowerRequest:
 
     @cached_property
     def digest(self) -> str:
-        """Returns the identity of the artifact."""
+        """Return the identity of the artifact."""
         variables = {name: value for name, value in self.environment.items() if value is not None}
         rest = canonical([self.options, self.machine, variables, self.compiler])
         edited = () if self.override is None else (self.override.stage, self.override.text)
@@ -67,20 +67,20 @@ class LowerRequest:
 
     @property
     def uncapped_digest(self) -> str | None:
-        """Returns the digest of the same without its register cap; None if it has none."""
+        """Return the digest of the same without its register cap; None if it has none."""
         if self.options.get("maxnreg") is None or self.override is not None:
             return None
         return replace(self, options={**self.options, "maxnreg": None}).digest
 
     @property
     def has_dot(self) -> bool:
-        """Returns whether Triton may pipeline it; if not, `num_stages` changes no plain loop."""
+        """Return whether Triton may pipeline it; if not, `num_stages` changes no plain loop."""
         return "tt.dot" in self.ttir and not self.gluon
 
 
 @lru_cache(maxsize=64)
 def _text_digest(ttir: str) -> str:
-    """Caches the digest: one text of 30 kB serves every config of a tile."""
+    """Cache the digest: one text of 30 kB serves every config of a tile."""
     return digest(ttir)
 
 
@@ -131,7 +131,7 @@ class Lowering:
         self._lock = threading.RLock()
 
     def request(self, config: Config) -> LowerRequest | Failure:
-        """Returns the request for one config, or why the front end refuses it.
+        """Return the request for one config, or why the front end refuses it.
 
         Any thread may call this; another waits meanwhile, and finds what was lowered.
 
@@ -175,7 +175,7 @@ class Lowering:
         return frozenset().union(*self._depends.values())
 
     def specialise(self, config: Config) -> Specialised | Failure:
-        """Specialises the kernel's source as Triton would for a launch."""
+        """Specialise the kernel's source as Triton would for a launch."""
         values = self.problem.bind(config)
 
         def bound() -> Specialised:
@@ -201,7 +201,7 @@ class Lowering:
         return self._ttir[key]
 
     def _ttir_of(self, specialised: Specialised, options: Mapping[str, Any]) -> str | Failure:
-        """Returns stored TTIR, or makes it; stores it if no config's options were read for it."""
+        """Return stored TTIR, or make it; store it if no config's options were read for it."""
         key = None if self._stored is None else self._source_key(specialised, options)
         if self._stored is None or key is None:
             return self._front_end(specialised)
@@ -213,7 +213,7 @@ class Lowering:
         return ttir
 
     def _source_key(self, specialised: Specialised, options: Mapping[str, Any]) -> str | None:
-        """Returns a digest of all that TTIR is made from, but for configs' options; else None."""
+        """Return a digest of all that TTIR is made from, but for configs' options; else None."""
         from asmtune.compile.toolchain import front_end_identity
 
         code = guarded("lower", lambda: f"{specialised.source.hash()} {self._source}")
@@ -226,7 +226,7 @@ class Lowering:
 
     @cached_property
     def _source(self) -> str:
-        """The kernel's file, which TTIR names, and its source with the globals as they are now."""
+        """Return the kernel's file, which TTIR names, and its source with the current globals."""
         kernel = self._function
         own = [inspect.getfile(kernel.fn), source_digest(kernel), other_values(kernel)]
         return canonical(own)

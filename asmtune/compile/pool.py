@@ -52,7 +52,7 @@ end together."""
 
 
 def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
-    """Groups configs whose PTX likely differs in the register cap only.
+    """Group configs whose PTX likely differs in the register cap only.
 
     A request is made when its family's turn comes.
     """
@@ -74,7 +74,7 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
 def tiles(
     configs: Sequence[Config], lower: Lower, most: Callable[[int], int]
 ) -> Iterator[list[Pair]]:
-    """Splits configs into shares of one tile; a request is made when its share's turn comes.
+    """Split configs into shares of one tile; a request is made when its share's turn comes.
 
     `most` gives the size of a share by how many configs are left. Configs that differ in the cap
     alone stay together even beyond it.
@@ -94,7 +94,7 @@ def tiles(
 
 
 def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> list[list[int]]:
-    """Groups positions of configs by key, in the order of the first of each."""
+    """Group positions of configs by key, in the order of the first of each."""
     groups: dict[Hashable, list[int]] = {}
     for position, config in enumerate(configs):
         groups.setdefault(key(config), []).append(position)
@@ -127,7 +127,7 @@ def compile_configs(
     settings: Settings,
     workers: Workers | None = None,
 ) -> Outcomes[R]:
-    """Compiles configs in parallel; yields each as it is done.
+    """Compile configs in parallel; yield each as it is done.
 
     Closing the iterator ends the compiles that run.
 
@@ -157,7 +157,7 @@ def sketch_configs(
     settings: Settings,
     workers: Workers | None = None,
 ) -> Outcomes[R]:
-    """Compiles configs as far as LLVM, in parallel; yields each as it is done.
+    """Compile configs as far as LLVM, in parallel; yield each as it is done.
 
     Takes a tenth of the time of a compile, and less where the sketch is on disk, or an artifact
     in its place. `hooks.read` gets a `Sketch`.
@@ -210,7 +210,7 @@ class _Flow(Generic[R]):
     def _jobs(
         self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders, flag: Path
     ) -> Iterator[CompileJob[R]]:
-        """Yields shares, each lowered only when a worker is about to be free."""
+        """Yield shares, each lowered only when a worker is about to be free."""
         for share in self._shares(configs):
             fresh = []
             for position, request in share:
@@ -250,7 +250,7 @@ def warm(
     settings: Settings,
     workers: Workers | None = None,
 ) -> threading.Thread:
-    """Starts workers and their compilers in the background, and returns at once.
+    """Start workers and their compilers in the background, and return at once.
 
     Starting them takes a second, in which this process can do something else.
 
@@ -271,7 +271,7 @@ def warm(
 
 
 def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure:
-    """Compiles one request here and now, in this process's own child.
+    """Compile one request here and now, in this process's own child.
 
     Raises:
         StoreError: no folder for artifacts can be written.
@@ -280,7 +280,7 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
 
 
 def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
-    """Compiles one request as far as LLVM, here and now, in this process's own child.
+    """Compile one request as far as LLVM, here and now, in this process's own child.
 
     Raises:
         StoreError: no folder for artifacts can be written.

@@ -43,11 +43,13 @@ _WATCHES: Final = re.compile(
 _LLVM_WRITES: Final = "num_warps"
 """The option that LLVM's stage writes again: a warp-specialised kernel gets more."""
 
-_WATCHED_KNOBS: Final = ("override", "dump_ir", "always_compile", "use_ir_loc", "enable_asan")
+_WATCHED_KNOBS: Final = (
+    "override", "dump_ir", "always_compile", "use_ir_loc", "enable_asan", "instrumentation_mode",
+)  # fmt: skip
 
 
 def hand_to_triton(lowering: Lowering, config: Config, cache: ArtifactCache) -> bool:
-    """Puts a config's artifact into Triton's cache by Triton's own `compile`.
+    """Put a config's artifact into Triton's cache by Triton's own `compile`.
 
     Does nothing where Triton would compile for another GPU, where the artifact is no longer in the
     cache or not by this process's compiler, or where the user watches or changes what Triton
@@ -85,7 +87,7 @@ def hand_to_triton(lowering: Lowering, config: Config, cache: ArtifactCache) -> 
 
 
 def _compile(backend: Any, specialised: Specialised) -> None:
-    """Runs Triton's `compile` with a backend of this call alone: nothing that is shared changes."""
+    """Run Triton's `compile` with a backend of this call alone: nothing that is shared changes."""
     own = compiler.compile
     scope = {**own.__globals__, "make_backend": lambda _target: backend}
     run = FunctionType(own.__code__, scope, own.__name__, own.__defaults__)
@@ -93,7 +95,7 @@ def _compile(backend: Any, specialised: Specialised) -> None:
 
 
 def _is_here(machine: tuple[str, int | str, int]) -> bool:
-    """Returns whether a launch of this thread would be compiled for a machine."""
+    """Return whether a launch of this thread would be compiled for a machine."""
     # To ask would initialise CUDA, which breaks processes that are forked later.
     if driver._active is None and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False
@@ -104,11 +106,11 @@ def _is_here(machine: tuple[str, int | str, int]) -> bool:
 
 
 def _is_watched() -> bool:
-    """Returns whether the user watches or changes what Triton compiles."""
+    """Return whether the user watches or changes what Triton compiles."""
     compilation, runtime = knobs.compilation, knobs.runtime
     if any(getattr(compilation, name, None) for name in _WATCHED_KNOBS):
         return True
-    if getattr(compilation, "instrumentation_mode", None) or compilation.listener is not None:
+    if compilation.listener is not None:
         return True
     if getattr(runtime, "add_stages_inspection_hook", None) is not None:
         return True
@@ -120,7 +122,7 @@ def _is_watched() -> bool:
 
 
 def _is_plain(backend: Any) -> bool:
-    """Returns whether compile and stages are those of Triton's files: nobody patched them."""
+    """Return whether compile and stages are those of Triton's files: nobody patched them."""
     kind, run = type(backend), compiler.compile
     stages = [
         getattr(value, "__func__", value) for name, value in vars(kind).items() if "make_" in name
@@ -134,7 +136,7 @@ def _is_plain(backend: Any) -> bool:
 
 
 def _is_of(function: Any, place: Any) -> bool:
-    """Returns whether a function is written in the file of a module or class."""
+    """Return whether a function is written in the file of a module or class."""
     code = getattr(function, "__code__", None)
     return code is not None and bool(code.co_filename == getfile(place))
 
@@ -154,7 +156,7 @@ class _Stages:
         self._own = backend.add_stages
 
     def add(self, stages: dict[str, StageFunction], *rest: Any) -> None:
-        """Fills in the stages in the place of the backend's own method."""
+        """Fill in the stages in the place of the backend's own method."""
         self._own(stages, *rest)
         outputs = self._artifact.outputs
         names = list(stages)
@@ -170,7 +172,7 @@ class _Stages:
         stages[names[-1]] = lambda _module, _metadata: self._artifact.cubin
 
     def _is_ttgir(self, text: str) -> bool:
-        """Returns whether a TTGIR text is the artifact's, but for the names of values.
+        """Return whether a TTGIR text is the artifact's, but for the names of values.
 
         The artifact's was made from parsed TTIR, and a parser drops the names of a loop's
         variables, which mean nothing: of 65 compiles of the shipped kernels 11 differed so.
@@ -187,12 +189,12 @@ class _Stages:
 
 
 def _written(stored: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metadata that the stages after TTGIR wrote."""
+    """Return the metadata that the stages after TTGIR wrote."""
     return {k: v for k, v in stored.items() if k not in before or k == _LLVM_WRITES}
 
 
 def _checked(stage: StageFunction, accepts: Callable[[str], bool]) -> StageFunction:
-    """Returns a stage that runs only on a module whose text is accepted."""
+    """Return a stage that runs only on a module whose text is accepted."""
 
     def checked(module: Any, metadata: dict[str, Any]) -> Any:
         if not accepts(str(module)):

@@ -61,7 +61,7 @@ class Sandbox:
         flag: Path | None = None,
         uncapped: Artifact | None = None,
     ) -> Artifact | Failure:
-        """Compiles within `timeout_s` seconds, the child's start not counted.
+        """Compile within `timeout_s` seconds, the child's start not counted.
 
         One request at a time; other threads wait for their turn. Of a config with a register cap,
         `uncapped` is the artifact without it, whose PTX is used where the cap is its one change.
@@ -81,7 +81,7 @@ class Sandbox:
     def sketch(
         self, request: LowerRequest, timeout_s: float, flag: Path | None = None
     ) -> Sketch | Failure:
-        """Compiles as far as LLVM, like `compile`."""
+        """Compile as far as LLVM, like `compile`."""
         message = _message(request, sketch=True)
         answer = self._ask(message, request, timeout_s, flag)
         if isinstance(answer, Failure):
@@ -94,14 +94,14 @@ class Sandbox:
         environment: Mapping[str, str | None],
         compiler: str = "",
     ) -> None:
-        """Starts the child if there is none, and waits until it could compile."""
+        """Start the child if there is none, and wait until it could compile."""
         request = LowerRequest("", {}, machine, environment, compiler)
         self._ask({"start": machine}, request, _START_S, None)
 
     def begin(
         self, environment: Mapping[str, str | None] | None = None, compiler: str | None = None
     ) -> None:
-        """Starts the child if there is none, by default as the last one was; does not wait."""
+        """Start the child if there is none, by default as the last one was; do not wait."""
         with self._lock:
             if environment is not None:
                 self._environment = environment
@@ -163,7 +163,7 @@ class Sandbox:
             return self._crash(stage)
 
     def close(self) -> None:
-        """Kills the child and everything it started."""
+        """Kill the child and everything it started."""
         if self._child is not None:
             with suppress(CompilerLostError):
                 self._child.kill()
@@ -183,7 +183,7 @@ class Sandbox:
         return self._child
 
     def _with_diagnostics(self, failure: Failure) -> Failure:
-        """Puts the compiler's first error on stderr before a failure of an MLIR pass.
+        """Put the compiler's first error on stderr before a failure of an MLIR pass.
 
         MLIR turns a segmentation fault in a pass into an ordinary failure. The child may be
         damaged then, so it is not used again.
@@ -201,7 +201,7 @@ class Sandbox:
         return replace(failure, detail="\n".join(lines))
 
     def _crash(self, stage: str) -> Failure:
-        """Returns the failure of a child that ended without an answer."""
+        """Return the failure of a child that ended without an answer."""
         assert self._child is not None
         ended, self._child = self._child.kill(_START_S), None
         if ended.last_line.startswith(_NO_INSTRUCTION):
@@ -215,7 +215,7 @@ class Sandbox:
 
 
 def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
-    """Returns the child's next message.
+    """Return the child's next message.
 
     Raises:
         TimeoutError: `end` of the monotonic clock passed.
@@ -234,7 +234,7 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
 
 
 def _of_another_host(compiler: str) -> str:
-    """Returns a compiler's identity if it is another host's; "" for this host's."""
+    """Return a compiler's identity if it is another host's; "" for this host's."""
     return compiler if compiler in elsewhere else ""
 
 
@@ -251,7 +251,7 @@ def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
 
 
 def _of_file(failure: Failure, request: LowerRequest) -> Failure:
-    """Adds the name of the request's hand-edited file, if any, to a failure."""
+    """Add the name of the request's hand-edited file, if any, to a failure."""
     return failure if request.override is None else request.override.failed(failure)
 
 
@@ -266,7 +266,7 @@ _idle: dict[tuple[int, int], list[Sandbox]] = {}
 
 @contextmanager
 def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
-    """Lends a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
+    """Lend a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
 
     A forked process starts its own, since it shares the pipes of its parent's.
     """
@@ -281,7 +281,7 @@ def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
 
 
 def release() -> None:
-    """Ends this process's idle children."""
+    """End this process's idle children."""
     with _lock:
         for (pid, _), idle in _idle.items():
             while pid == os.getpid() and idle:

@@ -23,14 +23,14 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def source_digest(kernel: Any) -> str:
-    """Returns a digest of a kernel's source, of what it calls, and of the globals it reads."""
+    """Return a digest of a kernel's source, of what it calls, and of the globals it reads."""
     parts: dict[str, str] = {}
     _collect(jit_function(kernel), parts, {})
     return digest(*(f"{name}\0{text}" for name, text in sorted(parts.items())))
 
 
 def other_values(kernel: Any) -> str:
-    """Returns a text of the globals that the digest leaves out, such as types of Triton's."""
+    """Return a text of the globals that the digest leaves out, such as types of Triton's."""
     others: dict[str, str] = {}
     _collect(jit_function(kernel), {}, others)
     return "\0".join(f"{name}={text}" for name, text in sorted(others.items()))
@@ -53,7 +53,7 @@ def _collect(function: Any, parts: dict[str, str], others: dict[str, str]) -> No
 
 @lru_cache(maxsize=_MOST_SOURCES)
 def text_of(source: str) -> str:
-    """Returns a source without comments and layout: the same text with every version of Python.
+    """Return a source without comments and layout: the same text with every version of Python.
 
     Python 3.11 and 3.12 write the quotes inside an f-string differently: a config tuned with one
     would not be found with the other.
@@ -77,7 +77,7 @@ class _PlainStrings(ast.NodeTransformer):
 
 
 def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Returns the global names of a source, and what it takes from modules, with their values."""
+    """Return the global names of a source, and what it takes from modules, with their values."""
     nodes, local = _nodes(text)
     # A parameter or local variable hides the global of its name.
     scope = {name: value for name, value in scope.items() if name not in local}
@@ -95,7 +95,7 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
 
 @lru_cache(maxsize=_MOST_SOURCES)
 def _nodes(text: str) -> tuple[tuple[ast.AST, ...], frozenset[str]]:
-    """Returns the names and attributes in a source, and the parameters and local variables."""
+    """Return the names and attributes in a source, and the parameters and local variables."""
     nodes = list(ast.walk(ast.parse(text)))
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
@@ -104,7 +104,7 @@ def _nodes(text: str) -> tuple[tuple[ast.AST, ...], frozenset[str]]:
 
 
 def _module_of(node: ast.AST, scope: dict[str, Any]) -> ModuleType | None:
-    """Returns the module that an expression such as `package.module` names, or None."""
+    """Return the module that an expression such as `package.module` names, or None."""
     owner: Any = None
     if isinstance(node, ast.Name):
         owner = scope.get(node.id)

@@ -37,7 +37,7 @@ class StoredTtir:
         self._cache = cache
 
     def get(self, key: str) -> str | None:
-        """Returns the text of a key, or None."""
+        """Return the text of a key, or None."""
         with _lock:
             if key in _texts:
                 _texts.move_to_end(key)
@@ -49,7 +49,7 @@ class StoredTtir:
         return entry
 
     def put(self, key: str, ttir: str) -> None:
-        """Stores a text; where the folder cannot be written, for this process alone."""
+        """Store a text; where the folder cannot be written, for this process alone."""
         self._keep(key, ttir)
         _write(self._cache.folders, key, "ttir", ttir)
 
@@ -64,7 +64,7 @@ _CODEC: Final = JsonCodec(decoders={str: text_of})
 
 
 def read_sketch(folders: Sequence[Path], artifact: str) -> Sketch | None:
-    """Returns the stored sketch in the place of the artifact of a digest, or None."""
+    """Return the stored sketch in the place of the artifact of a digest, or None."""
     entry = _read(folders, _sketch_key(artifact), "sketch")
     if entry is None:
         return None
@@ -77,7 +77,7 @@ def read_sketch(folders: Sequence[Path], artifact: str) -> Sketch | None:
 
 
 def write_sketch(folders: Sequence[Path], sketch: Sketch) -> None:
-    """Stores a sketch, if a folder can be written."""
+    """Store a sketch, if a folder can be written."""
     _write(folders, _sketch_key(sketch.digest), "sketch", asdict(sketch))
 
 
@@ -90,7 +90,7 @@ def _path(folder: Path, key: str, kind: str) -> Path:
 
 
 def _read(folders: Sequence[Path], key: str, kind: str) -> Any:
-    """Returns an entry, or None; deletes a damaged one, and says so."""
+    """Return an entry, or None; delete a damaged one, and say so."""
     for folder in folders:
         path = _path(folder, key, kind)
         # A folder that cannot be read has nothing; one that is read-only can still be read.

@@ -60,7 +60,7 @@ class Specialised:
 
     @property
     def key(self) -> str:
-        """Returns a text that two configs share exactly if their sources are the same."""
+        """Return a text that two configs share exactly if their sources are the same."""
         source = self.source
         return repr((source.signature, sorted(source.constants.items()), source.attrs))
 
@@ -80,7 +80,7 @@ class Toolchain:
         self._bound: tuple[Any, Callable[..., Any]] | None = None
 
     def specialise(self, function: Any, values: Mapping[str, Any]) -> Specialised:
-        """Specialises a `JITFunction` for a launch's keywords as Triton's launcher does.
+        """Specialise a `JITFunction` for a launch's keywords as Triton's launcher does.
 
         Raises:
             ProblemError: the arguments do not fit the kernel's signature.
@@ -96,14 +96,14 @@ class Toolchain:
         return Specialised(source_class(function)(function, signature, constexprs, attrs), options)
 
     def _binder(self, function: Any) -> Callable[..., Any]:
-        """Caches Triton's binder: generating its source takes as long as 10 uses of it."""
+        """Cache Triton's binder: generating its source takes as long as 10 uses of it."""
         if self._bound is None or self._bound[0] is not function:
             made = create_function_from_signature(function.signature, function.params, self.backend)
             self._bound = function, made
         return self._bound[1]
 
     def front_end(self, specialised: Specialised) -> tuple[str, frozenset[str]]:
-        """Returns the TTIR text, or a Gluon kernel's TTGIR, and names of options it depends on."""
+        """Return the TTIR text, or a Gluon kernel's TTGIR, and names of options it depends on."""
         context = self._context()
         options = _Watched(specialised.options, specialised.options_read)
         is_triton = specialised.source.language == Language.TRITON
@@ -118,7 +118,7 @@ class Toolchain:
         return str(module), frozenset(specialised.options_read)
 
     def parse(self, text: str) -> Any:
-        """Parses a text of TTIR or TTGIR."""
+        """Parse a text of TTIR or TTGIR."""
         context = self._context()
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
             path = Path(folder) / "kernel.ttir"
@@ -128,12 +128,12 @@ class Toolchain:
         return module
 
     def options(self, values: Mapping[str, Any]) -> Any:
-        """Makes the backend's options object from its JSON form."""
+        """Make the backend's options object from its JSON form."""
         plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return self.backend.parse_options(plain)
 
     def stages(self, options: Any, *, gluon: bool = False) -> dict[str, StageFunction]:
-        """Returns the compiler's stages in order: "ttir", "ttgir", "llir", assembly, code.
+        """Return the compiler's stages in order: "ttir", "ttgir", "llir", assembly, code.
 
         Those of a Gluon kernel have no "ttir", and their "ttgir" takes the front end's TTGIR.
         """
@@ -142,7 +142,7 @@ class Toolchain:
         return stages
 
     def allocate(self, module: Any, options: Any) -> dict[str, int]:
-        """Computes shared and tensor memory of a TTGIR module, and its warps, without LLVM.
+        """Compute shared and tensor memory of a TTGIR module, and its warps, without LLVM.
 
         Runs what the stage "llir" does before it makes LLVM's IR: in place, so
         that the module's text has to be taken first.
@@ -183,7 +183,7 @@ _PLACELESS: Final = re.compile(r" error: (?!Failures have been)(.*)|(Assertion `
 
 
 def compiler_error(log: str) -> str:
-    """Returns the first error that MLIR or LLVM tells on stderr, as one line; "" for none."""
+    """Return the first error that MLIR or LLVM tells on stderr, as one line; "" for none."""
     if match := _ERROR.search(log):
         file, line, first, second = match.groups()
         return f"{Path(file).name} line {line}: {first} {second or ''}".rstrip()
@@ -193,7 +193,7 @@ def compiler_error(log: str) -> str:
 
 @contextmanager
 def _told_errors() -> Iterator[None]:
-    """Puts what MLIR writes to stderr of a Gluon kernel that it refuses into the exception.
+    """Put what MLIR writes to stderr of a Gluon kernel that it refuses into the exception.
 
     Layouts are checked by MLIR, and the front end's exception says no more than that there is an
     error. What else is written meanwhile is passed on.
@@ -221,7 +221,7 @@ def _told_errors() -> Iterator[None]:
 
 
 def _tell(error: BaseException, text: str) -> None:
-    """Replaces the text of an exception's innermost cause."""
+    """Replace the text of an exception's innermost cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, CompilationError):
@@ -247,7 +247,7 @@ class _Watched:
 
 
 def source_class(function: Any) -> Any:
-    """Returns the class of a kernel's source, whose `make_ir` is Triton's or Gluon's front end.
+    """Return the class of a kernel's source, whose `make_ir` is Triton's or Gluon's front end.
 
     Raises:
         ProblemError: the kernel is of Gluon, and this Triton has no such front end.
@@ -265,7 +265,7 @@ def source_class(function: Any) -> Any:
 
 
 def _add_warp_groups(manager: Any) -> None:
-    """Adds the pass that numbers a kernel's warps; 3.9 asks whether a sanitizer needs some too."""
+    """Add the pass that numbers a kernel's warps; 3.9 asks whether a sanitizer needs some too."""
     try:
         passes.ttgpuir.add_allocate_warp_groups(manager)
     except TypeError:
@@ -282,7 +282,7 @@ def _add_amd_allocation(manager: Any, arch: str) -> None:
 
 
 def plain_options(options: Any) -> dict[str, Any]:
-    """Returns the backend's options as JSON values, without libraries at their default."""
+    """Return the backend's options as JSON values, without libraries at their default."""
     values = {f.name: getattr(options, f.name) for f in fields(options)}
     # A path inside the installed package; the package's version stands for it.
     values.pop("extern_libs", None)
@@ -290,7 +290,7 @@ def plain_options(options: Any) -> dict[str, Any]:
 
 
 def disassembler() -> str:
-    """Returns the path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
+    """Return the path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
 
     Raises:
         RuntimeError: there is none.
@@ -300,7 +300,7 @@ def disassembler() -> str:
 
 
 def option_names() -> frozenset[str]:
-    """Returns the names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
+    """Return the names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
     return frozenset(f.name for own in (CUDAOptions, HIPOptions) for f in fields(own))
 
 
@@ -316,13 +316,13 @@ _VARIABLES: Final = {
 
 
 def environment() -> dict[str, str | None]:
-    """Returns the variables that change what Triton's compiler emits; None for one not set."""
+    """Return the variables that change what Triton's compiler emits; None for one not set."""
     _VARIABLES.update(get_cache_invalidating_env_vars())
     return {name: os.environ.get(name) for name in sorted(_VARIABLES)}
 
 
 def compiler_identity() -> str:
-    """Returns what tells this compiler from another: Triton's files, and the user's own tools.
+    """Return what tells this compiler from another: Triton's files, and the user's own tools.
 
     Triton hashes its files' content, which takes 1.4 s in each process; sizes and times of change
     take 10 ms.
@@ -334,7 +334,7 @@ def compiler_identity() -> str:
 
 
 def front_end_identity() -> tuple[str, str | None]:
-    """Returns what tells this process's front end from another: Triton's files, and its knob.
+    """Return what tells this process's front end from another: Triton's files, and its knob.
 
     The knob may be set without its variable; the compiler may be another host's.
     """
@@ -356,7 +356,7 @@ def _is_code(file: Path) -> bool:
 
 @lru_cache
 def _tool_identity(path: str, state: tuple[int, ...]) -> list[Any]:
-    """Returns a tool's state and version: a script that calls another tool has the latter's."""
+    """Return a tool's state and version: a script that calls another tool has the latter's."""
     try:
         version = subprocess.run(
             [path, "--version"],
@@ -371,7 +371,7 @@ def _tool_identity(path: str, state: tuple[int, ...]) -> list[Any]:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Returns a file's size and time of change, by which another content is told; () if none."""
+    """Return a file's size and time of change, by which another content is told; () if none."""
     try:
         stat = path.stat()
     except OSError:

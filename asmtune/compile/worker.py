@@ -106,13 +106,13 @@ class CompileSite:
     flag: Path | None = None
 
     def lookup(self, item: CompileItem) -> Artifact | Failure | None:
-        """Returns the stored outcome of an item, or None."""
+        """Return the stored outcome of an item, or None."""
         if item.entry is not None:
             return decode_artifact(item.request.digest, item.entry)
         return self.stored(item.request.digest)
 
     def stored(self, digest: str) -> Artifact | Failure | None:
-        """Returns the outcome of a digest in the calling process's cache, or None."""
+        """Return the outcome of a digest in the calling process's cache, or None."""
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
                 if (outcome := read_artifact(folder, digest)) is not None:
@@ -121,7 +121,7 @@ class CompileSite:
 
 
 def work(job: CompileJob[R]) -> list[ItemResult[R]]:
-    """Compiles the items of a job, up to where it is cancelled.
+    """Compile the items of a job, up to where it is cancelled.
 
     Raises:
         CompileError: this machine has another Triton than the calling process.
@@ -144,7 +144,7 @@ def work(job: CompileJob[R]) -> list[ItemResult[R]]:
 
 
 def failed_job(job: CompileJob[R]) -> list[ItemResult[R]]:
-    """Returns a failure for each item of a job whose worker died twice."""
+    """Return a failure for each item of a job whose worker died twice."""
     detail = "the worker died, of what it read or for want of memory"
     return [ItemResult(item.position, Failure("start", "crash", detail)) for item in job.items]
 
@@ -166,7 +166,7 @@ def _artifact(outcome: Artifact | Failure | None) -> Artifact | None:
 
 
 def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Failure, bytes | None]:
-    """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
+    """Make an item's artifact, or read it from disk; return also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
         return known, None
@@ -183,7 +183,7 @@ def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Fail
 
 
 def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure, bytes | None]:
-    """Makes an item's sketch, or takes it from disk: its own, or that of its artifact."""
+    """Make an item's sketch, or take it from disk: its own, or that of its artifact."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
@@ -218,7 +218,7 @@ class StartCompiler:
     compiler: str = ""
 
     def __call__(self) -> None:
-        """Waits until the child is ready to compile."""
+        """Wait until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
             sandbox.begin(self.environment, self.compiler)
             for name in self.modules:

@@ -12,11 +12,11 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 from uuid import uuid4
 
 from joblib import Parallel, delayed
@@ -47,7 +47,7 @@ class _EndsWithParent:
     """Has the workers of one of joblib's backends end with this process."""
 
     def configure(self, *arguments: Any, **options: Any) -> Any:
-        """Starts the pool."""
+        """Start the pool."""
         own = {**getattr(self, "backend_kwargs", {}), **options}
         users = own.get("initializer"), own.get("initargs", ())
         options |= {"initializer": _begin_worker, "initargs": (os.getpid(), *users)}
@@ -68,7 +68,7 @@ class _LokyWorkers(_EndsWithParent, LokyBackend):  # type: ignore[misc]
         return {**super()._prepare_worker_env(n_jobs), _SAFE_PATH: "1"}
 
     def configure(self, *arguments: Any, **options: Any) -> Any:
-        """Starts joblib's two trackers, which serve all workers, then the pool."""
+        """Start joblib's two trackers, which serve all workers, then the pool."""
         _start_trackers()
         return super().configure(*arguments, **options)
 
@@ -131,19 +131,19 @@ class WorkerRun:
             self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
 
     def stop(self) -> None:
-        """Begins no further task; those that run end soon."""
+        """Begin no further task; those that run end soon."""
         self.stopped = True
         with suppress(OSError):  # on a full disk tasks run to their end
             self.flag.touch(mode=0o600)
 
     def close(self) -> None:
-        """Deletes the flag, when no task runs any more."""
+        """Delete the flag, when no task runs any more."""
         with suppress(OSError):
             self.flag.unlink(missing_ok=True)
 
 
 def _once_per_worker(folder: Path, jobs: int, work: Callable[[], None], number: int) -> None:
-    """Runs work on one of so many workers, and waits until all have begun.
+    """Run work on one of so many workers, and wait until all have begun.
 
     Each creates a file in the folder when it begins, so that no worker takes two turns.
     """
@@ -209,28 +209,16 @@ class Workers:
         self._n_jobs = n_jobs if n_jobs is not None else jobs if self.is_local else -1
         self._runs: set[WorkerRun] = set()
         self._starting = threading.Lock()
-        self._pool_in_use: Any = None
 
     @property
     def jobs(self) -> int:
-        """Returns how many tasks run at once."""
+        """Return how many tasks run at once."""
         return int(self._backend.effective_n_jobs(self._n_jobs))
-
-    def __enter__(self) -> Self:
-        """Starts a pool if the backend, such as Ray's, has none that outlives a call."""
-        if not self._gives_generators:
-            self._pool_in_use = self._parallel("list").__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        pool, self._pool_in_use = self._pool_in_use, None
-        if pool is not None:
-            pool.__exit__(*raised)
 
     def unordered(
         self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]
     ) -> Generator[R, None, None]:
-        """Yields results as they come; draws a task when a worker is about to be free.
+        """Yield results as they come; draw a task when a worker is about to be free.
 
         Closing it ends the running tasks, except those that other machines have begun.
 
@@ -251,7 +239,7 @@ class Workers:
                 run.close()
 
     def each(self, work: Callable[[], None]) -> None:
-        """Runs something once on every worker of this machine, and waits."""
+        """Run something once on every worker of this machine, and wait."""
         if not self.is_local:
             return
         # A thread that stops the workers meanwhile does not need this. On a full disk they say so
@@ -268,7 +256,7 @@ class Workers:
             self._parallel("list")(calls)
 
     def call(self, work: Callable[[T], R], argument: T) -> R | None:
-        """Runs something once on a worker of this machine, and waits.
+        """Run something once on a worker of this machine, and wait.
 
         Returns None if a worker died meanwhile, and if there are none here. It is not tried again:
         what kills its worker would kill those of other threads once more.
@@ -280,20 +268,20 @@ class Workers:
         try:
             (result,) = self._results(work, iter([argument]), WorkerRun())
         except RuntimeError as error:
-            if not (isinstance(error, BrokenExecutor) or _is_shut_down(error)):
+            if not _has_ended(error):
                 raise
             return None
         return cast("R", result)
 
     def stop(self) -> None:
-        """Ends the iterators of other threads; uses that begin later run."""
+        """End the iterators of other threads; uses that begin later run."""
         for run in list(self._runs):
             run.stop()
 
     def _survive(
         self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """Goes on after a worker died, running the tasks it may have died of one by one."""
+        """Go on after a worker died, running the tasks it may have died of one by one."""
         while not run.stopped:
             try:
                 with closing(self._results(partial(_numbered, work), source, run)) as results:
@@ -305,7 +293,7 @@ class Workers:
             except RuntimeError as error:
                 if run.stopped:
                     break
-                if not (isinstance(error, BrokenExecutor) or _is_shut_down(error)):
+                if not _has_ended(error):
                     raise
             else:
                 break
@@ -316,7 +304,7 @@ class Workers:
     def _one_by_one(
         self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """Runs the tasks that were out when a worker died one by one, to see which one kills."""
+        """Run the tasks that were out when a worker died one by one, to see which one kills."""
         while source.out and not run.stopped:
             number, task = next(iter(source.out.items()))
             try:
@@ -334,8 +322,7 @@ class Workers:
     ) -> Generator[Any, None, None]:
         call = delayed(work)
         if not self._gives_generators:
-            pool = self._pool_in_use
-            with self._parallel("list") if pool is None else nullcontext(pool) as parallel:
+            with self._parallel("list") as parallel:
                 while wave := list(islice(tasks, _WAVE * self.jobs)):
                     yield from parallel(call(task) for task in wave)
             return
@@ -349,7 +336,7 @@ class Workers:
             raise
 
     def _end(self, results: Generator[Any, None, None], run: WorkerRun) -> None:
-        """Ends tasks that nobody waits for.
+        """End tasks that nobody waits for.
 
         On this machine the flag tells them to end. joblib would kill the workers, those of other
         threads' tasks as well, and the next ones would take 2 s to start.
@@ -381,6 +368,11 @@ class Workers:
         )
 
 
+def _has_ended(error: RuntimeError) -> bool:
+    """Return whether an error says that a worker died or that the workers were shut down."""
+    return isinstance(error, BrokenExecutor) or _is_shut_down(error)
+
+
 def _is_shut_down(error: RuntimeError) -> bool:
-    """Returns whether the workers ended because another thread closed its iterator."""
+    """Return whether the workers ended because another thread closed its iterator."""
     return isinstance(error.__context__, ShutdownExecutorError)

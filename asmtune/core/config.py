@@ -55,7 +55,7 @@ _AMD_ALLOWED: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 def check_amd_option(name: str, value: Any, where: str) -> None:
-    """Checks the value that an axis gives an option of Triton's AMD backend.
+    """Check the value that an axis gives an option of Triton's AMD backend.
 
     Raises:
         SpaceError: Triton takes no such value; begins with `where`, says what it takes.
@@ -66,7 +66,7 @@ def check_amd_option(name: str, value: Any, where: str) -> None:
 
 
 def foreign_option(config: Config, backend: str, parameters: Iterable[str] = ()) -> str | None:
-    """Returns which option of a config another vendor's compiler takes; None if all fit.
+    """Return which option of a config another vendor's compiler takes; None if all fit.
 
     A name among the kernel's `parameters` is the kernel's own.
     """
@@ -176,7 +176,11 @@ class Config:
 
         Such as a dtype or a tuple: `Space.matching` finds the config with the value itself.
         """
-        return {name: _storable(value) for name, value in self.values().items()}
+        return {name: storable(value) for name, value in self.values().items()}
+
+    def stored_kwargs(self) -> dict[str, Any]:
+        """Return the constexprs as `to_dict` has them."""
+        return {name: storable(value) for name, value in self.kwargs.items()}
 
     def values(self) -> dict[str, Any]:
         """Return all values in one flat mapping, without options at None and without one CTA.
@@ -239,7 +243,7 @@ class Config:
         return f"Config({self})"
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Return a value, or its text if JSON has no form for it and other processes have the same."""
     if value is None or isinstance(value, int | float | str):
         return value

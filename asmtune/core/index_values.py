@@ -42,12 +42,12 @@ class IndexValues:
 
     @property
     def bits(self) -> int:
-        """Bits of an element."""
+        """Return the bits of an element."""
         return self.values.dtype.itemsize * 8
 
     @property
     def is_sample(self) -> bool:
-        """True if some elements stand for others."""
+        """Return whether some elements stand for others."""
         return self.span > 0
 
     def item(self, offset: int) -> int | None:

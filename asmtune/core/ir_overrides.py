@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
+from asmtune.base.limited_read import read_limited_text
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
@@ -59,7 +61,7 @@ class Override:
             listed = ", ".join(f".{known}" for known in STAGES)
             raise InputError(f"ir_override={path!r}: give a file that ends in one of {listed}")
         try:
-            text = file.read_text()
+            text = read_limited_text(file)
         except OSError as error:
             cause = (error.strerror or "unreadable").lower()
             raise InputError(f"ir_override={path!r}: {cause}; give the path of the file") from error
@@ -82,7 +84,7 @@ class Override:
 
     @property
     def content_name(self) -> str:
-        """The file's name with a digest of its content; a copy's own name is already that."""
+        """Return the file's name with a digest of its content, which a copy's name has already."""
         stem = self.name.removesuffix(f".{self.stage}")
         mark = f".{digest(self.text)[:_DIGITS]}"
         return f"{stem.removesuffix(mark)[:_MOST_STEM]}{mark}.{self.stage}"
@@ -158,9 +160,6 @@ def _copied(override: Override, folder: Path) -> Path:
         make_private(folder)
         write_whole(path, override.text.encode(), private=True)
     except OSError as error:
-        cause = (error.strerror or "unwritable").lower()
-        raise StoreError(
-            f"ir_override={override.name}: its copy cannot be kept in {folder} ({cause}): "
-            "free or change the folder, or set ASMTUNE_CACHE_DIR to another"
-        ) from error
+        copies = f"ir_override={override.name}: folder of copies"
+        raise StoreError(fault_line(copies, folder, error)) from error
     return path

@@ -177,14 +177,14 @@ def _warp_limit(target: Target, num_warps: int) -> int:
 
 
 def _block_limit(target: Target, num_warps: int) -> int:
-    """Counts block slots; AMD's are barriers, and a workgroup of one wavefront needs none."""
+    """Count block slots; AMD's are barriers, and a workgroup of one wavefront needs none."""
     if target.backend == "hip" and num_warps == 1:
         return target.max_warps_per_sm
     return target.max_blocks_per_sm
 
 
 def _scalar_limit(target: Target, num_warps: int, scalar_registers: int) -> int:
-    """Counts programs by the SGPRs of their wavefronts, each from one SIMD's own file."""
+    """Count programs by the SGPRs of their wavefronts, each from one SIMD's own file."""
     file, unit = target.scalar_registers_per_partition, target.scalar_allocation_unit
     if file is None or unit is None:
         return target.max_warps_per_sm

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.errors import OracleError
+from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import OPTION_AXES, Config
 
 
@@ -46,7 +47,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The kernel and its shape, for messages."""
+        """Return the kernel and its shape, for messages."""
         return f"{self.kernel} " + " ".join(f"{k}={v}" for k, v in self.shape.items())
 
 
@@ -90,7 +91,7 @@ def load_oracle(path: Path) -> Oracle:
 
 def _document(path: Path) -> Any:
     try:
-        data = path.read_bytes()
+        data = read_limited(path, 1024 * MIB)
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
         return json.loads(data)

@@ -87,19 +87,19 @@ class Problem:
 
     @property
     def full_name(self) -> str:
-        """The kernel's module and name, by which the store knows it."""
+        """Return the kernel's module and name, by which the store knows it."""
         function = jit_function(self.kernel)
         return f"{function.__module__}.{function.__qualname__}"
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """The canonical dtype of every tensor argument, by parameter name."""
+        """Return the canonical dtype of every tensor argument, by parameter name."""
         dtypes = {name: dtype_of(value) for name, value in self.arguments.items()}
         return {name: dtype for name, dtype in dtypes.items() if dtype is not None}
 
     @property
     def tensor_bytes(self) -> dict[str, int]:
-        """The bytes of memory behind every tensor and tensor descriptor, by parameter name."""
+        """Return the bytes of memory of every tensor and tensor descriptor, by parameter name."""
         sizes = {name: _memory_bytes(value) for name, value in self.arguments.items()}
         return {name: size for name, size in sizes.items() if size is not None}
 

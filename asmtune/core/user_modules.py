@@ -223,7 +223,7 @@ class _Errors(AbstractContextManager[None]):
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def _place(self, error: BaseException) -> str:
-        """Names the last line of the user's own on the way to the error."""
+        """Name the last line of the user's own on the way to the error."""
         places = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
         if isinstance(error, SyntaxError):
             places.append((error.filename or "", error.lineno))

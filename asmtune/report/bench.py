@@ -31,7 +31,7 @@ _HEADINGS: Final = ("p50 us", "p90 us", "p99 us", "RSD", "samples", "GOPS", "GB/
 
 
 def bench_table(run: BenchRun) -> Group:
-    """Tabulates every row with its statistics and rates, then best working points and doubts."""
+    """Tabulate every row with its statistics and rates, then best working points and doubts."""
     curves = curves_of(run)
     parts: list[RenderableType] = [_table(run, curves)]
     parts += [Text(_best(curve)) for curve in curves]
@@ -40,7 +40,7 @@ def bench_table(run: BenchRun) -> Group:
 
 
 def bench_json(run: BenchRun) -> str:
-    """Writes rows and curves: `{"format", "version", "rows": [...], "curves": [...]}`."""
+    """Write rows and curves: `{"format", "version", "rows": [...], "curves": [...]}`."""
     rows = [
         {
             **encoded(row.subject),
@@ -57,7 +57,7 @@ def bench_json(run: BenchRun) -> str:
 
 
 def bench_figure(run: BenchRun, form: str) -> bytes:
-    """Draws the share of the roofline, or of the best rate, over sizes: a line per curve.
+    """Draw the share of the roofline, or of the best rate, over sizes: a line per curve.
 
     A ring marks each best working point; `form` is ".svg", ".png" or ".pdf".
     """

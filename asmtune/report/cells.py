@@ -57,21 +57,21 @@ class ReportTable:
         self._sections: set[int] = set()
 
     def add_column(self, heading: str, *, left: bool = False, axis: bool = False) -> None:
-        """Adds a column; `left` for text, `axis` for a name that may be shortened."""
+        """Add a column; `left` for text, `axis` for a name that may be shortened."""
         self._columns.append(_Column(one_line(heading), "left" if left else "right", axis))
 
     def add_row(self, *cells: str, style: str | None = None) -> None:
-        """Adds a row of a cell for each column."""
+        """Add a row of a cell for each column."""
         self._rows.append((list(map(one_line, cells)), style or ""))
 
     def add_section(self) -> None:
-        """Draws a line below the last row."""
+        """Draw a line below the last row."""
         self._sections.add(len(self._rows) - 1)
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """Yields the widest form that fits."""
+        """Yield the widest form that fits."""
         if self.title:
             yield Text(self.title, "table.title")
         yield from self._body(options.max_width)
@@ -106,7 +106,7 @@ class ReportTable:
     def _widths(
         self, width: int, headings: Sequence[str], hidden: Collection[str] = ()
     ) -> dict[int, int] | None:
-        """Returns the width of each shown column, by its place; None if they do not fit."""
+        """Return the width of each shown column, by its place; None if they do not fit."""
         widths, least = {}, {}
         for place, (column, heading) in enumerate(zip(self._columns, headings, strict=True)):
             if column.heading in hidden:
@@ -171,12 +171,12 @@ class CodeText:
 
 
 def _span(widths: Mapping[int, int]) -> int:
-    """Returns the width of a table from those of its columns."""
+    """Return the width of a table from those of its columns."""
     return sum(widths.values()) + _GAP * len(widths) - 1
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Breaks a text between words; within a word only if it is wider than a line."""
+    """Break a text between words; within a word only if it is wider than a line."""
     lines = [""]
     for piece in _PIECE.split(text):
         word = piece.rstrip()
@@ -188,7 +188,7 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def _packed(parts: Sequence[str], width: int) -> list[str]:
-    """Puts parts into lines; breaks a part only if it is wider than a line."""
+    """Put parts into lines; break a part only if it is wider than a line."""
     lines: list[str] = []
     for part in parts:
         if lines and cell_len(lines[-1]) + 2 + cell_len(part) <= width:
@@ -199,7 +199,7 @@ def _packed(parts: Sequence[str], width: int) -> list[str]:
 
 
 def _short_name(name: str, known: Collection[str]) -> str:
-    """Shortens an axis's name: `BLOCK_M` to `BM`, `BLOCK` to `BLO`; different from those known."""
+    """Shorten an axis's name: `BLOCK_M` to `BM`, `BLOCK` to `BLO`; different from those known."""
     parts = _PART.findall(name)
     initials = "".join(part if part.isdigit() else part[0] for part in parts)
     short = initials if len(parts) > 1 else name[:3]
@@ -212,7 +212,7 @@ def _short_name(name: str, known: Collection[str]) -> str:
 def plain_table(
     title: str, headings: Sequence[str], left: int = 1, *, spare: Sequence[str] = ()
 ) -> ReportTable:
-    """Makes an empty table; the first `left` columns hold text, the others numbers.
+    """Make an empty table; the first `left` columns hold text, the others numbers.
 
     Columns of `spare` are left out where the terminal is too narrow, the first of them first.
     """
@@ -223,37 +223,37 @@ def plain_table(
 
 
 def one_line(text: str) -> str:
-    """Writes text of a file in one line, without control codes."""
+    """Write text of a file in one line, without control codes."""
     return printable(" ".join(text.split()))
 
 
 def words(values: Mapping[str, Any]) -> str:
-    """Formats a shape as `M=4096 N=4096`."""
+    """Format a shape as `M=4096 N=4096`."""
     return printable(" ".join(f"{name}={value}" for name, value in values.items()))
 
 
 def dtype_words(dtypes: Mapping[str, str]) -> str:
-    """Formats dtypes as `fp16/fp32`, each once."""
+    """Format dtypes as `fp16/fp32`, each once."""
     return printable("/".join(dict.fromkeys(dtypes.values())))
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Formats a number; "-" if it is not known."""
+    """Format a number; "-" if it is not known."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def share(value: float | None) -> str:
-    """Formats a share in percent; "-" if it is not known."""
+    """Format a share in percent; "-" if it is not known."""
     return "-" if value is None else f"{value:.1%}"
 
 
 def count(value: int | None) -> str:
-    """Formats a whole number; "-" if it is not known."""
+    """Format a whole number; "-" if it is not known."""
     return "-" if value is None else str(value)
 
 
 def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str:
-    """Formats where two configs differ: `BLOCK 64 -> 256, num_warps 2 -> 4`."""
+    """Format where two configs differ: `BLOCK 64 -> 256, num_warps 2 -> 4`."""
     before, after = old.to_dict(), new.to_dict()
     names = dict.fromkeys((*before, *after)) if among is None else among
     changed = (

@@ -22,6 +22,7 @@ from asmtune.base.json_codec import (
     text_of,
     to_json,
 )
+from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import Config
 from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
@@ -32,7 +33,7 @@ VERSION: Final = 1
 
 
 def report_json(reports: Sequence[PruneReport]) -> str:
-    """Writes one document for all targets: `{"format", "version", "reports": [...]}`."""
+    """Write one document for all targets: `{"format", "version", "reports": [...]}`."""
     documents = [
         to_json(report) | {"counts": report.counts(), "dropped": dropped_rows(report)}
         for report in reports
@@ -41,14 +42,14 @@ def report_json(reports: Sequence[PruneReport]) -> str:
 
 
 def document_text(form: str, document: Mapping[str, Any]) -> str:
-    """Writes a document as JSON text, with its format and version."""
+    """Write a document as JSON text, with its format and version."""
     return json.dumps({"format": form, "version": VERSION, **document}, indent=1, allow_nan=False)
 
 
 def verdict_json(
     report: PruneReport, verdict: Verdict, more: Mapping[str, Any] | None = None
 ) -> str:
-    """Makes a document of a config: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
+    """Make a document of a config: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
 
     `more` has further fields of the document, by name.
     """
@@ -60,7 +61,7 @@ def verdict_json(
 
 
 def report_csv(reports: Sequence[PruneReport]) -> str:
-    """Writes a row for each target and config, with columns for axes and for every feature."""
+    """Write a row for each target and config, with columns for axes and for every feature."""
     rows = [
         {"target": report.target, **verdict_row(verdict)}
         for report in reports
@@ -79,7 +80,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|na
 
 
 def _csv_cell(value: Any) -> Any:
-    """Escapes control codes of a text, and quotes what a spreadsheet would run as a formula."""
+    """Escape control codes of a text, and quote what a spreadsheet would run as a formula."""
     if not isinstance(value, str):
         return value
     is_formula = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
@@ -87,7 +88,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:
-    """Counts the dropped configs by stage and reason."""
+    """Count the dropped configs by stage and reason."""
     return [
         {"stage": stage, "reason": reason, "configs": count}
         for (stage, reason), count in report.dropped().items()
@@ -98,14 +99,14 @@ _STAGES: Final = (None, "rules", "estimate", "sketch", "compile", "score")
 
 
 def read_reports(path: Path) -> list[PruneReport]:
-    """Reads the reports of a file, one a target.
+    """Read the reports of a file, one a target.
 
     Raises:
         InputError: it cannot be read, is no such file, is of a newer version, or a field is
             missing, unknown or wrong; names the file and the field.
     """
     try:
-        document = parse_json(path.read_bytes())
+        document = parse_json(read_limited(path, 1024 * MIB))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except ValueError as error:
@@ -143,7 +144,7 @@ def _report(value: Any, where: str) -> PruneReport:
 
 
 def _complete(values: Iterable[Any], *later: str) -> None:
-    """Adds fields that older versions lack, as null."""
+    """Add fields that older versions lack, as null."""
     for value in values:
         if isinstance(value, dict):
             for name in later:
@@ -160,7 +161,7 @@ def _config(value: Any, where: str) -> Config:
 
 
 def _number(value: Any, where: str) -> float:
-    """Checks for a number that is finite as a float; a whole one stays whole."""
+    """Check for a number that is finite as a float; a whole one stays whole."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) <= sys.float_info.max:
         raise expected("a finite number", where, value)

@@ -54,7 +54,7 @@ _PNG_DPI: Final = 200.0
 
 @contextmanager
 def look(text: bool = True) -> Iterator[None]:
-    """Sets matplotlib's style while a figure is drawn and saved.
+    """Set matplotlib's style while a figure is drawn and saved.
 
     Equal figures make equal files, and no name is read as mathematics. A sign that the font lacks
     is a box.
@@ -84,7 +84,7 @@ def look(text: bool = True) -> Iterator[None]:
 
 
 def saved(figure: Figure, form: str, title: str = "") -> bytes:
-    """Writes a figure as "svg", "png" or "pdf", without the hour in it."""
+    """Write a figure as "svg", "png" or "pdf", without the hour in it."""
     dates = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
     metadata: dict[str, Any] = {dates[form]: None, **({"Title": title} if title else {})}
     out = io.BytesIO()
@@ -94,7 +94,7 @@ def saved(figure: Figure, form: str, title: str = "") -> bytes:
 
 
 def _dark() -> bytes:
-    """Writes rules that overrule the colours which matplotlib gives each element."""
+    """Write rules that overrule the colours which matplotlib gives each element."""
     rules = "".join(
         f'[style*="{name}: {light}"]{{{name}:{dark}!important}}'
         for light, dark in DARK.items()
@@ -106,7 +106,7 @@ def _dark() -> bytes:
 def fitted_legend(
     figure: Figure, handles: Sequence[Any], width: float, **options: Any
 ) -> tuple[Legend, float]:
-    """Adds a legend of as many columns as fit a width in points; returns it and its height."""
+    """Add a legend of as many columns as fit a width in points; return it and its height."""
     for columns in range(max(1, len(handles)), 0, -1):
         legend = figure.legend(
             handles=handles, ncols=columns, borderaxespad=0, borderpad=0, **options

@@ -46,13 +46,13 @@ class ProgressBar(ProgressListener):
             self._progress.stop()
 
     def start(self, stage: str, total: int) -> None:
-        """Begins a stage of `total` steps."""
+        """Begin a stage of `total` steps."""
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(stage, total=total, rate="")
 
     def advance(self) -> None:
-        """Advances the bar by one step."""
+        """Advance the bar by one step."""
         if self._task is None:
             return
         task = self._progress.tasks[self._progress.task_ids.index(self._task)]

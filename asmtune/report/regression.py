@@ -34,7 +34,7 @@ _COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not jud
 
 
 def check_table(check: Check) -> Group:
-    """Tabulates every row, the gravest first, then the remarks."""
+    """Tabulate every row, the gravest first, then the remarks."""
     title = f"{check.run} against {check.base}"
     table = plain_table(title, _HEADINGS, left=4, spare=("limit us", "p90 us", "p99 us", "RSD"))
     for finding in ordered(check.findings):
@@ -44,7 +44,7 @@ def check_table(check: Check) -> Group:
 
 
 def check_markdown(check: Check) -> str:
-    """Writes Markdown for a pull request: a sentence, the rows that matter, the others folded."""
+    """Write Markdown for a pull request: a sentence, the rows that matter, the others folded."""
     loud = [f for f in ordered(check.findings) if f.verdict != "unchanged"]
     quiet = [f for f in ordered(check.findings) if f.verdict == "unchanged"]
     parts = [f"### {_sentence(check)}"]
@@ -64,7 +64,7 @@ def check_markdown(check: Check) -> str:
 
 
 def check_json(check: Check) -> str:
-    """Writes the check as JSON, with its outcome, the counts and each row's ratio."""
+    """Write the check as JSON, with its outcome, the counts and each row's ratio."""
     findings = [to_json(finding) | {"ratio": finding.ratio} for finding in ordered(check.findings)]
     document = {**to_json(check), "findings": findings}
     return document_text(
@@ -73,7 +73,7 @@ def check_json(check: Check) -> str:
 
 
 def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
-    """Sorts findings by verdict, the greatest change first."""
+    """Sort findings by verdict, the greatest change first."""
     return sorted(findings, key=lambda f: (VERDICTS.index(f.verdict), -abs((f.ratio or 1) - 1)))
 
 
@@ -143,7 +143,7 @@ _NOISE: Final = 0.03
 
 
 def check_figure(path: Path) -> None:
-    """Makes sure that a figure can be drawn and is wanted in a form that there is.
+    """Make sure that a figure can be drawn and is wanted in a form that there is.
 
     Raises:
         InputError: the name ends in something else, or matplotlib is not installed.
@@ -159,7 +159,7 @@ def check_figure(path: Path) -> None:
 
 
 def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:
-    """Draws a panel a kernel: the times of each shape and dtype against their median.
+    """Draw a panel a kernel: the times of each shape and dtype against their median.
 
     A band spans the medians of the processes; a ring marks the subjects that the last run is
     `slower` in, by identity. Runs stand oldest first; `form` is one of `SUFFIXES`.
@@ -170,7 +170,7 @@ def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: s
 
 
 def trend(history: Sequence[HistoryEntry], slower: Sequence[str]) -> Figure:
-    """Draws the figure; within `look`."""
+    """Draw the figure; within `look`."""
     from matplotlib.figure import Figure
 
     panels = sorted(_panels(history).items())
@@ -218,7 +218,7 @@ _RIGHT: Final = 16.0
 
 
 def _head(kernel: str, lines: Mapping[str, Line]) -> float:
-    """Returns the points above a panel that its kernel's name and its legend need."""
+    """Return the points above a panel that its kernel's name and its legend need."""
     named = [_wrapped(_title(kernel, lines)), *_names(lines)]
     return 11.0 + sum(11.5 * (name.count("\n") + 1) + 4.0 for name in named)
 
@@ -247,7 +247,7 @@ Line = list[tuple[int, Level]]
 
 
 def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
-    """Groups levels with the numbers of their runs, by kernel and identity."""
+    """Group levels with the numbers of their runs, by kernel and identity."""
     panels: dict[str, dict[str, Line]] = {}
     for place, entry in enumerate(history):
         for level in entry.levels:
@@ -258,7 +258,7 @@ def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
 
 
 def _names(lines: Mapping[str, Line]) -> list[str]:
-    """Names lines by what differs in shape and dtype, and by their usual time; too many: none."""
+    """Name lines by what differs in shape and dtype, and by their usual time; too many: none."""
     if len(lines) > _NAMED:
         return []
     subjects = [line[-1][1].subject for line in lines.values()]
@@ -276,7 +276,7 @@ def _names(lines: Mapping[str, Line]) -> list[str]:
 
 
 def _title(kernel: str, lines: Mapping[str, Line]) -> str:
-    """Names a kernel with the dtype that its lines share, or with the number of its lines."""
+    """Name a kernel with the dtype that its lines share, or with the number of its lines."""
     dtypes = {line[-1][1].subject.dtype for line in lines.values()}
     about = f", {dtypes.pop()}" if len(lines) > 1 and len(dtypes) == 1 else ""
     many = f", {len(lines)} shapes" if len(lines) > _NAMED else ""
@@ -318,7 +318,7 @@ def _draw(axis: Any, lines: Mapping[str, Line], slower: set[str]) -> None:
 
 
 def _name_runs(axis: Any, history: Sequence[HistoryEntry], width: float) -> None:
-    """Names as many runs as fit a panel's width."""
+    """Name as many runs as fit a panel's width."""
     names = [one_line(entry.label or entry.date)[:10] for entry in history]
     most = max(1, int(width / (6.5 * max(map(len, names)) + 8)))
     at = range(0, len(history), math.ceil(len(history) / most))

@@ -38,7 +38,7 @@ _DIFFERENCE: Final = 0.01
 
 
 def retargeted_json(result: Retargeted, layer: str) -> dict[str, Any]:
-    """Returns everything as JSON values; `ranking` is best first."""
+    """Return everything as JSON values; `ranking` is best first."""
     key = result.record.key
     return {
         "key": key_digest(key),
@@ -60,7 +60,7 @@ def retargeted_json(result: Retargeted, layer: str) -> dict[str, Any]:
 
 
 def changed_figures(result: Retargeted) -> dict[str, tuple[Any, Any]]:
-    """Returns the figures in which the two devices differ by a percent, as they were and are."""
+    """Return the figures in which the two devices differ by a percent, as they were and are."""
     old, new = result.recorded_on, result.target
     if old is None:
         return {}
@@ -93,7 +93,7 @@ def _row(row: RetargetedConfig) -> dict[str, Any]:
 
 
 def retargeted_text(result: Retargeted, layer: str) -> Group:
-    """Returns the stored config's fate, what to use, and the first ranks."""
+    """Return the stored config's fate, what to use, and the first ranks."""
     key = result.record.key
     title = Text.assemble(
         (one_line(key.kernel), "bold"), f" {words(key.shape)} {dtype_words(key.dtypes)}"

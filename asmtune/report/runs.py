@@ -46,7 +46,7 @@ class Far(NamedTuple):
 
 
 def seconds_by_stage(run: TracedRun) -> dict[str, float]:
-    """Returns the seconds of a run by stage, summed up so far if it has not ended."""
+    """Return the seconds of a run by stage, summed up so far if it has not ended."""
     if run.ending is not None:
         return dict(run.ending.seconds)
     seconds: dict[str, float] = {}
@@ -56,7 +56,7 @@ def seconds_by_stage(run: TracedRun) -> dict[str, float]:
 
 
 def funnel_steps(run: TracedRun) -> list[FunnelLine]:
-    """Lists what each stage passed on, from the space to the finalists, and what fell before."""
+    """List what each stage passed on, from the space to the finalists, and what fell before."""
     compiled = run.compiled()
     steps: list[FunnelLine] = []
     if run.ranking is not None:
@@ -77,7 +77,7 @@ def funnel_steps(run: TracedRun) -> list[FunnelLine]:
 
 
 def progress_of(run: TracedRun) -> list[Far]:
-    """Gives the state of the run after each of its trials."""
+    """Give the state of the run after each of its trials."""
     states: list[Far] = []
     timed = failed = 0
     for trial in run.trials:
@@ -110,7 +110,7 @@ NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 
 
 def run_report(run: TracedRun) -> Group:
-    """Lays out a run: seconds by stage, what fell where, what was timed, and why it ended."""
+    """Lay out a run: seconds by stage, what fell where, what was timed, and why it ended."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
     timings = run.timings()
     if run.trials:
@@ -240,7 +240,7 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
 
 
 def runs_table(runs: Sequence[Summary]) -> ReportTable:
-    """Tabulates runs, a line each."""
+    """Tabulate runs, a line each."""
     title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
     headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
     spare = ("s", "timed", "compiled", "dtypes", "device")
@@ -264,7 +264,7 @@ def runs_table(runs: Sequence[Summary]) -> ReportTable:
 
 
 def costs_table(costs: Iterable[CostRow]) -> ReportTable:
-    """Tabulates time, energy and memory of a launch; a star marks configs that none beats."""
+    """Tabulate time, energy and memory of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
     headings = ("", "config", "us", "mJ", "GOPS", "GOPS/W", "memory KiB a program")
     table = plain_table(title, headings, left=2, spare=("GOPS",))
@@ -282,7 +282,7 @@ def costs_table(costs: Iterable[CostRow]) -> ReportTable:
 
 
 def costs_json(costs: Iterable[CostRow]) -> list[dict[str, Any]]:
-    """Converts costs to JSON values, with the rates where they are known."""
+    """Convert costs to JSON values, with the rates where they are known."""
     return [
         encoded(cost) | encoded({"gops": cost.gops, "gops_per_w": cost.gops_per_w})
         if cost.flops
@@ -298,7 +298,7 @@ _PREDICTED: Final = ("predicted_us", "regs", "spills", "shared")
 
 
 def run_json(run: TracedRun) -> str:
-    """Writes all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
+    """Write all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
     timed = []
     for config, timing in run.timings().items():
@@ -326,7 +326,7 @@ def run_json(run: TracedRun) -> str:
 
 
 def runs_json(runs: Sequence[Summary]) -> str:
-    """Writes runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
+    """Write runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
     rows = [
         {
             "run": one.run,

@@ -37,7 +37,7 @@ COLUMNS: Final = {
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
-    """Tabulates what fell where and why, then the kept configs; targets side by side."""
+    """Tabulate what fell where and why, then the kept configs; targets side by side."""
     first = reports[0]
     title = Text.assemble(
         (one_line(first.kernel), "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
@@ -59,14 +59,14 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
 
 
 def _assembly(reports: Sequence[PruneReport]) -> str:
-    """Names the assembly that counts are of."""
+    """Name the assembly that counts are of."""
     machines = [match_device(report.target) for report in reports]
     names = ["AMDGCN" if m is not None and m.backend == "hip" else "PTX" for m in machines]
     return " or ".join(dict.fromkeys(names))
 
 
 def worth(report: PruneReport) -> Iterator[str]:
-    """Says how far the candidates came, and what the compiled and the kept configs are worth."""
+    """Say how far the candidates came, and what the compiled and the kept configs are worth."""
     yield f"{report.target}: {report.summary()}"
     if report.compiled is not None:
         told = f"compile {report.compiled.keep}: {report.compiled.ranks} by rank before compiling"
@@ -111,7 +111,7 @@ def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
 
 
 def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
-    """Tabulates the configs that any target keeps; a table a target where all do not fit."""
+    """Tabulate the configs that any target keeps; a table a target where all do not fit."""
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
     spare = [*_CITED, *reversed(COLUMNS.values())]
     several = [_kept_on(report, configs, spare) for report in reports] if len(reports) > 1 else []
@@ -121,7 +121,7 @@ def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
 
 
 def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str]) -> ReportTable:
-    """Tabulates configs on a target: those that it keeps, then what others keep."""
+    """Tabulate configs on a target: those that it keeps, then what others keep."""
     ordered = dict.fromkeys([*(verdict.config for verdict in report.kept), *configs])
     table = ReportTable(f"On {report.target}", spare=spare)
     _add_kept(table, [report], list(ordered))
@@ -196,7 +196,7 @@ def _number(name: str, value: float | None) -> str:
 
 
 def replay_table(report: ReplayReport) -> Group:
-    """Tabulates the share of the best speed kept, then agreement with the recordings."""
+    """Tabulate the share of the best speed kept, then agreement with the recordings."""
     failures = report.agreement.failures
     lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(failures.items())]
     resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
@@ -205,7 +205,7 @@ def replay_table(report: ReplayReport) -> Group:
 
 
 def scorers_table(scorers: Sequence[ScorerResult], device: str) -> ReportTable:
-    """Tabulates the share of the best speed kept, by scorer and by kernel."""
+    """Tabulate the share of the best speed kept, by scorer and by kernel."""
     title = f"Share of the best speed kept on {device}, geometric means"
     headings = ("scorer", "kernel", "tasks", "top 1", "5", "10", "5%", "10%", "worst, 10")
     table = plain_table(title, headings, left=2, spare=("10%", "5%", "5"))
@@ -224,7 +224,7 @@ def scorers_table(scorers: Sequence[ScorerResult], device: str) -> ReportTable:
 def mapping_table(
     title: str, rows: Sequence[Mapping[str, Any]], spare: Sequence[str] = ()
 ) -> ReportTable:
-    """Makes a plain table of mappings with equal keys; those of `spare` may be left out."""
+    """Make a plain table of mappings with equal keys; those of `spare` may be left out."""
     headings = list(rows[0]) if rows else []
     table = plain_table(title, headings, left=len(headings), spare=spare)
     for row in rows:

@@ -34,7 +34,7 @@ _OUTCOMES: Final = {"busy": "another process tunes it", "known": "known before"}
 
 
 def speedup_of(result: TuningResult) -> float | None:
-    """Returns the default's time over the winner's; None if one is not known."""
+    """Return the default's time over the winner's; None if one is not known."""
     median_us = result.record.median_us if result.record is not None else None
     if median_us is None or result.default_us is None:
         return None
@@ -44,7 +44,7 @@ def speedup_of(result: TuningResult) -> float | None:
 def results_table(
     results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
-    """Tabulates problems of one kernel, costs of launches by run, and a sum in a sentence."""
+    """Tabulate problems of one kernel, costs of launches by run, and a sum in a sentence."""
     key = results[0].request.key
     title = Text.assemble(
         (one_line(results[0].request.problem.name), "bold"),
@@ -60,7 +60,7 @@ def results_table(
 
 
 def result_line(result: TuningResult) -> str:
-    """Writes the result of a problem as a line."""
+    """Write the result of a problem as a line."""
     where = f"{one_line(result.request.problem.name)} {words(result.request.problem.shape)}"
     if result.record is None:
         return f"{where}: {result.outcome}: {one_line(result.error)}"
@@ -75,7 +75,7 @@ def result_line(result: TuningResult) -> str:
 
 
 def summary(results: Sequence[TuningResult]) -> str:
-    """Sums results up in a line: `4 problems: 3 tuned, 1 known; ...`."""
+    """Sum results up in a line: `4 problems: 3 tuned, 1 known; ...`."""
     tally = Counter(result.outcome for result in results)
     counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
     speedups = [s for result in results if (s := speedup_of(result)) is not None]
@@ -89,7 +89,7 @@ def summary(results: Sequence[TuningResult]) -> str:
 def results_json(
     results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> str:
-    """Writes the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
+    """Write the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
     rows = [
         _result(result) | {"costs": costs_json((costs or {}).get(result.run or "", ()))}
         for result in results
@@ -128,7 +128,7 @@ def _table(results: Sequence[TuningResult]) -> ReportTable:
 
 
 def _cited(record: TuneRecord | None) -> tuple[str, ...]:
-    """Formats p90, p99, relative standard deviation and number of the winner's samples."""
+    """Format p90, p99, relative standard deviation and number of the winner's samples."""
     found = None if record is None or record.timing is None else record.timing.statistics
     if found is None:
         return ("-",) * 4
@@ -176,22 +176,22 @@ class TimeEstimate:
         self.begin()
 
     def begin(self) -> None:
-        """Begins a problem."""
+        """Begin a problem."""
         self._began, self._bound = self._now(), math.inf
 
     def done(self, configs: int, of: int) -> None:
-        """Notes how many configs of the space are done."""
+        """Note how many configs of the space are done."""
         spent = self._now() - self._began
         self._bound = spent * of / configs if configs else math.inf
 
     def end(self, *, counts: bool) -> None:
-        """Ends a problem; if it `counts`, later ones are expected to take as long."""
+        """End a problem; if it `counts`, later ones are expected to take as long."""
         self._waiting -= 1
         if counts:
             self._took.append(self._now() - self._began)
 
     def left(self) -> str:
-        """Says `about 40 s left`, or `up to 40 s left`; empty if nothing is known."""
+        """Say `about 40 s left`, or `up to 40 s left`; empty if nothing is known."""
         spent = self._now() - self._began
         most = max(min(self._limit, self._bound) - spent, 0.0)
         if self._took:
@@ -203,7 +203,7 @@ class TimeEstimate:
 
 
 def duration(seconds: float) -> str:
-    """Formats seconds as `40 s`, `12 min` or `3.5 h`."""
+    """Format seconds as `40 s`, `12 min` or `3.5 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -247,23 +247,23 @@ class TuningProgress(ProgressListener):
         self._exit.close()
 
     def waiting(self, holder: str) -> None:
-        """Shows that another process tunes the key."""
+        """Show that another process tunes the key."""
         self.say(f"waiting for process {one_line(holder)}, which tunes the same key")
 
     def begin(self, header: Header) -> None:
-        """Shows that a run begins."""
+        """Show that a run begins."""
         self._clock.begin()
         what = f"{one_line(header.kernel)} {words(header.shape)} {dtype_words(header.key.dtypes)}"
         self._progress.update(self._task, description=what)
         self.stage("begin")
 
     def stage(self, name: str) -> None:
-        """Shows that a stage begins."""
+        """Show that a stage begins."""
         self._stage, self._counts, self._steps = name, "", 0
         self._show()
 
     def progress(self, state: State) -> None:
-        """Shows that more is compiled or timed."""
+        """Show that more is compiled or timed."""
         self._clock.done(len(state.verdicts), len(state.configs))
         failed = f" ({len(state.failures)} failed)" if state.failures else ""
         counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"
@@ -271,11 +271,11 @@ class TuningProgress(ProgressListener):
         self._show()
 
     def start(self, stage: str, total: int) -> None:  # noqa: ARG002 - that of the run says more
-        """Begins steps of a stage: configs that are sketched or compiled."""
+        """Begin steps of a stage: configs that are sketched or compiled."""
         self._step, self._steps = 0, total
 
     def advance(self) -> None:
-        """Advances by one step."""
+        """Advance by one step."""
         self._step += 1
         self._show()
 
@@ -285,21 +285,21 @@ class TuningProgress(ProgressListener):
         self._progress.update(self._task, status=", ".join(filter(None, state)))
 
     def end(self, ending: Ending) -> None:
-        """Notes that the run has ended."""
+        """Note that the run has ended."""
         self._progress.update(self._task, status=one_line(ending.reason))
 
     def finished(self, result: TuningResult) -> None:
-        """Counts a problem as done, whether it was tuned or not."""
+        """Count a problem as done, whether it was tuned or not."""
         self._clock.end(counts=result.outcome == "tuned")
         self._progress.advance(self._task)
         self.say(result_line(result))
 
     def refresh(self) -> None:
-        """Shows at once what is known; otherwise ten times a second."""
+        """Show at once what is known; otherwise ten times a second."""
         self._progress.refresh()
 
     def say(self, line: str) -> None:
-        """Prints a line above the bar, or alone."""
+        """Print a line above the bar, or alone."""
         self._console.print(Text(line), soft_wrap=True)
 
     def _warn(self, message: Warning | str, *_: Any, **__: Any) -> None:

@@ -102,7 +102,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _function(self) -> Any:
-        """The `JITFunction`, or the interpreter's function under TRITON_INTERPRET=1."""
+        """Return the `JITFunction`, or the interpreter's function under TRITON_INTERPRET=1."""
         layer = self.fn
         while not hasattr(layer, "params") and hasattr(layer, "fn") and hasattr(layer.fn, "run"):
             layer = layer.fn
@@ -110,12 +110,12 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @property
     def space(self) -> Space:
-        """The space of configs, made when first needed."""
+        """Return the space of configs, made when first needed."""
         return self._chooser.space
 
     @property
     def configs(self) -> list[triton.Config]:
-        """The listed configs; for a space of axes, its default alone."""
+        """Return the listed configs; for a space of axes, its default alone."""
         correct_dynamo()  # Dynamo reads them first of all
         # A new list each time: Dynamo 2.11 fails where it meets one list twice in a graph.
         return list(self._listed)
@@ -131,7 +131,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _listed(self) -> tuple[triton.Config, ...]:
-        """`configs`, made once: Dynamo's guards read them at each call of a compiled function."""
+        """Return `configs`, made once: Dynamo's guards read them at each compiled call."""
         space = self.space
         # Before all constraints, which may need the arguments of a launch.
         first = {name: values[0] for name, values in space.axes.items()}
@@ -140,7 +140,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @property
     def early_config_prune(self) -> PruneHook:
-        """The function that PyTorch's compiler calls for the config of a launch that it traces."""
+        """Return the function that PyTorch's compiler calls for a traced launch's config."""
         return self._prune_hook
 
     @early_config_prune.setter
@@ -168,7 +168,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @property
     def best_config(self) -> Config | None:
-        """The config of the last launch; None before the first."""
+        """Return the config of the last launch; None before the first."""
         plan = self._launcher.last
         return self._best if plan is None else plan.config
 
@@ -197,12 +197,12 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _part(self) -> Backend:
-        """The launcher's module; the Python one where every launch takes the slow path."""
+        """Return the launcher's module; the Python one where every launch takes the slow path."""
         return backend() if self._layout().names else cast(Backend, plain)
 
     @functools.cached_property
     def _launcher(self) -> Launcher:
-        """The launcher, made at the first launch, since its C part may have to be built."""
+        """Return the launcher, made at the first launch, since its C part may have to be built."""
         layout = self._layout()
         quiet = quiet_lists(self._function) if layout.names else ()
         return self._part.Launcher(

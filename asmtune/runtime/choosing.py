@@ -16,7 +16,7 @@ from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.core.space.space import Space, misfit_of
+from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
     ConfigCache,
     KernelCall,
@@ -74,7 +74,7 @@ class Chooser:
 
     @functools.cached_property
     def space(self) -> Space:
-        """The space of configs, made when first needed."""
+        """Return the space of configs, made when first needed."""
         source = self.options.space
         source_space = Space.of(source() if callable(source) else source)
         parts = self.parts if self.options.strict else ()
@@ -83,7 +83,7 @@ class Chooser:
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
-        """Values of parameters that a launch may leave out."""
+        """Return the values of parameters that a launch may leave out."""
         params = inspect.signature(self._python).parameters.values()
         return {param.name: param.default for param in params if param.default is not param.empty}
 
@@ -215,18 +215,12 @@ class Chooser:
         from asmtune.store.safe_store import open_user_store
         from asmtune.store.shipped import shipped_of
 
-        listed = [config.kwargs for config in self.space.listed]
         stored = [*open_user_store(Settings.from_environment()).records(self.name, device)]
         stored += [record for record in shipped_of(self.name) if record.key.device == device]
         # A list: another thread may launch a new key.
         configs = [Config.of(config) for config in list(self.memory.values())]
-        configs += [
-            record.winner
-            for record in stored
-            if record.winner.kwargs in listed
-            or (not listed and misfit_of(record.winner, self.space.axes) is None)
-        ]
-        return list(dict.fromkeys(configs))
+        restored = (self.space.restored(record.winner) for record in stored)
+        return list(dict.fromkeys([*configs, *filter(None, restored)]))
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""

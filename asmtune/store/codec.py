@@ -61,7 +61,7 @@ def head_to_json(head: Head) -> dict[str, Any]:
 
 
 def head_from_json(value: Mapping[str, Any], where: str) -> Head:
-    """Reads a head from JSON values.
+    """Read a head from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
@@ -133,7 +133,7 @@ def measurement_to_json(measurement: Measurement, samples: str = "exact") -> dic
 
 
 def record_from_json(value: Any, where: str) -> TuneRecord:
-    """Reads a record from JSON values.
+    """Read a record from JSON values.
 
     Args:
         value: value from a JSON parser.
@@ -146,7 +146,7 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
 
 
 def key_from_json(value: Any, where: str) -> TuneKey:
-    """Reads a key from JSON values.
+    """Read a key from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
@@ -155,7 +155,7 @@ def key_from_json(value: Any, where: str) -> TuneKey:
 
 
 def measurement_from_json(value: Any, where: str) -> Measurement:
-    """Reads a measurement from JSON values.
+    """Read a measurement from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
@@ -169,7 +169,7 @@ def measurement_from_json(value: Any, where: str) -> Measurement:
 
 
 def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
-    """Reads a failed config from JSON values.
+    """Read a failed config from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
@@ -180,7 +180,7 @@ def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
 
 
 def config_from_json(value: Any, where: str) -> Config:
-    """Reads a config from JSON values.
+    """Read a config from JSON values.
 
     Raises:
         InputError: as `record_from_json`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
+from asmtune.base.cache_faults import STORE_ELSEWHERE, fault_line
 from asmtune.base.errors import StoreError
 from asmtune.base.json_codec import printable
 from asmtune.store.sqlite_file import ELSEWHERE
@@ -92,7 +92,7 @@ def translated(place: str) -> Iterator[None]:
         # Raised by the sqlite3 module for a message that quotes damaged bytes.
         raise damaged(place, "names that are not text") from error
     except OSError as error:
-        raise _system_error(place, error) from error
+        raise StoreError(fault_line("store", place, error, STORE_ELSEWHERE)) from error
 
 
 def is_conflict(error: DBAPIError) -> bool:
@@ -124,15 +124,3 @@ def _database_error(place: str, error: Exception) -> StoreError:
     if primary in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return damaged(place, text)
     return StoreError(f"store {place}: {text}; {_ADVICE.get(primary, f'see SQLite code {code}')}")
-
-
-def _system_error(place: str, error: OSError) -> StoreError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        advice = "free some space"
-    elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-        advice = "a file stands where a folder should be: move it away"
-    elif error.errno == errno.ETIMEDOUT:
-        advice = "try again when that has ended"
-    else:
-        advice = "make it and its folder readable and writable"
-    return StoreError(f"store {place}: {error.strerror or error}; {advice}, {ELSEWHERE}")

@@ -23,6 +23,7 @@ from typing import Any, Final
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import expected, parse_json, shown
+from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,
@@ -106,7 +107,7 @@ def read(path: Path) -> tuple[TuneRecord, ...]:
         InputError: as `loads`, or the file cannot be read.
     """
     try:
-        text = path.read_bytes()
+        text = read_limited(path, 1024 * MIB)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror or error}); "

@@ -17,6 +17,7 @@ from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.keys.buckets import bucket_of
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.codec import config_from_json, key_from_json, key_to_json
+from asmtune.store.literals import LANGUAGE, dict_literal, read_literal, value_literal
 from asmtune.store.seeds import KeyedConfigs, header_of
 
 CONFIGS_FORMAT: Final = "asmtune-triton-configs"
@@ -35,7 +36,7 @@ _CONFIGS_HEAD: Final = '''\
 """
 
 import triton
-
+{imports}
 FORMAT = "{format}"
 VERSION = {number}
 
@@ -63,7 +64,7 @@ _FUNCTION_HEAD: Final = '''\
     values = config("{kernel}", dtypes, device, shape)
     kernel[grid](*arguments, **values)
 
-It needs Python alone. A shape that is not stored gets the config of the nearest stored one of the
+It needs {needs} alone. A shape that is not stored gets the config of the nearest stored one of the
 kernel, dtypes and device: that with the least sum of |log2| of the ratios of its sizes. Values
 that are no sizes must be equal. No constraint is checked: for a kernel whose config must fit the
 shape (BLOCK at least a row, say) give `strict=True`, with which a shape that is not stored raises
@@ -72,7 +73,7 @@ LookupError. A kernel, dtypes or a device that is not stored raises it in any ca
 
 from math import inf, log2
 from numbers import Real
-
+{imports}
 FORMAT = "{format}"
 VERSION = {number}
 
@@ -140,8 +141,8 @@ def function_file(entries: Iterable[KeyedConfigs]) -> str:
             )
     lines = [_head(_FUNCTION_HEAD, FUNCTION_FORMAT, listed)]
     for entry in listed:
-        record = {"key": key_to_json(entry.key), "config": entry.configs[0].to_dict()}
-        lines.append(f"    {record!r},\n")
+        config = dict_literal(entry.configs[0].to_dict())
+        lines.append(f"    {{'key': {key_to_json(entry.key)!r}, 'config': {config}}},\n")
     arguments = _arguments(listed)
     lines.append(f"]\n\n_ARGUMENTS = {arguments!r}\n\n\n")
     lines.append("def config(kernel, dtypes, device, shape, strict=False):\n")
@@ -159,7 +160,7 @@ def read_python(text: str | bytes) -> list[KeyedConfigs]:
         InputError: the text is no such file; says what is wrong, and in which line.
     """
     constants = _constants(text)
-    form = _literal(constants.get("FORMAT"), "FORMAT")
+    form = read_literal(constants.get("FORMAT"), "FORMAT")
     readers: dict[Any, tuple[str, Callable[[ast.expr], list[KeyedConfigs]]]] = {
         CONFIGS_FORMAT: ("CONFIGS", _read_lists),
         FUNCTION_FORMAT: ("RECORDS", _read_records),
@@ -167,7 +168,7 @@ def read_python(text: str | bytes) -> list[KeyedConfigs]:
     if not isinstance(form, str) or form not in readers:
         names = " or ".join(map(repr, readers))
         raise InputError(f"FORMAT is {form!r}: expected {names}, as `asmtune export` writes them")
-    document = {"format": form, "version": _literal(constants.get("VERSION"), "VERSION")}
+    document = {"format": form, "version": read_literal(constants.get("VERSION"), "VERSION")}
     header_of(document, form, VERSION)
     name, reader = readers[form]
     if name not in constants:
@@ -179,8 +180,17 @@ def _head(template: str, name: str, listed: Sequence[KeyedConfigs]) -> str:
     kernel = listed[0].key.kernel
     plain = kernel if kernel.isascii() and kernel.isprintable() and '"' not in kernel else "kernel"
     plain = plain.replace("\\", "")
-    version = version_of("asmtune")
-    return template.format(version=version, kernel=plain, format=name, number=VERSION)
+    kwargs = (config.stored_kwargs() for entry in listed for config in entry.configs)
+    values = (value for one in kwargs for value in one.values())
+    has_dtypes = any("tl." in value_literal(v) for v in values if value_literal(v) != repr(v))
+    return template.format(
+        version=version_of("asmtune"),
+        kernel=plain,
+        format=name,
+        number=VERSION,
+        imports=f"import {LANGUAGE} as tl\n" if has_dtypes else "",
+        needs="Triton" if has_dtypes else "Python",
+    )
 
 
 def _sorted(entries: Iterable[KeyedConfigs]) -> list[KeyedConfigs]:
@@ -200,7 +210,7 @@ def _key_literal(key: TuneKey) -> str:
 def _call_literal(config: Config) -> str:
     options = {name: value for name in OPTION_AXES if (value := _option(config, name)) is not None}
     words = "".join(f", {name}={value!r}" for name, value in options.items())
-    return f"triton.Config({config.kwargs!r}{words})"
+    return f"triton.Config({dict_literal(config.stored_kwargs())}{words})"
 
 
 def _option(config: Config, name: str) -> Any:
@@ -314,23 +324,13 @@ def _constants(text: str | bytes) -> dict[str, ast.expr]:
     }
 
 
-def _literal(node: ast.expr | None, what: str) -> Any:
-    if node is None:
-        return None
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError) as error:
-        line = getattr(node, "lineno", "?")
-        raise InputError(f"line {line}: {what} is no literal") from error
-
-
 def _read_lists(node: ast.expr) -> list[KeyedConfigs]:
     if not isinstance(node, ast.Dict):
         raise InputError(f"line {node.lineno}: CONFIGS is no dict of lists by key")
     entries = []
     for key_node, value in zip(node.keys, node.values, strict=True):
         where = f"line {value.lineno}"
-        parts = _literal(key_node, "the key")
+        parts = read_literal(key_node, "the key")
         if not isinstance(parts, tuple) or len(parts) != 4:
             raise InputError(f"{where}: expected the key (kernel, device, dtypes, shape)")
         kernel, device, dtypes, shape = parts
@@ -350,10 +350,10 @@ def _config_of(node: ast.expr) -> Config:
     is_config = isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config"
     if not is_config or not isinstance(node, ast.Call) or len(node.args) != 1:
         raise InputError(f"{where}: expected triton.Config({{...}}, num_warps=..., num_stages=...)")
-    kwargs = _literal(node.args[0], "the first argument")
+    kwargs = read_literal(node.args[0], "the first argument", as_stored=True)
     if not isinstance(kwargs, dict):
         raise InputError(f"{where}: expected a dict of constexprs")
-    options = {word.arg: _literal(word.value, f"{word.arg}") for word in node.keywords}
+    options = {word.arg: read_literal(word.value, f"{word.arg}") for word in node.keywords}
     unknown = [name for name in options if name not in OPTION_AXES]
     if unknown:
         raise InputError(f"{where}: option {unknown[0]!r} is none of {', '.join(OPTION_AXES)}")
@@ -361,7 +361,7 @@ def _config_of(node: ast.expr) -> Config:
 
 
 def _read_records(node: ast.expr) -> list[KeyedConfigs]:
-    records = _literal(node, "RECORDS")
+    records = read_literal(node, "RECORDS", as_stored=True)
     if not isinstance(records, list):
         raise InputError(f"line {node.lineno}: RECORDS is no list")
     entries = []

@@ -20,6 +20,7 @@ from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
+from asmtune.base.cache_faults import is_news
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
@@ -186,7 +187,7 @@ class SafeStore:
         """Warn, unless another thread has just given up, and let no call through for a while."""
         again = self._is_off(access)
         self._off_until[access] = time.monotonic() + RETRY_S
-        if not again:
+        if not again and ("://" in self._where or is_news(Path(self._where))):
             what = "the store" if access == "reads" else "saving"
             self._warn(f"{error}; going on without {what}")
 

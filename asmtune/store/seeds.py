@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.json_codec import expected, fields_of, parse_json
@@ -133,10 +134,7 @@ class SeedFolder:
                         _merge(all_of_kernel, entry)
                     write_whole(path, _document(all_of_kernel.values()), private=True)
         except OSError as error:
-            raise StoreError(
-                f"seeds in {self._folder}: {error.strerror or error}; check the folder, or set "
-                "ASMTUNE_CACHE_DIR to another one"
-            ) from error
+            raise StoreError(fault_line("folder of seeds", self._folder, error)) from error
         return sum(len(entry.configs) for added in kernels.values() for entry in added.values())
 
     def of(self, kernel: str) -> list[KeyedConfigs]:

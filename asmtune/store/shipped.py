@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
+from asmtune.base.cache_faults import STORE_ELSEWHERE, fault_line
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
@@ -127,8 +128,5 @@ def store_exists(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StoreError(
-            f"store {path}: {error.strerror or error}; make its folder accessible, "
-            "or set ASMTUNE_STORE_URL to another place"
-        ) from error
+        raise StoreError(fault_line("store", path, error, STORE_ELSEWHERE)) from error
     return True

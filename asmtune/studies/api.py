@@ -54,7 +54,7 @@ def bench(
     progress: BenchProgress | None = None,
     settings: Settings | None = None,
 ) -> BenchRun:
-    """Times kernels on their stored configs on this machine's GPU, as `asmtune bench` does.
+    """Time kernels on their stored configs on this machine's GPU, as `asmtune bench` does.
 
     It tunes nothing: a shape without a stored config is not timed, and stands in the run's
     `missed`.
@@ -321,7 +321,7 @@ def _share(option: str, value: float, most: float) -> float:
 
 
 def _bench_device(kernels: Sequence[KernelSource]) -> str:
-    """Names this machine's GPU, after making sure that the kernels exist.
+    """Name this machine's GPU, after making sure that the kernels exist.
 
     Raises:
         InputError: a kernel is unknown.

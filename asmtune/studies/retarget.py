@@ -127,7 +127,7 @@ class Retargeted:
 
     @property
     def best(self) -> RetargetedConfig:
-        """The config to use on the target."""
+        """Return the config to use on the target."""
         by_config = {row.verdict.config: row for row in self.ranking}
         expected = {config: row.expected_us or 0.0 for config, row in by_config.items()}
         timed = [config for config, row in by_config.items() if row.corrected]
@@ -142,7 +142,7 @@ class Retargeted:
 
     @property
     def gain(self) -> float | None:
-        """Expected speedup of the first rank over the stored config; None if that cannot run."""
+        """Return the expected speedup of the first rank over the stored config, if that can run."""
         least = self.ranking[0].expected_us
         if self.stored.expected_us is None or not least:
             return None
@@ -204,7 +204,7 @@ class RecordedLaunch:
 
     @property
     def winner(self) -> Config:
-        """The stored config, as the space has it if it does.
+        """Return the stored config, as the space has it if it does.
 
         Raises:
             InputError: it is hand-edited code of one architecture.

@@ -82,12 +82,12 @@ class Objective:
 
     @property
     def only_time(self) -> bool:
-        """True if nothing but time counts, so that nothing else need be measured."""
+        """Return whether nothing but time counts, so that nothing else need be measured."""
         return set(self.weights) == {"time"} and not self.pareto
 
     @property
     def needs_energy(self) -> bool:
-        """True if energy must be measured."""
+        """Return whether energy must be measured."""
         return "energy" in self.weights or self.pareto
 
     def sums(self, costs: Sequence[Costs], base: Costs) -> list[float]:

@@ -52,7 +52,7 @@ class TuningRequest:
 
     @property
     def expected(self) -> Provenance:
-        """The provenance that a config tuned here and now would have; it takes milliseconds."""
+        """Return the provenance that a config tuned here and now would have, in milliseconds."""
         # Not `cached_property`: up to Python 3.11 it has a lock, which a child that is forked
         # while another thread works it out would wait for.
         known: Provenance | None = vars(self).get("expected")

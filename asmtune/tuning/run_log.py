@@ -55,7 +55,7 @@ class RunWatch(ProgressListener):
 
     @property
     def run(self) -> str:
-        """The run's id."""
+        """Return the run's id."""
         return self._writer.run
 
     @contextmanager

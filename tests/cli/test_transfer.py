@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
 from typer.testing import CliRunner
 
 from asmtune.base.errors import InputError
@@ -179,6 +181,42 @@ def test_triton_configs_are_for_triton(cache: Path, tmp_path: Path) -> None:
     assert kernel.configs == listed
     with pytest.raises(LookupError, match=r"no config of kernel 'pkg\.other'"):
         names["configs"]("pkg.other")
+
+
+@triton.jit
+def _typed(out_ptr, DTYPE: tl.constexpr, TILE: tl.constexpr, MODE: tl.constexpr):
+    value = tl.full((TILE[0], TILE[1]), 1, DTYPE).to(TILE[2])
+    tl.static_assert(MODE == "(1, no tuple")
+    tl.store(out_ptr, tl.sum(value).to(tl.float32))
+
+
+@pytest.mark.parametrize("form", ["triton-configs", "python"])
+def test_values_are_those_of_a_kernel(cache: Path, tmp_path: Path, form: str) -> None:
+    """Dtypes and tuples are values in the files, which compile, and text again when read."""
+    values = {"DTYPE": tl.float16, "TILE": (2, 8, tl.bfloat16), "MODE": "(1, no tuple"}
+    config = Config(values, num_warps=2)
+    odd = Config({"DTYPE": tl.float8e4nv, "TILE": ((-1, "a'b"), 2.5, True, None), "MODE": "(x,)"})
+    store(record({"M": 1}, config), record({"M": 2}, odd))
+    path = tmp_path / "out.py"
+    run("export", path, "--format", form)
+    names = executed(path)
+    if form == "python":
+        at = (MATMUL, {"a": "fp16"}, H200)
+        given, other = (names["config"](*at, {"M": size}, strict=True) for size in (1, 2))
+        assert given == config.values()
+        assert other == odd.values()
+        given.pop("num_stages")
+    else:
+        own = [configs[0] for configs in names["CONFIGS"].values()]
+        assert [(one.kwargs, one.num_warps) for one in own] == [(values, 2), (odd.kwargs, 4)]
+        given = {**own[0].kwargs, "num_warps": own[0].num_warps}
+    options = {"num_warps": given.pop("num_warps")}
+    signature = {"out_ptr": "*fp32", **dict.fromkeys(values, "constexpr")}
+    source = triton.compiler.ASTSource(_typed, signature, given)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    run("import", path)
+    assert seeds()[place(record({"M": 1}, config).key)] == [config.to_dict()]
+    assert seeds()[place(record({"M": 2}, odd).key)] == [odd.to_dict()]
 
 
 @pytest.mark.parametrize("form", ["triton-configs", "python"])

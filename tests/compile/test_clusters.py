@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -73,10 +74,14 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def workers(backend: str) -> Iterator[Workers]:
-    """The cluster's, a pool of Ray's kept between tests."""
+    """The cluster's; Ray starts a pool for each call, which takes it ten seconds: one is kept."""
     with joblib.parallel_config(backend=backend):
         found = Workers(1)
-    with found:
+    if found._gives_generators:
+        yield found
+        return
+    with found._parallel("list") as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(found, "_parallel", lambda _return_as: nullcontext(pool))
         yield found
 
 

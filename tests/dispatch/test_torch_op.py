@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import triton
+import triton.language as tl
 from torch._higher_order_ops import triton_kernel_wrap
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -93,6 +94,39 @@ def test_each_size_has_its_winner(machine: Imagined, marked: bool) -> None:
         (128, 1, 64), (32, 2, None), (128, 1, 64)
     ]  # fmt: skip
     assert len(graphs) == 1
+    assert len(machine.tuned) == 2
+
+
+def typed(block: int, dtype: Any, parts: tuple[int, int], **options: Any) -> Config:
+    """A config with values that JSON has no form for."""
+    return Config({"BLOCK": block, "DTYPE": dtype, "PARTS": parts}, **options)
+
+
+TYPED = (
+    typed(32, tl.float32, (2, 16)),
+    typed(128, tl.float64, (8, 16), num_warps=8),
+    typed(64, tl.float64, (4, 16), maxnreg=64),
+)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["list", "axes"])
+def test_stored_dtypes_and_tuples(machine: Imagined, listed: bool) -> None:
+    """Each size gets its stored winner in another process, though dtypes are stored as text."""
+    axes = {
+        "BLOCK": [32, 64, 128], "DTYPE": [tl.float32, tl.float64],
+        "PARTS": [(2, 16), (8, 16), (4, 16)], "num_warps": [4, 8], "maxnreg": [None, 64],
+    }  # fmt: skip
+    space = Space.from_configs(TYPED) if listed else Space(axes, default=TYPED[0])
+    kernel = decorated(torch_kernels.add_typed, space=space)
+    for n, machine.winner in {1000: TYPED[1], 2000: TYPED[2]}.items():
+        check(adder(kernel), n)
+    machine.launches.clear()
+    other = decorated(torch_kernels.add_typed, space=space)
+    check(compiled(other, dynamic=True), 1000, 2000)
+    names = ("BLOCK", "DTYPE", "PARTS", "num_warps", "maxnreg")
+    assert launched(machine, *names) == [
+        (128, tl.float64, (8, 16), 8, None), (64, tl.float64, (4, 16), 4, 64)
+    ]  # fmt: skip
     assert len(machine.tuned) == 2
 
 

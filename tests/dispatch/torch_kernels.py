@@ -28,6 +28,18 @@ def add_even(x_ptr, y_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def add_typed(
+    x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr, PARTS: tl.constexpr
+):
+    """Adds two vectors in a dtype, by blocks of so many parts."""
+    tl.static_assert(PARTS[0] * PARTS[1] == BLOCK)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x, y = tl.load(x_ptr + at, mask=inside), tl.load(y_ptr + at, mask=inside)
+    tl.store(out_ptr + at, x.to(DTYPE) + y.to(DTYPE), mask=inside)
+
+
+@triton.jit
 def copy_tile(tile, out_ptr, n, BLOCK: tl.constexpr):
     """Copies a tile of 16 by 16 by a descriptor."""
     at = tl.arange(0, 16)

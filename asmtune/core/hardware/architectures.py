@@ -24,7 +24,7 @@ _RATES: Final = "rates."
 
 
 def expanded(figure: list[Any], sources: Mapping[str, str]) -> Raw:
-    """Turns `[value, source, kind]` into a descriptor's figure, or a table of them.
+    """Turn `[value, source, kind]` into a descriptor's figure, or a table of them.
 
     Raises:
         TargetError: the source names a document that is not listed.
@@ -53,14 +53,14 @@ def _table() -> Raw:
 
 
 def nearest_known(major: int, minor: int) -> tuple[int, int] | None:
-    """Finds the newest compute capability of the table that is not newer; None if all are."""
+    """Find the newest compute capability of the table that is not newer; None if all are."""
     known = sorted(tuple(map(int, name.split("."))) for name in _table()["architectures"])
     older = [(one, other) for one, other in known if (one, other) <= (major, minor)]
     return older[-1] if older else None
 
 
 def limits_of(major: int, minor: int) -> tuple[Raw, Raw]:
-    """Returns an architecture's limits, as fields of a descriptor, and its rates.
+    """Return an architecture's limits, as fields of a descriptor, and its rates.
 
     One that is newer than the table has those of the nearest older one, and its sources say so.
 
@@ -98,7 +98,7 @@ def _leaves(figure: Raw) -> list[Raw]:
 
 
 def complete(stated: Raw) -> Raw:
-    """Fills a descriptor of a CUDA device from its architecture's limits and rates.
+    """Fill a descriptor of a CUDA device from its architecture's limits and rates.
 
     Args:
         stated: `name`, `aliases`, `arch`, and figures: `sms`, `clock_hz` and what else the device
@@ -121,7 +121,7 @@ def complete(stated: Raw) -> Raw:
 
 
 def _rates(device: Raw, rates: Raw, bus_bits: int | None, *, geforce: bool) -> Raw:
-    """Derives the rates of a device from those of its architecture's SM in a clock."""
+    """Derive the rates of a device from those of its architecture's SM in a clock."""
     sms, clock_hz = device["sms"]["value"], device["clock_hz"]["value"]
 
     def derived(rate: Raw) -> Raw:
@@ -143,7 +143,7 @@ def _rates(device: Raw, rates: Raw, bus_bits: int | None, *, geforce: bool) -> R
 
 
 def _l2(device: Raw, rate: Raw, bus_bits: int) -> Raw:
-    """Derives the bandwidth of L2, whose slices stand beside the memory's controllers."""
+    """Derive the bandwidth of L2, whose slices stand beside the memory's controllers."""
     sms, clock_hz = device["sms"]["value"], device["clock_hz"]["value"]
     by_bus, by_sms = rate["value"] * bus_bits * clock_hz, L2_BYTES_PER_CYCLE * sms * clock_hz
     source = (
@@ -159,7 +159,7 @@ def _l2(device: Raw, rate: Raw, bus_bits: int) -> Raw:
 
 
 def family(text: str, where: str) -> list[Raw]:
-    """Reads a file of a family: `sources`, and `devices` that state only what they have.
+    """Read a file of a family: `sources`, and `devices` that state only what they have.
 
     A device that is `like` another takes over what it does not state itself, and nothing measured.
 

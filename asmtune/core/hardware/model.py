@@ -13,7 +13,7 @@ from asmtune.base.text import shortened
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggests the nearest known name, without regard to case; "" where none is near."""
+    """Suggest the nearest known name, without regard to case; "" where none is near."""
     from difflib import get_close_matches
 
     by_plain = {plain(candidate): candidate for candidate in known}
@@ -22,17 +22,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def plain(name: str) -> str:
-    """Normalises case and runs of spaces of a name."""
+    """Normalise case and runs of spaces of a name."""
     return " ".join(name.casefold().split())
 
 
 def short(value: object) -> str:
-    """Formats a value as Python source, cut to 80 characters."""
+    """Format a value as Python source, cut to 80 characters."""
     return shortened(repr(value), 80)
 
 
 def label(name: str) -> str:
-    """Escapes a field's name for a one-line message: a key of a user's file may hold newlines."""
+    """Escape a field's name for a one-line message: a key of a user's file may hold newlines."""
     return name if name.isprintable() else short(name)
 
 
@@ -113,7 +113,7 @@ class Target:
 
     @property
     def capability(self) -> int:
-        """CUDA compute capability as Triton writes it: 90 for "sm_90".
+        """Return the CUDA compute capability as Triton writes it: 90 for "sm_90".
 
         Raises:
             TargetError: The target is not a CUDA device.
@@ -127,13 +127,13 @@ class Target:
 
     @property
     def machine(self) -> tuple[str, int | str, int]:
-        """Backend, architecture and warp size as Triton writes them: ("hip", "gfx942", 64)."""
+        """Return backend, architecture and warp size as Triton has them: ("hip", "gfx942", 64)."""
         arch = self.capability if self.backend == "cuda" else self.arch
         return self.backend, arch, self.warp_size
 
     @property
     def caution(self) -> str:
-        """Caution that goes with every prediction for the device; empty if there is none."""
+        """Return the caution that goes with every prediction for the device, or an empty text."""
         if self.backend == "cuda":
             return ""
         return "predicted from its assembly and data sheet; never run on hardware"
@@ -144,17 +144,17 @@ class Target:
 
     @property
     def shared_bytes_per_s(self) -> float:
-        """Shared memory bandwidth of the whole device, in bytes a second."""
+        """Return the shared memory bandwidth of the whole device, in bytes a second."""
         return self.shared_bytes_per_clock_per_sm * self.sms * self.clock_hz
 
     @property
     def issue_slots_per_s(self) -> float:
-        """Warp instructions the whole device can issue in a second."""
+        """Return the warp instructions the whole device can issue in a second."""
         return self.issue_slots_per_clock_per_sm * self.sms * self.clock_hz
 
     @property
     def special_functions_per_s(self) -> float:
-        """Results of exp2, log2, rcp and the like the whole device gives in a second."""
+        """Return the results of exp2, log2, rcp and the like the whole device gives in a second."""
         return self.special_functions_per_clock_per_sm * self.sms * self.clock_hz
 
     def flops_per_s(self, dtype: str) -> float:
@@ -253,7 +253,7 @@ _DTYPES: Final = {
 
 
 def tensor_rate(target: Target, kind: str, operand: str) -> float:
-    """Returns the FLOPs per cycle of one SM's tensor cores.
+    """Return the FLOPs per cycle of one SM's tensor cores.
 
     Args:
         target: the device.

@@ -209,9 +209,11 @@ def _read(path: str) -> str:
     # Here and below: these imports cost over 5 ms, and only loading a target needs them.
     from pathlib import Path
 
+    from asmtune.base.limited_read import MIB, read_limited_text
+
     where = path if path.isprintable() else repr(path)
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return read_limited_text(Path(path), MIB)
     except OSError as error:
         raise TargetError(f"{where}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

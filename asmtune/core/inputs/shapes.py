@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
+from asmtune.base.limited_read import read_limited_text
 from asmtune.base.text import shortened
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.kernel_module import KernelModule, Shape
@@ -147,7 +148,7 @@ def read_shapes(path: Path) -> list[Placed]:
         InputError: it cannot be read or has another format; names file and line.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_limited_text(path)
     except OSError as error:
         raise InputError(f"--shapes {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

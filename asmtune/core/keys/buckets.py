@@ -53,7 +53,7 @@ class Bucket:
 
     @property
     def function(self) -> Callable[[Any], int]:
-        """The function from a value to its bucket's number; pure and monotone.
+        """Return the function from a value to its bucket's number; pure and monotone.
 
         It takes any index of Python's (`numpy.int64(5)`) but a bool, and raises TypeError for
         other values.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.limited_read import MIB, read_limited_text
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.keys.buckets import KINDS, Bucket
 
@@ -158,7 +159,7 @@ def _rule(given: Any) -> BucketRule:
 
 def _rules_of_file(path: Path) -> list[BucketRule]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_limited_text(path, MIB).splitlines()
     except OSError as error:
         raise InputError(f"rules of buckets {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

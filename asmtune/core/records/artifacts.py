@@ -60,7 +60,7 @@ class Artifact:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory per program, static and dynamic, as launched."""
+        """Return the shared memory per program, static and dynamic, as launched."""
         return int(self.metadata["shared"])
 
 
@@ -83,5 +83,5 @@ class Sketch:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory per program, as launched."""
+        """Return the shared memory per program, as launched."""
         return int(self.metadata["shared"])

@@ -76,12 +76,12 @@ class Measurement:
 
     @property
     def spread(self) -> float:
-        """(p80 - p20) / median; under 0.05 the timing is called steady."""
+        """Return (p80 - p20) / median; under 0.05 the timing is called steady."""
         return (self.p80_us - self.p20_us) / self.median_us
 
     @property
     def statistics(self) -> SampleStatistics | None:
-        """The statistics of all samples; None where a file left the samples out."""
+        """Return the statistics of all samples; None where a file left the samples out."""
         return SampleStatistics.of(self.samples_us)
 
     def cited(self) -> dict[str, Any]:
@@ -152,12 +152,12 @@ class TuneRecord:
 
     @property
     def median_us(self) -> float | None:
-        """The winner's median time in microseconds; None if it was not timed."""
+        """Return the winner's median time in microseconds; None if it was not timed."""
         return None if self.timing is None else self.timing.median_us
 
     @property
     def timing(self) -> Measurement | None:
-        """The winner's timing; None if it was not timed."""
+        """Return the winner's timing; None if it was not timed."""
         return next((m for m in self.measurements if m.config == self.winner), None)
 
     def to_pandas(self) -> pd.DataFrame:

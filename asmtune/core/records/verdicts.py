@@ -179,7 +179,7 @@ class PruneReport:
 
     @property
     def kept(self) -> tuple[Verdict, ...]:
-        """The configs worth timing, best first."""
+        """Return the configs worth timing, best first."""
         return tuple(v for v in self.verdicts if v.kept)
 
     def counts(self) -> dict[str, int]:

@@ -19,6 +19,7 @@ from asmtune.core.config import (
     check_amd_option,
     check_option,
     check_types,
+    storable,
 )
 
 Predicate = Callable[..., bool]
@@ -126,7 +127,7 @@ def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None
 
 
 def _completed(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> Config:
-    """Returns the config with AMD's own default of each of its options that is an axis."""
+    """Return the config with AMD's own default of each of its options that is an axis."""
     missing = {n: v for n, v in AMD_OPTIONS.items() if n in axes and n not in config.kwargs}
     if not missing:
         return config
@@ -264,17 +265,17 @@ class Space:
 
     @property
     def is_listed(self) -> bool:
-        """True if the space was given as a list of configs, not by axes."""
+        """Return whether the space was given as a list of configs, not by axes."""
         return self._points is not None
 
     @property
     def listed(self) -> tuple[Config, ...]:
-        """The list of configs that the space was given as; empty for a space of axes."""
+        """Return the list of configs that the space was given as; empty for a space of axes."""
         return self._points or ()
 
     @property
     def size(self) -> int:
-        """The number of points before constraints."""
+        """Return the number of points before constraints."""
         if self._points is not None:
             return len(self._points)
         return math.prod(len(values) for values in self.axes.values())
@@ -348,8 +349,24 @@ class Space:
                 without_cap = own
         return None if without_cap is None else without_cap.with_cap(config.maxnreg)
 
+    def restored(self, config: Config) -> Config | None:
+        """Return a stored config with the space's own values for their text, as of dtypes.
+
+        None if it is no point of the list or axes; constraints, which may need a shape, aside.
+        """
+        wanted = config.stored_kwargs()
+        if self._points is not None:
+            own = (point.kwargs for point in self._points if point.stored_kwargs() == wanted)
+            return next((Config(**{**vars(config), "kwargs": kwargs}) for kwargs in own), None)
+        kwargs = {
+            name: next((own for own in self.axes.get(name, ()) if storable(own) == value), value)
+            for name, value in wanted.items()
+        }
+        point = Config(**{**vars(config), "kwargs": kwargs})
+        return None if misfit_of(point, self.axes) else point
+
     def describe_empty(self, **context: Any) -> str:
-        """Names in one line the constraint that, taken alone, leaves fewest points."""
+        """Name in one line the constraint that, taken alone, leaves fewest points."""
         spaces = {c.name: self._with(constraints=(c,)) for c in self.constraints}
         alone = {name: sum(1 for _ in space.configs(**context)) for name, space in spaces.items()}
         if not alone:

@@ -179,17 +179,17 @@ class AmdgpuResources:
 
     @property
     def vgprs(self) -> int:
-        """VGPRs of a lane without its AGPRs."""
+        """Return the VGPRs of a lane without its AGPRs."""
         return self.regs_per_thread - self.agprs
 
     @property
     def spill_words(self) -> int:
-        """4-byte words of a lane's scratch, arrays of its own included."""
+        """Return the 4-byte words of a lane's scratch, arrays of its own included."""
         return self.scratch_bytes // 4
 
     @property
     def stack_bytes(self) -> int:
-        """Scratch of a lane, under the name that a cubin's has."""
+        """Return the scratch of a lane, under the name that a cubin's has."""
         return self.scratch_bytes
 
 

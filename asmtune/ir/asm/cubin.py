@@ -78,7 +78,7 @@ class Resources:
 
     @property
     def spill_words(self) -> int:
-        """4-byte words of the frame: the driver's local size / 4, Triton's `n_spills`.
+        """Return the 4-byte words of the frame: the driver's local size / 4, Triton's `n_spills`.
 
         Arrays that the PTX itself keeps in local memory count as well: sin() of a large
         argument has one of 28 bytes. The "bytes spill stores" that ptxas prints are code,

@@ -75,7 +75,7 @@ class Instruction:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The operands; a vector such as `{%r1, %r2}` is one."""
+        """Return the operands; a vector such as `{%r1, %r2}` is one."""
         return split_operands(self.text)
 
 
@@ -143,7 +143,7 @@ class AsmFunction:
 
     @cached_property
     def innermost_loops(self) -> tuple[int | None, ...]:
-        """For each block the position in `loops` of the innermost loop around it."""
+        """Return for each block the position in `loops` of the innermost loop around it."""
         innermost: list[int | None] = [None] * len(self.blocks)
         for position, loop in enumerate(self.loops):
             for block in loop.blocks:
@@ -152,7 +152,7 @@ class AsmFunction:
 
     @cached_property
     def block_depths(self) -> tuple[int, ...]:
-        """For each block the number of `work` loops around it."""
+        """Return for each block the number of `work` loops around it."""
         return tuple(0 if loop is None else self.loops[loop].depth for loop in self.innermost_loops)
 
     @cached_property
@@ -177,7 +177,7 @@ class AsmFunction:
 
     @property
     def threads(self) -> int | None:
-        """Threads a CTA as the directives say (`reqntid`, else `maxntid`), or None."""
+        """Return the threads a CTA as the directives say (`reqntid`, else `maxntid`), or None."""
         text = self.directives.get("reqntid") or self.directives.get("maxntid")
         if not text:
             return None
@@ -207,7 +207,7 @@ class Listing:
 
     @property
     def entry(self) -> AsmFunction:
-        """The kernel: the first entry function.
+        """Return the kernel: the first entry function.
 
         Raises:
             ParseError: the file has device functions only.

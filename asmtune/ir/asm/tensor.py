@@ -54,21 +54,21 @@ class TensorOp:
 
     @property
     def flops(self) -> int | None:
-        """FLOPs of one execution by the issuing unit, 2 m n k; None if the shape is unknown."""
+        """Return the FLOPs of one execution by the issuing unit, 2 m n k; None without a shape."""
         if self.m is None or self.n is None or self.k is None:
             return None
         return 2 * self.m * self.n * self.k
 
     @property
     def unit_threads(self) -> int | None:
-        """Threads that execute it together: 32 a warp, 128 a warpgroup, 64 a wavefront.
+        """Return the threads that execute it together: 32 a warp, 128 a warpgroup, 64 a wavefront.
 
         None for tcgen05, which one elected thread of the CTA issues.
         """
         return _ISSUING_THREADS[self.kind]
 
     def flops_per_cta(self, threads: int) -> int | None:
-        """FLOPs a CTA of one pass over the instruction by `threads` of its threads."""
+        """Return the FLOPs a CTA of one pass over the instruction by `threads` of its threads."""
         if self.flops is None:
             return None
         units = 1 if self.unit_threads is None else max(1, threads // self.unit_threads)

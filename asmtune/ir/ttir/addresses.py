@@ -46,12 +46,12 @@ class AddressSum:
 
     @property
     def greatest(self) -> int:
-        """The greatest value, of indices whose counts are known."""
+        """Return the greatest value, of indices whose counts are known."""
         return self.known + sum(max(0, s) * ((index.count or 1) - 1) for index, s in self.terms)
 
     @property
     def has_tile(self) -> bool:
-        """True if elements of a tile differ."""
+        """Return whether elements of a tile differ."""
         return any(index.kind == "tile" for index, _ in self.terms)
 
 

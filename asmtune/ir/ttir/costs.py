@@ -45,12 +45,12 @@ class Dot:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of one execution by one program."""
+        """Return the multiplications and additions of one execution by one program."""
         return 2 * self.batch * self.m * self.n * self.k
 
     @property
     def operand_bits(self) -> int:
-        """Width of an element of the left operand, as multiplied.
+        """Return the width of an element of the left operand, as multiplied.
 
         A 32-bit float is multiplied as tf32, which takes 32 bits of the operand.
         """

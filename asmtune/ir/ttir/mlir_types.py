@@ -72,24 +72,24 @@ class ValueType:
 
     @property
     def bits(self) -> int:
-        """Bits of an element; 64 for `index` and for a pointer in memory."""
+        """Return the bits of an element; 64 for `index` and for a pointer in memory."""
         if self.element == "index" or self.element.startswith("!tt.ptr"):
             return 64
         return min(element_bits(self.element), _WIDEST)
 
     @property
     def bytes(self) -> int:
-        """Bytes that an element takes in memory; a boolean takes one."""
+        """Return the bytes that an element takes in memory; a boolean takes one."""
         return max(1, self.bits // 8)
 
     @property
     def is_float(self) -> bool:
-        """True if the elements are floating-point numbers."""
+        """Return whether the elements are floating-point numbers."""
         return self.role == "value" and _FLOAT.match(self.element) is not None
 
     @property
     def addresses(self) -> bool:
-        """True if it stands for memory."""
+        """Return whether it stands for memory."""
         return self.role != "value"
 
 

@@ -112,7 +112,7 @@ class Module:
 
     @cached_property
     def kernel(self) -> Function:
-        """The first public function, or the first function if none is public."""
+        """Return the first public function, or the first function if none is public."""
         functions = list(self.functions.values())
         return next((f for f in functions if f.public and f.blocks), functions[0])
 

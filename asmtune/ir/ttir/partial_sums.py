@@ -47,7 +47,7 @@ class PartialCheck:
         flow: Flow,
         argument: int,
         operations: Sequence[MemoryOperation],
-        reduction: str = "sums",
+        reduction: str,
     ) -> None:
         self._flow = flow
         self._reducers = _REDUCERS[reduction]

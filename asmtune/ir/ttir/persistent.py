@@ -32,7 +32,7 @@ class LoopContext:
 
     @property
     def is_small(self) -> bool:
-        """True if the grid has at most `_FEW` programs for each multiprocessor."""
+        """Return whether the grid has at most `_FEW` programs for each multiprocessor."""
         return math.prod(self.launch.grid) <= _FEW * self.processors
 
     def within(self, loop: Node) -> list[MemoryOperation]:

@@ -171,13 +171,13 @@ class EvaluationPlan:
 
     @cached_property
     def is_simple(self) -> bool:
-        """True if no loop has to be walked trip by trip."""
+        """Return whether no loop has to be walked trip by trip."""
         loops = self.tree.loops
         return not any(node.name == "scf.while" or self.iterates(node) for node in loops)
 
     @cached_property
     def waiting(self) -> frozenset[int]:
-        """Loops that only wait: they test memory at one address, as a lock does.
+        """Return the loops that only wait: they test memory at one address, as a lock does.
 
         How often they test is time, not work.
         """
@@ -200,7 +200,7 @@ class EvaluationPlan:
 
     @cached_property
     def weights(self) -> list[int]:
-        """Work of each block by position: memory, products, loops."""
+        """Return the work of each block by position: memory, products, loops."""
         weights = [0] * len(self.tree.bodies)
         for body in reversed(self.tree.bodies):  # an owner's block stands before those inside
             weight = weights[body.index] + sum(map(_weight, body.nodes))

@@ -40,7 +40,7 @@ class ProgramStride:
 
     @property
     def width(self) -> int:
-        """Elements from the first program's to those past the last one's."""
+        """Return the elements from the first program's to those past the last one's."""
         return self.count * self.stride
 
 
@@ -204,18 +204,20 @@ class SlotFinder:
         if len(bare) != 1:
             return None
         terms = {(i.kind, stride) for a in known for i, stride in a.terms if i.count != 1}
-        for reduction in REDUCTIONS:
-            check = PartialCheck(self._flow, place, self._operations, reduction)
-            along = [s.index for s in agreed if check.along(own, AXES[s.index[0]])]
+        checks = {one: PartialCheck(self._flow, place, self._operations, one) for one in REDUCTIONS}
+        reduction, along = "", tuple[str, ...]()
+        for name, check in checks.items():
+            along = tuple(s.index for s in agreed if check.along(own, AXES[s.index[0]]))
             if along:
+                reduction = name
                 break
         return WrittenSlots(
             self._parameters[place].name,
             agreed,
             tuple(sorted(abs(stride) for kind, stride in terms if kind != "program")),
-            tuple(along),
-            reduction if along else "",
-            PartialCheck(self._flow, place, self._operations).scales(own),
+            along,
+            reduction,
+            checks["sums"].scales(own),
             self._flow.tree.type_of(own[0].node.operands[0]).bits,
         )
 

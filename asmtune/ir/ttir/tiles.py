@@ -28,15 +28,15 @@ class IndexTable(Protocol):
 
     @property
     def bits(self) -> int:
-        """Bits of an element."""
+        """Return the bits of an element."""
 
     @property
     def source(self) -> str:
-        """Where the elements come from, in words."""
+        """Return where the elements come from, in words."""
 
     @property
     def is_sample(self) -> bool:
-        """True if some elements stand for others."""
+        """Return whether some elements stand for others."""
 
     def item(self, offset: int) -> int | None:
         """Return one element; None if it lies outside."""

@@ -89,7 +89,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """Attributes and types as written."""
+        """Return the attributes and types as written."""
         return self.operation.text
 
 

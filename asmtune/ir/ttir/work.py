@@ -122,7 +122,7 @@ class LoopWork:
 
     @property
     def iterations(self) -> float:
-        """Trips of one program in all, on average."""
+        """Return the trips of one program in all, on average."""
         return self.trips * self.entries
 
 
@@ -148,7 +148,7 @@ class DotWork:
 
     @property
     def flops(self) -> float:
-        """Multiplications and additions by one program, on average."""
+        """Return the multiplications and additions by one program, on average."""
         return self.dot.flops * self.runs
 
 
@@ -190,12 +190,12 @@ class MemoryAccess:
 
     @property
     def bytes(self) -> float:
-        """Bytes moved by one program, on average."""
+        """Return the bytes moved by one program, on average."""
         return self.elements * self.share * self.element_bytes * self.runs
 
     @property
     def stride(self) -> int | None:
-        """Elements between the closest neighbours of the tile.
+        """Return the elements between the closest neighbours of the tile.
 
         1 if it is contiguous along some axis, 0 if it is one element or all are the same;
         None if not known.
@@ -242,17 +242,17 @@ class ArgumentUse:
 
     @property
     def inplace(self) -> bool:
-        """True if it is both read and written: running twice may differ from running once."""
+        """Return whether it is read and written, so that a second run may give another result."""
         return self.reads and self.writes
 
     @property
     def unique_read_bytes(self) -> float:
-        """Most different bytes read: the traffic, or the memory's size if that is less."""
+        """Return the most different bytes read: the traffic, at most the memory's size."""
         return _at_most(self.read_bytes + self.atomic_bytes, self.size_bytes)
 
     @property
     def unique_written_bytes(self) -> float:
-        """Most different bytes written."""
+        """Return the most different bytes written."""
         return _at_most(self.written_bytes + self.atomic_bytes, self.size_bytes)
 
 
@@ -309,12 +309,12 @@ class Work:
 
     @property
     def programs(self) -> int:
-        """Programs of the launch."""
+        """Return the programs of the launch."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     @cached_property
     def flops_per_program(self) -> Mapping[str, float]:
-        """FLOPs of matrix products by one program, by operand type ("f16")."""
+        """Return the FLOPs of matrix products by one program, by operand type ("f16")."""
         flops: dict[str, float] = {}
         for work in self.dots:
             flops[work.dot.operand] = flops.get(work.dot.operand, 0.0) + work.flops
@@ -322,42 +322,42 @@ class Work:
 
     @property
     def flops(self) -> Mapping[str, float]:
-        """FLOPs of matrix products by the launch, by operand type."""
+        """Return the FLOPs of matrix products by the launch, by operand type."""
         return {kind: value * self.programs for kind, value in self.flops_per_program.items()}
 
     @property
     def total_flops(self) -> float:
-        """FLOPs of matrix products by the launch."""
+        """Return the FLOPs of matrix products by the launch."""
         return sum(self.flops.values())
 
     @property
     def bytes_read(self) -> float:
-        """Bytes that the launch loads, repeated loads included; atomics are not counted."""
+        """Return the bytes that the launch loads, repeated loads included, atomics left out."""
         return self._bytes("read")
 
     @property
     def bytes_written(self) -> float:
-        """Bytes that the launch stores; atomics are not counted."""
+        """Return the bytes that the launch stores, atomics left out."""
         return self._bytes("write")
 
     @property
     def bytes_atomic(self) -> float:
-        """Bytes of the launch's atomic updates."""
+        """Return the bytes of the launch's atomic updates."""
         return self._bytes("atomic")
 
     @property
     def unique_read_bytes(self) -> float:
-        """Most different bytes read; reads of no known argument count at full traffic."""
+        """Return the most different bytes read; of no known argument, all traffic counts."""
         return sum(use.unique_read_bytes for use in self.arguments) + self._foreign("read")
 
     @property
     def unique_written_bytes(self) -> float:
-        """Most different bytes written; writes to no known argument count at full traffic."""
+        """Return the most different bytes written; to no known argument, all traffic counts."""
         return sum(use.unique_written_bytes for use in self.arguments) + self._foreign("write")
 
     @property
     def foreign_writes(self) -> bool:
-        """True if memory may be written that no argument stands for."""
+        """Return whether memory may be written that no argument stands for."""
         return any(access.foreign and access.kind != "read" for access in self.accesses)
 
     def _bytes(self, kind: Kind) -> float:

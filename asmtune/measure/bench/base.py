@@ -94,7 +94,7 @@ class Bench(Protocol):
     def notes(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Times the default config; its output is what all other configs must compute.
+        """Time the default config; its output is what all other configs must compute.
 
         Has to be called first. If the config cannot run, the first config of a trial that runs
         takes its place.
@@ -113,7 +113,7 @@ class Bench(Protocol):
         """
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times all candidates again, interleaved, and returns outcomes in order.
+        """Time all candidates again, interleaved, and return outcomes in order.
 
         Raises:
             MeasureError: nothing can be timed any more.

@@ -95,7 +95,7 @@ class ChildBench:
         return self._contest("trial", candidates)
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times candidates again, interleaved, and returns outcomes in order.
+        """Time candidates again, interleaved, and return outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -247,7 +247,7 @@ class Team:
         return (*dict.fromkeys(member_notes), *self._notes)
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Times the default config on every GPU; returns the outcome on the first.
+        """Time the default config on every GPU; return the outcome on the first.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -284,7 +284,7 @@ class Team:
         return [outcomes[place] for place in range(len(candidates))]
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times candidates again on the first GPU, interleaved; returns outcomes in order.
+        """Time candidates again on the first GPU, interleaved; return outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.

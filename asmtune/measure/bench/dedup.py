@@ -61,20 +61,20 @@ class DedupBench:
         return self._bench.notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Times the default config."""
+        """Time the default config."""
         self._default = default.config
         _, result = self._bench.begin(default)
         self._known[self._key(default)] = result
         return default.config, result
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times binaries that were not timed before; the others keep their timings."""
+        """Time binaries that were not timed before; the others keep their timings."""
         fresh = [candidate for candidate in candidates if self._key(candidate) not in self._known]
         self._known |= self._time_distinct(self._bench.trial, fresh)
         return self._outcomes(candidates, self._known)
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times each binary again, once."""
+        """Time each binary again, once."""
         return self._outcomes(candidates, self._time_distinct(self._bench.final, candidates))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
@@ -90,7 +90,7 @@ class DedupBench:
         verb: Callable[[Sequence[TimingCandidate]], list[Outcome]],
         candidates: Sequence[TimingCandidate],
     ) -> dict[Key, Measurement | Failure]:
-        """Times one candidate for each binary: the default config if it is among them."""
+        """Time one candidate for each binary: the default config if it is among them."""
         chosen: dict[Key, TimingCandidate] = {}
         for candidate in candidates:
             key = self._key(candidate)

@@ -52,7 +52,7 @@ class TunerHooks:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
     def reporting(self, values: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """Returns a context in which `post` is called with what a launch raises."""
+        """Return a context in which `post` is called with what a launch raises."""
         return _ReportError(self.post, values)
 
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:

@@ -67,7 +67,7 @@ class LocalBench:
         return self._guarded(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times candidates again, interleaved, and returns outcomes in order.
+        """Time candidates again, interleaved, and return outcomes in order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.

@@ -108,10 +108,10 @@ class SubjectTimer(Protocol):
     """Times subjects: a race, or the user's function."""
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Times each and returns the outcomes in order."""
+        """Time each and return the outcomes in order."""
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Times each again and returns the outcomes in order."""
+        """Time each again and return the outcomes in order."""
 
 
 class Trials:
@@ -161,7 +161,7 @@ class Trials:
         return self._time(candidates, self._timer.trial)
 
     def final(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
-        """Times candidates again, interleaved, and returns outcomes in order.
+        """Time candidates again, interleaved, and return outcomes in order.
 
         Raises:
             DeviceLostError: one broke the context.

@@ -248,7 +248,7 @@ class Output:
 
     @property
     def compares_slots(self) -> bool:
-        """True if sums may stand for elements: the default's are expected, and not every bit."""
+        """Return whether sums may stand for elements: of the default's outputs, not by bits."""
         return not self.exact and self.whose == "the default config"
 
     def deviation(self) -> Any:

@@ -255,14 +255,14 @@ class WorkspaceComparison:
 
     @cached_property
     def _is_initialised(self) -> bool:
-        """True if a hook, or the user, has filled what no program writes."""
+        """Return whether a hook, or the user, has filled what no program writes."""
         if self._poison is None:
             return True
         return all(bool(self._written(one).all()) for one in (self._actual, self._expected))
 
     @cached_property
     def _layouts(self) -> tuple[SlotLayout, SlotLayout]:
-        """The slots to compare: all that there is room for if what they held is known."""
+        """Return the slots to compare: all that there is room for if what they held is known."""
         own, base, elements = self._workspace.own, self._workspace.reference, self._actual.numel()
         return (own.whole(elements), base.whole(elements)) if self._is_initialised else (own, base)
 

@@ -116,7 +116,7 @@ def device_name(index: int | None = None) -> str:
 
 
 def _other_backend() -> str | None:
-    """Names the device of Triton's active driver; None where no driver is active."""
+    """Name the device of Triton's active driver; None where no driver is active."""
     from triton.runtime import driver
 
     try:

@@ -59,7 +59,7 @@ class Race:
         self._random = random.Random(seed)
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Times candidates against each other and the best so far.
+        """Time candidates against each other and the best so far.
 
         Returns:
             The outcome of each candidate, in order; of dropped ones, from the few samples that
@@ -83,7 +83,7 @@ class Race:
         return field.outcomes(subjects)
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Times finalists afresh: samples of trials do not count.
+        """Time finalists afresh: samples of trials do not count.
 
         Each gets `fine_rounds` samples. As long as one is not steady then, all get more, up to
         three times as many, since samples taken at other clocks do not compare.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -47,10 +47,9 @@ def slower(
     samples are fewer than five on a side, nothing is significant. `significance` is the
     probability below which a difference is not luck.
     """
-    able = [min(len(row), len(reference)) >= ENOUGH for row in rows]
     return [
-        enough and _p_value(row, reference) < significance
-        for row, enough in zip(rows, able, strict=True)
+        min(len(row), len(reference)) >= ENOUGH and _p_value(row, reference) < significance
+        for row in rows
     ]
 
 
@@ -62,12 +61,11 @@ distribution, with half a win for an equal pair. SciPy's test chooses so too; to
 
 def _p_value(above: Sequence[float], below: Sequence[float]) -> float:
     """Return the probability that equal sides show the first one so far above the second."""
-    ordered, less = sorted(below), _wins(above, below)
-    wins = (less + sum(bisect_right(ordered, value) for value in above)) / 2.0
     equal = Counter([*above, *below]).values()
     if min(len(above), len(below)) <= FEW and max(equal) == 1:
-        return _share_of_orders(len(above), len(below), less)
+        return _share_of_orders(len(above), len(below), _wins(above, below))
     count, pairs = len(above) + len(below), len(above) * len(below)
+    wins = (pairs + _wins(above, below) - _wins(below, above)) / 2.0
     ties = sum(many**3 - many for many in equal) / (count * (count - 1))
     deviation = math.sqrt(pairs / 12.0 * (count + 1 - ties))
     if not deviation:

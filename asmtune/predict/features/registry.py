@@ -43,17 +43,17 @@ class LaunchReading:
 
     @property
     def resident(self) -> float:
-        """Programs that an SM holds at once; 1 where none fits."""
+        """Return the programs that an SM holds at once; 1 where none fits."""
         return max(1.0, self.profile.static["programs_per_sm"])
 
     @property
     def waves(self) -> float:
-        """Rounds in which the grid runs, with the last one's fraction."""
+        """Return the rounds in which the grid runs, with the last one's fraction."""
         return self.work.programs / (self.resident * self.target.sms)
 
     @property
     def unique_bytes(self) -> float:
-        """Different bytes that the launch moves between DRAM and the SMs."""
+        """Return the different bytes that the launch moves between DRAM and the SMs."""
         return self.work.unique_read_bytes + self.work.unique_written_bytes
 
     @property

@@ -136,7 +136,7 @@ class Funnel:
     sketches: Outcomes = field(default_factory=dict)
 
     def prune(self, problem: Problem, space: Space) -> PruneReport:
-        """Judges every config of a space on a problem.
+        """Judge every config of a space on a problem.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.

@@ -335,7 +335,7 @@ class Front:
 
     @cached_property
     def lowering(self) -> Lowering:
-        """The front end proper; IR lowered for one config serves others of its tile."""
+        """Return the front end proper; IR lowered for one config serves others of its tile."""
         return self.new_lowering()
 
     def new_lowering(self) -> Lowering:
@@ -346,5 +346,5 @@ class Front:
 
     @cached_property
     def judge(self) -> Judge:
-        """Judges by IR and by features; shared by all verdicts."""
+        """Judge by IR and by features; shared by all verdicts."""
         return Judge(self.problem, self.target, self.kernels)

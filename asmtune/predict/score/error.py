@@ -138,12 +138,12 @@ class ErrorTable:
 
     @property
     def counts(self) -> tuple[float, ...]:
-        """Limits of the rank, in order; the last is infinite."""
+        """Return the limits of the rank, in order; the last is infinite."""
         return tuple(row[0].count for row in self.cuts)
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        """Limits of the gap, in order; the last is infinite."""
+        """Return the limits of the gap, in order; the last is infinite."""
         return tuple(cut.gap for cut in self.cuts[0])
 
     def cut(self, count: float = math.inf, gap: float = math.inf) -> Cut:

@@ -56,7 +56,7 @@ class Errors:
         return None if same else " and ".join(self.devices)
 
     def save(self, path: Path) -> None:
-        """Writes a file; equal tables give equal bytes.
+        """Write a file; equal tables give equal bytes.
 
         Raises:
             OSError: it cannot be written.

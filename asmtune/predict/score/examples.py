@@ -63,7 +63,7 @@ class TaskRows:
 
     @property
     def vectors(self) -> NDArray[np.float32]:
-        """Rows that the learned scorer is fitted on."""
+        """Return the rows that the learned scorer is fitted on."""
         return vectors(self.base, self.scale)
 
     def thinned(self, most: int = MOST_ROWS) -> TaskRows:
@@ -114,7 +114,7 @@ class Examples:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Kernels with rows, in the file's order."""
+        """Return the kernels with rows, in the file's order."""
         return tuple(dict.fromkeys(task.kernel for task in self.tasks))
 
     def save(self, path: Path) -> None:

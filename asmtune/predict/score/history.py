@@ -111,7 +111,7 @@ class History:
 
     @property
     def folder(self) -> Path:
-        """The folder of files of `asmtune train`."""
+        """Return the folder of files of `asmtune train`."""
         return self.settings.training_dir
 
     def origin(self, tasks: Sequence[RecordedTask]) -> str:
@@ -135,7 +135,7 @@ class History:
 
     @cached_property
     def _store(self) -> SafeStore | str | None:
-        """The user's store, None if there is none, or why it cannot be used."""
+        """Return the user's store, None if there is none, or why it cannot be used."""
         where = self.settings.store_where
         try:
             if "://" not in where and not store_exists(Path(where).expanduser()):

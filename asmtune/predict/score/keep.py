@@ -75,7 +75,7 @@ class Keep:
 
     @property
     def is_auto(self) -> bool:
-        """True if the scorer's error decides."""
+        """Return whether the scorer's error decides."""
         return self.count is None and self.percent is None
 
     def takes_all(self, count: int, scorer: str, moment: str) -> bool:

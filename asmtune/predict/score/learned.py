@@ -185,7 +185,7 @@ class Learned(Scorer):
 
     @cached_property
     def _examples(self) -> tuple[Examples, ...] | str:
-        """The training rows, or why there are none."""
+        """Return the training rows, or why there are none."""
         if self.unseen_dtype is not None:
             return f"none of its training rows are of {self.unseen_dtype}"
         if not self.sources:
@@ -197,14 +197,14 @@ class Learned(Scorer):
 
     @property
     def _tasks(self) -> list[TaskRows]:
-        """The rows that it is trained on."""
+        """Return the rows that it is trained on."""
         parts = () if isinstance(self._examples, str) else self._examples
         tasks = [task for part in parts for task in part.tasks]
         return [task for task in tasks if task.kernel != self.except_kernel]
 
     @cached_property
     def _model(self) -> LearnedModel | None:
-        """The forests, from the cache or fitted anew."""
+        """Return the forests, from the cache or fitted anew."""
         if isinstance(self._examples, str):
             return None
         tasks = self._tasks

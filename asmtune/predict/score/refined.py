@@ -115,6 +115,14 @@ class Checked:
 
 
 @dataclass(frozen=True)
+class Refinement:
+    """The outcome of a check, and the correction if it ranks better."""
+
+    checked: Checked
+    correction: Correction | None
+
+
+@dataclass(frozen=True)
 class Fitter:
     """Fits and checks the correction for one kernel on one target.
 
@@ -129,6 +137,13 @@ class Fitter:
     kernel: str
     target: str
     known: dict[RecordedTask, Column] = field(default_factory=dict, repr=False, compare=False)
+
+    def refine(self, tasks: Sequence[RecordedTask]) -> Refinement:
+        """Check whether recordings refine the shipped model; fit the correction if they do."""
+        checked = self.check(tasks)
+        if not checked.strength:
+            return Refinement(checked, None)
+        return Refinement(checked, replace(self.fit(tasks), strength=checked.strength))
 
     def fit(self, tasks: Sequence[RecordedTask]) -> Correction:
         """Fit a correction to recorded tasks, at least one."""
@@ -196,40 +211,6 @@ class Fitter:
         weights *= 1.0 if task.is_of(self.kernel) else OTHER_KERNEL
         weights *= 1.0 if task.target == self.target else OTHER_DEVICE
         return np.asarray(weights)
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """The outcome of a check, and the correction if it ranks better."""
-
-    checked: Checked
-    correction: Correction | None
-
-
-@dataclass(frozen=True)
-class RefinementTask:
-    """All that a refinement is fitted from, for a worker.
-
-    Attributes:
-        base: the shipped model.
-        kernel: name of the kernel that is ranked.
-        target: name of its target.
-        tasks: the recordings.
-    """
-
-    base: Learned
-    kernel: str
-    target: str
-    tasks: tuple[RecordedTask, ...]
-
-
-def refinement(task: RefinementTask) -> Refinement:
-    """Check whether recordings refine the shipped model, and fit the correction if they do."""
-    fitter = Fitter(task.base.rank_columns, task.kernel, task.target)
-    checked = fitter.check(task.tasks)
-    if not checked.strength:
-        return Refinement(checked, None)
-    return Refinement(checked, replace(fitter.fit(task.tasks), strength=checked.strength))
 
 
 def _errors(task: RecordedTask, scores: Column) -> Column:
@@ -350,13 +331,14 @@ class RefinedLearned(Scorer):
         self.base.prepare(workers)
         if self._unusable or "_refinement" in self.__dict__:
             return
-        fitted = workers.call(refinement, self._task)
+        # A copy of the model, without what it has loaded: a worker reads its file.
+        fitted = workers.call(self._fitter(replace(self.base)).refine, self._tasks)
         if fitted is not None:
             self.__dict__["_refinement"] = fitted  # as the property would
 
     @property
     def _unusable(self) -> str:
-        """Why the recordings cannot be checked; "" if they can."""
+        """Return why the recordings cannot be checked; "" if they can."""
         if sum(task.count for task in self._tasks) < FEWEST_ROWS:
             return f"at least {FEWEST_ROWS} are needed"
         kernels = {task.rows.kernel for task in self._tasks}
@@ -365,14 +347,12 @@ class RefinedLearned(Scorer):
             return f"all are of {kernels.pop()}, and another kernel takes those of two"
         return ""
 
-    @property
-    def _task(self) -> RefinementTask:
-        # A copy of the model, without what it has loaded: a worker reads its file.
-        return RefinementTask(replace(self.base), self.kernel, self.target.name, self._tasks)
+    def _fitter(self, base: Learned) -> Fitter:
+        return Fitter(base.rank_columns, self.kernel, self.target.name)
 
     @cached_property
     def _refinement(self) -> Refinement:
-        return refinement(replace(self._task, base=self.base))
+        return self._fitter(self.base).refine(self._tasks)
 
     @property
     def _correction(self) -> Correction | None:
@@ -380,7 +360,7 @@ class RefinedLearned(Scorer):
 
     @property
     def _used(self) -> tuple[str, ...]:
-        """A line on how the ranking uses the history; nothing without timings."""
+        """Return a line on how the ranking uses the history; nothing without timings."""
         count = sum(task.count for task in self._tasks)
         if not count:
             return ()

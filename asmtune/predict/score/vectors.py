@@ -57,7 +57,7 @@ class _Values:
 
     @property
     def rounds(self) -> Column:
-        """Programs that each SM runs."""
+        """Return the programs that each SM runs."""
         return self["programs"] / self.target.sms
 
     @property

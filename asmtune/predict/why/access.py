@@ -90,12 +90,12 @@ class AccessPattern:
 
     @property
     def asked_bytes(self) -> float:
-        """Bytes of the sectors that the requests of one program ask for."""
+        """Return the bytes of the sectors that the requests of one program ask for."""
         return self.bytes / self.share
 
     @property
     def wasted_bytes(self) -> float:
-        """Bytes of sectors that one program asks for and does not use."""
+        """Return the bytes of sectors that one program asks for and does not use."""
         return self.asked_bytes - self.bytes
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class AccessPattern:
 
     @property
     def words(self) -> str:
-        """The pattern and the sectors, as text."""
+        """Return the pattern and the sectors, as text."""
         pattern: str = self.pattern
         if pattern == "strided":
             pattern = f"strided by {self.stride_bytes:,} B"
@@ -159,7 +159,7 @@ class KernelAccesses:
 
     @cached_property
     def patterns(self) -> tuple[AccessPattern, ...]:
-        """Patterns in the order of lines; copies of a pipelined load count once."""
+        """Return the patterns in the order of lines; copies of a pipelined load count once."""
         patterns: dict[tuple[int, str, str], AccessPattern] = {}
         for node, item in self.operations():
             pattern = self._pattern(node, item)

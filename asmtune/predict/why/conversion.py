@@ -46,7 +46,7 @@ class Conversion:
 
     @property
     def launches(self) -> int:
-        """Launches on the same data after which converting has paid."""
+        """Return the launches on the same data after which converting has paid."""
         return math.ceil(self.cost_us / (self.before_us - self.after_us))
 
     def __str__(self) -> str:

@@ -85,12 +85,12 @@ class ExaminedConfig:
 
     @property
     def target(self) -> Target:
-        """The machine."""
+        """Return the machine."""
         return self.accesses.target
 
     @cached_property
     def predicted_us(self) -> float:
-        """The predicted time."""
+        """Return the predicted time."""
         return predict(self.features, self.target).us
 
     def term(self, *names: str) -> Measure:

@@ -41,7 +41,7 @@ class Origin:
 
 
 def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> tuple[Origin, ...]:
-    """Finds, for each loop of the SASS, the loop of the PTX that it comes from.
+    """Find, for each loop of the SASS, the loop of the PTX that it comes from.
 
     `runs` says how often the PTX's segments run, as `executions` gives it.
     """
@@ -66,7 +66,7 @@ def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> 
 
 
 def _times(position: int, copies: dict[int, int], all_times: float, entries: float) -> float:
-    """Computes the executions of one of the loops that one loop became: main part, or rest."""
+    """Compute the executions of one of the loops that one loop became: main part, or rest."""
     main = max(copies, key=lambda other: (copies[other], -other))
     if len(copies) == 1:
         return all_times / copies[main]
@@ -95,7 +95,7 @@ class _Bodies:
                     self.lines[loop].add(item.source[1])
 
     def children(self, parent: int | None) -> list[int]:
-        """Finds loops that work right inside another, whatever waits or dispatches between them."""
+        """Find loops that work right inside another, whatever waits or dispatches between them."""
         loops = self.program.loops
         inner = []
         for position, loop in enumerate(loops):
@@ -108,7 +108,7 @@ class _Bodies:
 
 
 def _matched(bodies: _Bodies, given: _Bodies) -> list[int | None]:
-    """Finds, for each loop of the SASS, the position of the PTX's, from the outside in."""
+    """Find, for each loop of the SASS, the position of the PTX's, from the outside in."""
     matched: list[int | None] = [None] * len(bodies.program.loops)
     parents: list[tuple[int | None, int | None]] = [(None, None)]
     while parents:
@@ -133,7 +133,7 @@ def _by_order(
     candidates: Sequence[int],
     matched: Sequence[int | None],
 ) -> list[tuple[int, int]]:
-    """Pairs what lines do not tell: as many loops as are left, or all with the only one."""
+    """Pair what lines do not tell: as many loops as are left, or all with the only one."""
     open_children = [
         child for child in children if matched[child] is None and not bodies.lines[child]
     ]
@@ -154,7 +154,7 @@ def _has_kept_class(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> b
 
 
 def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
-    """Multiplies the shares of common source lines and of common kept classes."""
+    """Multiply the shares of common source lines and of common kept classes."""
     lines, its = bodies.lines[loop], given.lines[other]
     if not lines or not its:
         return 0.0
@@ -165,7 +165,7 @@ def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
 
 
 def _copies(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> int:
-    """Counts how often the PTX's body stands in the SASS's: the least of its classes' ratios.
+    """Count how often the PTX's body stands in the SASS's: the least of its classes' ratios.
 
     Unrolling multiplies all classes; one that ptxas makes several instructions of, alone.
     """

@@ -33,7 +33,7 @@ from asmtune.report.code.origins import origins
 
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """Makes a view of PTX, Triton's `asm["ptx"]`, from its text and the same parsed."""
+    """Make a view of PTX, Triton's `asm["ptx"]`, from its text and the same parsed."""
     entry = listing.entry
     times = tuple(run.times for run in runs[1:])
     hot = hottest_loop(entry, classify, times)
@@ -41,7 +41,7 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeVie
 
 
 def amdgcn_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """Makes a view of AMDGCN, Triton's `asm["amdgcn"]`, from its text and the same parsed."""
+    """Make a view of AMDGCN, Triton's `asm["amdgcn"]`, from its text and the same parsed."""
     entry = listing.entry
     times = tuple(run.times for run in runs[1:])
     hot = hottest_loop(entry, classify_amdgpu, times)
@@ -51,7 +51,7 @@ def amdgcn_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> Code
 def sass_view(
     text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
 ) -> CodeView:
-    """Makes a view of SASS, as `disassemble` gives it; its loops come from the PTX's."""
+    """Make a view of SASS, as `disassemble` gives it; its loops come from the PTX's."""
     entry = listing.entry
     loop_origins = origins(entry, ptx, runs)
     hottest = hottest_loop(ptx, classify, tuple(run.times for run in runs[1:]))
@@ -199,7 +199,7 @@ _TABS: Final = re.compile(r"\s*\t\s*")
 
 
 def _shown_ptx(line: str) -> str:
-    """Strips a line of PTX of its comment; empty if it only tells where code comes from."""
+    """Strip a line of PTX of its comment; empty if it only tells where code comes from."""
     bare = line.strip()
     if _SILENT(bare):
         return ""
@@ -210,7 +210,7 @@ def _shown_ptx(line: str) -> str:
 
 
 def _shown_amdgcn(line: str) -> str:
-    """Strips a line of AMDGCN of its comment; empty for directives and debug labels."""
+    """Strip a line of AMDGCN of its comment; empty for directives and debug labels."""
     bare = line.partition(";")[0].strip()
     if not bare or _UNSHOWN(bare):
         return ""
@@ -222,7 +222,7 @@ _UNSHOWN: Final = re.compile(r"\.(?:loc|file|p2align|cfi_\w+|L(?:tmp|func_)\w+:)
 
 
 def _shown_sass(line: str) -> str:
-    """Strips a line of SASS of its address; empty for directives and source lines."""
+    """Strip a line of SASS of its address; empty for directives and source lines."""
     text = line.strip()
     if not _ADDRESS.match(text):
         return text if _LABEL(text) and not text.startswith(".text.") else ""
@@ -240,11 +240,11 @@ class CodeReader:
 
     @property
     def language(self) -> Language:
-        """The language of the target's assembly."""
+        """Return the language of the target's assembly."""
         return "AMDGCN" if self._target.backend == "hip" else "PTX"
 
     def assembly(self, config: Config, artifact: Artifact) -> CodeView:
-        """Makes a view of a config's PTX, or AMDGCN.
+        """Make a view of a config's PTX, or AMDGCN.
 
         Raises:
             ParseError: the artifact is damaged.
@@ -257,7 +257,7 @@ class CodeReader:
         return ptx_view(text, parse_ptx(text), self.runs(config, artifact))
 
     def sass(self, config: Config, artifact: Artifact) -> CodeView | Failure:
-        """Makes a view of a config's SASS, or says why it cannot be shown.
+        """Make a view of a config's SASS, or say why it cannot be shown.
 
         Raises:
             ParseError: the artifact is damaged.
@@ -276,12 +276,12 @@ class CodeReader:
         return sass_view(text, relocated(listing, ptx), ptx.entry, self.runs(config, artifact))
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
-        """Counts how often one program runs each segment of the PTX, as the features do."""
+        """Count how often one program runs each segment of the PTX, as the features do."""
         work, lanes = self._work(config, artifact), self._target.warp_size
         return executions(self._read(artifact), work, lanes)
 
     def guesses(self, config: Config, artifact: Artifact) -> tuple[str, ...]:
-        """Lists the assumptions behind counts and predicted times, a phrase each.
+        """List the assumptions behind counts and predicted times, a phrase each.
 
         Raises:
             ProblemError: the grid of the config is none.
@@ -291,7 +291,7 @@ class CodeReader:
     def why(
         self, verdict: Verdict, artifact: Artifact, others: Sequence[Verdict] = ()
     ) -> Why | None:
-        """Says why a config takes its time, and which of the others to try.
+        """Say why a config takes its time, and which of the others to try.
 
         Raises:
             ParseError: the artifact is damaged.

@@ -36,7 +36,7 @@ class CounterReport:
     failure: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
+        """Return it as JSON values."""
         rows = [
             {"name": p.name, "unit": p.unit, "model": p.model, "measured": p.measured}
             for p in self.pairs
@@ -44,7 +44,7 @@ class CounterReport:
         return {"counters": rows, "failure": self.failure or None}
 
     def shown(self) -> ReportTable | Text:
-        """Lays it out for a terminal."""
+        """Lay it out for a terminal."""
         if self.failure:
             return Text(f"counters: {self.failure}", "yellow")
         table = plain_table("The model against counters", ("", "model", "measured"))
@@ -71,7 +71,7 @@ _MEANINGS = {
 def paired(
     features: Features, target: Target, why: Why | None, counters: Mapping[str, float]
 ) -> CounterReport:
-    """Sets the model's shares of each unit's peak, and its counts, beside what was counted."""
+    """Set the model's shares of each unit's peak, and its counts, beside what was counted."""
     model = _model(features, target)
     pairs = [CounterPair("time", "time of the kernel", "us", model["time"], _us(counters))]
     for name in ("tensor", "issue", "shared", "L1", "special", "L2", "DRAM"):
@@ -113,7 +113,7 @@ def _model(features: Features, target: Target) -> dict[str, float]:
 
 
 def _sectors(why: Why | None, counters: Mapping[str, float]) -> Iterator[CounterPair]:
-    """Yields sectors of a warp's request; copies past the registers are counted elsewhere."""
+    """Yield sectors of a warp's request; copies past the registers are counted elsewhere."""
     for name, kind in (("load", "read"), ("store", "write")):
         requests = counters.get(f"{name}_requests")
         measured = counters.get(f"{name}_sectors", 0.0) / requests if requests else None

@@ -44,12 +44,12 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """Subtracts the other's from its own."""
+        """Subtract the other's from its own."""
         return self.own - self.other
 
     @property
     def differs(self) -> bool:
-        """Says if the two differ by more than `ALIKE`."""
+        """Say if the two differ by more than `ALIKE`."""
         return abs(self.difference) > ALIKE * max(abs(self.own), abs(self.other))
 
 
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:
-    """Holds two configs of one report against each other.
+    """Hold two configs of one report against each other.
 
     Where one of them has no features there is nothing to compare but the verdicts.
     """
@@ -121,7 +121,7 @@ def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
 
 
 def _parts(terms: Sequence[Pair], busiest: Sequence[str]) -> list[tuple[Pair, tuple[str, ...]]]:
-    """Lists terms by name; the busiest units of both configs are one term if they differ.
+    """List terms by name; the busiest units of both configs are one term if they differ.
 
     Of the busiest unit the whole time counts, of others a share: where two configs have
     different ones, either term alone would tell of the share and not of the work.
@@ -183,19 +183,19 @@ class Explained:
 
     @property
     def runs(self) -> bool:
-        """Says if the config can run, kept or not."""
+        """Say if the config can run, kept or not."""
         return self.verdict.dropped_at not in ("rules", "compile")
 
     @property
     def instead(self) -> Verdict | None:
-        """Finds the config that can run with the fewest changes from one that cannot."""
+        """Find the config that can run with the fewest changes from one that cannot."""
         if self.runs:
             return None
         return nearest(self.verdict.config, (v for v in self.report.verdicts if v.rank is not None))
 
     @property
     def last_kept(self) -> Verdict | None:
-        """Finds the last config kept by rank, for one that was dropped by rank."""
+        """Find the last config kept by rank, for one that was dropped by rank."""
         if self.verdict.dropped_at != "score" or self.report.selection is None:
             return None
         ranks = self.report.selection.ranks
@@ -203,7 +203,7 @@ class Explained:
 
 
 def suggestion_words(own: Verdict, suggestion: Suggestion) -> str:
-    """Formats as `num_stages 3 -> 4: waiting that nothing hides 12.3 -> 3.2 us`."""
+    """Format as `num_stages 3 -> 4: waiting that nothing hides 12.3 -> 3.2 us`."""
     text = changes(own.config, suggestion.verdict.config)
     if suggestion.term is None or suggestion.term_us is None:
         return text
@@ -212,7 +212,7 @@ def suggestion_words(own: Verdict, suggestion: Suggestion) -> str:
 
 
 def explained_json(explained: Explained, *, code: bool) -> str:
-    """Writes a config as JSON: the verdict's document with its explanation, and `code` if asked."""
+    """Write a config as JSON: the verdict's document with its explanation, and `code` if asked."""
     own = explained.verdict
     more: dict[str, Any] = {
         "terms_us": own.terms_us,

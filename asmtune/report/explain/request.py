@@ -44,7 +44,7 @@ class Rival:
 
 
 def named_config(text: str, option: str, base: Config) -> Config:
-    """Makes a config of assignments; axes left out are those of another config.
+    """Make a config of assignments; axes left out are those of another config.
 
     Raises:
         InputError: a part is no assignment, or there is no such axis.
@@ -61,7 +61,7 @@ def named_config(text: str, option: str, base: Config) -> Config:
 def rival_before(
     text: str | None, chosen: Config, default: Config, stored: StoreLookup
 ) -> Rival | None:
-    """Finds the other config, if it is known before anything is compiled.
+    """Find the other config, if it is known before anything is compiled.
 
     `text` is as `--against` gives it; None for the stored winner, if there is another.
 
@@ -90,7 +90,7 @@ def rival_before(
 def rival_after(
     text: str | None, chosen: Config, verdicts: Sequence[Verdict], scorer: str
 ) -> Rival | None:
-    """Finds the best ranked config, or the next for the best itself; None if there is none.
+    """Find the best ranked config, or the next for the best itself; None if there is none.
 
     Raises:
         InputError: the best was asked for, and is the config that is explained.
@@ -107,7 +107,7 @@ def rival_after(
 
 
 def measured(record: TuneRecord | None, config: Config) -> Measurement | None:
-    """Finds the timing that a record has of a config, whatever its hooks."""
+    """Find the timing that a record has of a config, whatever its hooks."""
     values = config.to_dict()
     timed = record.measurements if record else ()
     return next((m for m in timed if m.config.to_dict() == values), None)
@@ -144,7 +144,7 @@ class ExplainRequest:
     alone: bool
 
     def stored(self) -> StoreLookup:
-        """Looks up the stored config, if the comparison may need it.
+        """Look up the stored config, if the comparison may need it.
 
         Raises:
             StoreError: the stored config was asked for, and its folder cannot be looked into.
@@ -159,7 +159,7 @@ class ExplainRequest:
             return StoreLookup("miss")
 
     def notes(self, result: Explained) -> Iterable[str]:
-        """Says which of the two configs is not in the space, and why."""
+        """Say which of the two configs is not in the space, and why."""
         other = () if result.comparison is None else (result.comparison.other,)
         for verdict in (result.verdict, *other):
             why = self.outside(verdict)
@@ -167,7 +167,7 @@ class ExplainRequest:
                 yield f"{verdict.config} is not in the space: {why}"
 
     def outside(self, verdict: Verdict) -> str | None:
-        """Says why the space lacks a config; a cap that was derived belongs to it."""
+        """Say why the space lacks a config; a cap that was derived belongs to it."""
         if any(reason.rule == "derived_cap" for reason in verdict.reasons):
             return None
         return self.loaded.space.lacks(verdict.config, **self.loaded.problem.shape)
@@ -176,7 +176,7 @@ class ExplainRequest:
 def explained(
     request: ExplainRequest, default: Config, scorer: str, language: Language
 ) -> Explained:
-    """Judges a config, compares it with another and reads its code.
+    """Judge a config, compare it with another and read its code.
 
     Raises:
         InputError: the other config cannot be what was asked for.

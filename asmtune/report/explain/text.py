@@ -38,7 +38,7 @@ STYLES: Final = {
 
 
 def classes_table(view: CodeView, other: CodeView | None = None) -> ReportTable:
-    """Tabulates instructions by class: in the text, in the hottest loop, executed by a thread.
+    """Tabulate instructions by class: in the text, in the hottest loop, executed by a thread.
 
     The executions of another config stand beside.
     """
@@ -66,7 +66,7 @@ def _word(kind: OpClass) -> str:
 
 
 def hot_loop(view: CodeView) -> RenderableType:
-    """Tabulates the hottest loop, each line with its source line and class."""
+    """Tabulate the hottest loop, each line with its source line and class."""
     notes = [Text(note, "yellow") for note in view.notes]
     if view.hot is None:
         return Group(Text("It has no loop."), *notes)
@@ -90,7 +90,7 @@ def _files(lines: list[CodeLine]) -> list[int]:
 
 
 def _source(line: CodeLine, lines: list[CodeLine]) -> str:
-    """Formats a source line as `44`; with a dot for the second file, `.263`."""
+    """Format a source line as `44`; with a dot for the second file, `.263`."""
     if line.source is None:
         return ""
     return "." * _files(lines).index(line.source[0]) + str(line.source[1])
@@ -101,7 +101,7 @@ def _style(line: CodeLine) -> str:
 
 
 def explanation(explained: Explained) -> Group:
-    """Lays out everything that `asmtune explain` says."""
+    """Lay out everything that `asmtune explain` says."""
     verdict, scorer = explained.verdict, explained.report.scorer
     ranked = sum(v.rank is not None for v in explained.report.verdicts)
     place = f"rank {verdict.rank} of {ranked} by {scorer}" if verdict.rank else "not ranked"
@@ -147,7 +147,7 @@ def _fate(explained: Explained) -> Iterator[Text]:
 
 
 def _named(own: Verdict, other: Verdict) -> str:
-    """Formats another config as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    """Format another config as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
     return f"{changes(own.config, other.config)} ({_gain(own, other)})"
 
 
@@ -186,7 +186,7 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
 
 
 def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
-    """Lays out accesses by line, findings and layouts; what is empty is left out."""
+    """Lay out accesses by line, findings and layouts; what is empty is left out."""
     if why.failure:
         yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")
     if why.accesses:
@@ -204,7 +204,7 @@ def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
 
 
 def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:
-    """Tabulates the terms of a predicted time, largest first, and their sum."""
+    """Tabulate the terms of a predicted time, largest first, and their sum."""
     table = plain_table("Predicted time", ("limit", "", "us", "share"), left=2)
     for name, us in terms.items():
         if us:
@@ -215,7 +215,7 @@ def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:
 
 
 def _score(explained: Explained) -> str:
-    """Formats as `score by learned -0.312: -0.102 of ..., -0.210 of ...`, which sum to it."""
+    """Format as `score by learned -0.312: -0.102 of ..., -0.210 of ...`, which sum to it."""
     score = explained.verdict.score or 0.0
     terms = rounded_terms(explained.score_terms, score, 3)
     parts = ", ".join(f"{value:+.3f} {name}" for name, value in terms.items())
@@ -254,7 +254,7 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
 
 
 def _times(own: float | None, other: float | None) -> str:
-    """Formats as `52.1 us against 40.3 us: 11.8 us slower (29%)`."""
+    """Format as `52.1 us against 40.3 us: 11.8 us slower (29%)`."""
     if own is None or other is None:
         if own is None:
             return f"{number(other)} us for the other; this one was not timed"
@@ -267,7 +267,7 @@ def _times(own: float | None, other: float | None) -> str:
 
 
 def _decision(decision: TermChange) -> str:
-    """Formats as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
+    """Format as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
     term = decision.term
     text = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
     causes = (

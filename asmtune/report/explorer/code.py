@@ -33,7 +33,7 @@ MOST_LINES = 1500
 
 
 def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]:
-    """Cuts out the functions that hold some lines: `{"file", "title", "first", "text"}`.
+    """Cut out the functions that hold some lines: `{"file", "title", "first", "text"}`.
 
     Cells of notebooks are found as well, as long as their kernel lives. Nothing, where the
     file is gone or is no Python. `number` is the file's in the page; lines count from 1.
@@ -96,13 +96,13 @@ class CarriedCode:
 
 
 def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
-    """Makes an empty index, for reports that are read from a file."""
+    """Make an empty index, for reports that are read from a file."""
     index = tuple((-1,) * len(report.verdicts) for report in reports)
     return CarriedCode((), index, (), "This page was made from a saved report, without code.")
 
 
 def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
-    """Packs PTX of the best by rank within a budget, and SASS of the kept ones.
+    """Pack PTX of the best by rank within a budget, and SASS of the kept ones.
 
     `reports` has one a target of `maker`, in its order.
 
@@ -142,7 +142,7 @@ class _Shelf:
         self._known: dict[str, int] = {}
 
     def source(self, path: str, line: int) -> int:
-        """Notes that code comes from a line of a file; returns the file's place."""
+        """Note that code comes from a line of a file; return the file's place."""
         self._files.setdefault(path, set()).add(line)
         return list(self._files).index(path)
 
@@ -167,7 +167,7 @@ class _Carrier:
     maker: CodeMaker
 
     def carry(self, shelf: _Shelf, limit_bytes: int) -> tuple[int, ...]:
-        """Returns, for each verdict, the place of its code; -1 if it has none."""
+        """Return, for each verdict, the place of its code; -1 if it has none."""
         chosen, progress = self._chosen(), self.maker.progress
         progress.start("code", len(chosen))
         sass = self._sass(chosen)
@@ -234,7 +234,7 @@ def _read(
 
 
 def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
-    """Writes a view in columns, for `Listing` in listing.js."""
+    """Write a view in columns, for `Listing` in listing.js."""
     places: dict[tuple[int, int], int] = {}
     runs: dict[float, int] = {}
     at, times, groups = [], [], []
@@ -266,7 +266,7 @@ def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def packed(value: Any) -> str:
-    """Packs a JSON value as text for `unpack` in data.js."""
+    """Pack a JSON value as text for `unpack` in data.js."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Lone surrogates, which a name may hold, are no UTF-8.
     data = text.encode("utf-8", "replace")
@@ -274,5 +274,5 @@ def packed(value: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """Reverses `packed`."""
+    """Reverse `packed`."""
     return json.loads(zlib.decompress(base64.b64decode(text)))

@@ -40,7 +40,7 @@ OWN: Final = frozenset(
 def page_model(
     reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
 ) -> dict[str, Any]:
-    """Makes the data of the page: `{"features", "terms", "sources", "reports": [...]}`."""
+    """Make the data of the page: `{"features", "terms", "sources", "reports": [...]}`."""
     reports = with_timings(reports, timings)
     features = {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()}
     features |= {f"{name}_us": ["us", "predicted time", _part(name)] for name in TERMS}
@@ -119,7 +119,7 @@ def _statistics(verdicts: Sequence[Verdict]) -> dict[str, list[float | int | Non
 
 
 def _lacking(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Says which features the report of another version does not have."""
+    """Say which features the report of another version does not have."""
     read = [verdict.features for verdict in verdicts if verdict.features is not None]
     lacking = [name for name in FEATURES if read and not any(name in each for each in read)]
     if lacking:
@@ -179,7 +179,7 @@ def page_of(
     problem: Problem,
     targets: Sequence[str],
 ) -> str:
-    """Makes the page of reports that were just made, with the code of their best configs."""
+    """Make the page of reports that were just made, with the code of their best configs."""
     with ProgressBar() as progress:
         machines = [load_target(name) for name in targets]
         maker = CodeMaker(machines, Settings.from_environment(), progress)
@@ -192,7 +192,7 @@ def report_html(
     code: CarriedCode | None = None,
     timings: Timings | None = None,
 ) -> str:
-    """Writes reports of one kernel, at least one, as one self-contained page.
+    """Write reports of one kernel, at least one, as one self-contained page.
 
     Measured times stand beside the predicted ones where they fit.
     """
@@ -217,7 +217,7 @@ def report_html(
 
 
 def page_script() -> str:
-    """Joins the libraries and the modules to one script.
+    """Join the libraries and the modules to one script.
 
     Modules are JavaScript's own, so that they can be read and checked one by one; in one
     function they see each other without import and export.
@@ -234,7 +234,7 @@ def _style() -> str:
 
 
 def _policy(script: str) -> str:
-    """Writes the page's policy: it runs its one script, and loads nothing.
+    """Write the page's policy: it runs its one script, and loads nothing.
 
     Styles stand inline too, and libraries set some on elements.
     """
@@ -246,7 +246,7 @@ def _policy(script: str) -> str:
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """Fills the slots of a text in one pass: what is put in is not looked at."""
+    """Fill the slots of a text in one pass: what is put in is not looked at."""
     return _SLOT.sub(lambda match: parts.get(match[1], match[0]), text)
 
 

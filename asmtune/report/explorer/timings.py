@@ -67,7 +67,7 @@ class KernelTimings:
         return cls(kernel, shape, frozenset(dtypes), device, times, statistics)
 
     def fits(self, launch: LaunchKey) -> bool:
-        """Says if the times are of a launch's kernel, shape, dtypes and device.
+        """Say if the times are of a launch's kernel, shape, dtypes and device.
 
         A key with buckets names no size, so that its times are nobody's.
         """
@@ -97,15 +97,15 @@ class Timings:
     parts: tuple[KernelTimings, ...]
 
     def of(self, launch: LaunchKey) -> Mapping[str, float]:
-        """Returns microseconds by config in words; empty where none were taken of the launch."""
+        """Return microseconds by config in words; empty where none were taken of the launch."""
         return next((part.times_us for part in self.parts if part.fits(launch)), {})
 
     def statistics_of(self, launch: LaunchKey) -> Mapping[str, SampleStatistics]:
-        """Returns the statistics of the samples by config in words, where these are known."""
+        """Return the statistics of the samples by config in words, where these are known."""
         return next((part.statistics for part in self.parts if part.fits(launch)), {})
 
     def check(self, launches: Sequence[LaunchKey]) -> None:
-        """Holds it to what is asked for, before any work.
+        """Hold it to what is asked for, before any work.
 
         Raises:
             InputError: it fits none of the launches.
@@ -121,7 +121,7 @@ class Timings:
 
 
 def read_timings(text: str, runs: Path) -> Timings:
-    """Reads times from a run (id or `.jsonl`), an exported store, or a file of recordings.
+    """Read times from a run (id or `.jsonl`), an exported store, or a file of recordings.
 
     Raises:
         InputError: there is no such thing, or it cannot be read.
@@ -177,7 +177,7 @@ def _canonical(dtype: str) -> str:
 
 
 def with_timings(reports: Sequence[PruneReport], timings: Timings | None) -> list[PruneReport]:
-    """Adds the measured times that fit to the verdicts, with a note of where they come from."""
+    """Add the measured times that fit to the verdicts, with a note of where they come from."""
     return list(reports) if timings is None else [_timed(report, timings) for report in reports]
 
 
@@ -202,7 +202,7 @@ STORE: Final = "store"
 def measured_times(
     given: str | None, subject: LoadedKernel | Sequence[PruneReport], targets: Sequence[str]
 ) -> Timings | None:
-    """Reads what `--timings` names, and makes sure that it fits the reports.
+    """Read what `--timings` names, and make sure that it fits the reports.
 
     `given` is a run, a file, or `STORE`; `subject` the kernel that reports will be made of for
     `targets`, or reports that are there.

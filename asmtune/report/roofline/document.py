@@ -17,7 +17,7 @@ FORMAT: Final = "asmtune-roofline"
 
 
 def chart_json(chart: Chart) -> str:
-    """Writes `{"format", "version", "target", "roofs", "entries", "failures", ...}`."""
+    """Write `{"format", "version", "target", "roofs", "entries", "failures", ...}`."""
     return document_text(
         FORMAT,
         {
@@ -85,7 +85,7 @@ MOST_LABELS: Final = 40
 
 
 def labels(entries: Sequence[ChartEntry]) -> list[str]:
-    """Labels each launch by kernel, by the sizes that differ, and by its speed-up."""
+    """Label each launch by kernel, by the sizes that differ, and by its speed-up."""
     return [_label(entry, [e for e in entries if e.kernel == entry.kernel]) for entry in entries]
 
 
@@ -102,7 +102,7 @@ def _label(entry: ChartEntry, alike: Sequence[ChartEntry]) -> str:
 
 
 def summary(chart: Chart) -> str:
-    """Summarises a chart in a line: number of launches, and caveats."""
+    """Summarise a chart in a line: number of launches, and caveats."""
     parts = [f"{len(chart.entries)} launches" if len(chart.entries) != 1 else "1 launch"]
     if any(entry.moved and not entry.measured for entry in chart.entries):
         parts.append("~: by a prediction")
@@ -117,7 +117,7 @@ def summary(chart: Chart) -> str:
 
 
 def compute_roofs(roofs: Sequence[Roof]) -> dict[float, tuple[str, ...]]:
-    """Groups the cores by their rate: types of one rate are one line."""
+    """Group the cores by their rate: types of one rate are one line."""
     names: dict[float, tuple[str, ...]] = {}
     for roof in roofs:
         if roof.kind == "compute":
@@ -126,7 +126,7 @@ def compute_roofs(roofs: Sequence[Roof]) -> dict[float, tuple[str, ...]]:
 
 
 def compute_name(names: Sequence[str], rate: float) -> str:
-    """Names a line of the cores: `990 TFLOP/s fp16, bf16 tensor`."""
+    """Name a line of the cores: `990 TFLOP/s fp16, bf16 tensor`."""
     tensor = [name for name in names if name != VECTOR]
     cores = [f"{', '.join(tensor)} tensor"] if tensor else []
     cores += [f"{VECTOR} cores"] if VECTOR in names else []
@@ -148,7 +148,7 @@ _HOW: Final = (
 
 
 def chart_table(chart: Chart) -> Group:
-    """Tabulates launches before and after tuning, then the machine's roofs and notes."""
+    """Tabulate launches before and after tuning, then the machine's roofs and notes."""
     table = plain_table(f"Roofline of {chart.target}", _HEADINGS, left=_WORDS, spare=_SPARE)
     for entry in chart.entries:
         _add(table, chart, entry)

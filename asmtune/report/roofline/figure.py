@@ -48,7 +48,7 @@ class Window:
 
     @classmethod
     def of(cls, chart: Chart) -> Self:
-        """Spans the points that have an intensity, and the corner of every roof."""
+        """Span the points that have an intensity, and the corner of every roof."""
         there = [place_of(point) for entry in plotted(chart) for point in points_of(entry)]
         memory = [roof.rate for roof in chart.roofs if roof.kind == "memory"]
         compute = [roof.rate for roof in chart.roofs if roof.kind == "compute"]
@@ -60,18 +60,18 @@ class Window:
 
 
 def points_of(entry: ChartEntry) -> list[Point]:
-    """Lists a launch's points: the default config's if it is another, then the tuned one's."""
+    """List a launch's points: the default config's if it is another, then the tuned one's."""
     before = [entry.before] if entry.before is not None and entry.moved else []
     return [*before, entry.after]
 
 
 def plotted(chart: Chart) -> list[ChartEntry]:
-    """Lists the launches that have an intensity, and so a place under the roofs."""
+    """List the launches that have an intensity, and so a place under the roofs."""
     return [entry for entry in chart.entries if entry.after.work.intensity is not None]
 
 
 def place_of(point: Point) -> Place:
-    """Returns a point's FLOPs a byte and FLOP/s."""
+    """Return a point's FLOPs a byte and FLOP/s."""
     assert point.work.intensity is not None
     return point.work.intensity, point.flops_per_s
 
@@ -118,7 +118,7 @@ class Drawing:
         self._names = {id(entry): name for entry, name in zip(chart.entries, names, strict=True)}
 
     def draw(self, window: Window | None, numbered: bool = False) -> tuple[float, bool]:
-        """Draws everything.
+        """Draw everything.
 
         Args:
             window: axes of the panel under the roofs; None if no launch has an intensity.
@@ -155,7 +155,7 @@ class Drawing:
         return bottom + 1.4 * _LINE
 
     def _legends(self, bottom: float, flops: bool) -> float:
-        """Names roofs by colour and line, and markers by form: none of it lies in a panel."""
+        """Name roofs by colour and line, and markers by form: none of it lies in a panel."""
         from matplotlib.lines import Line2D
 
         roofs = [
@@ -215,7 +215,7 @@ class Drawing:
         return self._labels(axes, taken, lines, numbered)
 
     def _roof(self, axes: Axes, window: Window, roof: Roof) -> Line:
-        """Draws a roof: memory's up to the fastest cores, the cores' from the fastest memory on."""
+        """Draw a roof: memory's up to the fastest cores, the cores' from the fastest memory on."""
         if roof.kind == "memory":
             left = max(window.left, window.bottom / roof.rate)
             ends = (left, left * roof.rate), (max(self._rates) / roof.rate, max(self._rates))
@@ -268,7 +268,7 @@ class Drawing:
         return None not in boxes
 
     def _list(self, bottom: float) -> float:
-        """Lists names by the numbers of their points, downwards and then to the right."""
+        """List names by the numbers of their points, downwards and then to the right."""
         names = [self._names[id(e)] for e in plotted(self._chart)[:MOST_LABELS]]
         half = _LETTERS // 2 - 4
         columns = 2 if max(map(len, names)) <= half else 1
@@ -283,14 +283,14 @@ class Drawing:
         return bottom + rows * _LINE
 
     def _without_intensity(self) -> list[tuple[str, list[ChartEntry]]]:
-        """Groups launches without FLOPs by bytes a second, and those without bytes by FLOP/s."""
+        """Group launches without FLOPs by bytes a second, and those without bytes by FLOP/s."""
         rest = [e for e in self._chart.entries if e.after.work.intensity is None]
         still = [e for e in rest if e.after.work.flops and not e.after.work.bytes]
         moving = [e for e in rest if e not in still]
         return [(u, e) for u, e in (("TB/s", moving), ("TFLOP/s", still)) if e]
 
     def _strip(self, unit: str, entries: Sequence[ChartEntry], bottom: float) -> float:
-        """Draws a row for each launch, its name on the left; roofs are upright lines."""
+        """Draw a row for each launch, its name on the left; roofs are upright lines."""
         names = [textwrap.wrap(self._names[id(e)], _LETTERS // 2) for e in entries]
         heights = [_LINE * len(lines) + 8 for lines in names]
         left = 0.5 * self._width
@@ -345,7 +345,7 @@ def _data(axes: Axes, place: Place) -> Place:
 
 
 def _number(axis: Any, unit: float, span: float) -> None:
-    """Formats a tick: at the decades, and at 2 and 5 if an axis spans few of them."""
+    """Format a tick: at the decades, and at 2 and 5 if an axis spans few of them."""
 
     def between(value: float, _: int | None = None) -> str:
         return f"{value / unit:g}" if span < _DECADES and f"{value:e}"[0] in "25" else ""
@@ -355,7 +355,7 @@ def _number(axis: Any, unit: float, span: float) -> None:
 
 
 def check_figures() -> None:
-    """Makes sure that figures can be drawn.
+    """Make sure that figures can be drawn.
 
     Raises:
         MissingPackageError: there is no matplotlib.
@@ -365,7 +365,7 @@ def check_figures() -> None:
 
 
 def drawn(chart: Chart) -> Figure:
-    """Returns the figure of a chart with at least one entry; within `look`.
+    """Return the figure of a chart with at least one entry; within `look`.
 
     Names stand beside their points. If one of them has no free place, points have numbers.
     """
@@ -383,7 +383,7 @@ def drawn(chart: Chart) -> Figure:
 
 
 def draw(chart: Chart, form: str) -> bytes:
-    """Returns the picture of a chart with at least one entry as a file's content.
+    """Return the picture of a chart with at least one entry as a file's content.
 
     `form` is "svg" or "png".
 

@@ -34,21 +34,21 @@ class Box:
 
     @property
     def middle(self) -> tuple[float, float]:
-        """Computes the centre."""
+        """Compute the centre."""
         return (self.left + self.right) / 2, (self.bottom + self.top) / 2
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Finds its point that is nearest to another."""
+        """Find its point that is nearest to another."""
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
 
     def overlap(self, other: Box) -> float:
-        """Computes the area that two boxes share."""
+        """Compute the area that two boxes share."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.top, other.top) - max(self.bottom, other.bottom)
         return width * height if width > 0 and height > 0 else 0.0
 
     def inside(self, other: Box) -> bool:
-        """Says if another box holds all of it."""
+        """Say if another box holds all of it."""
         across = other.left <= self.left and self.right <= other.right
         return across and other.bottom <= self.bottom and self.top <= other.top
 
@@ -63,7 +63,7 @@ class Line:
     y1: float
 
     def crosses(self, box: Box) -> bool:
-        """Says if a part of it lies within a box."""
+        """Say if a part of it lies within a box."""
         first, last = 0.0, 1.0
         for start, end, low, high in (
             (self.x0, self.x1, box.left, box.right),
@@ -88,7 +88,7 @@ class Label:
     height: float
 
     def leader(self, box: Box) -> Line | None:
-        """Returns the line from its box to its point; None where the box is near."""
+        """Return the line from its box to its point; None where the box is near."""
         near = box.nearest(self.x, self.y)
         far = math.dist(near, (self.x, self.y)) > NEAR
         return Line(*near, self.x, self.y) if far else None
@@ -101,7 +101,7 @@ def places(
     lines: Sequence[Line] = (),
     reach: float = math.inf,
 ) -> list[Box | None]:
-    """Finds a box for each label, in order: near its point, inside the frame, and free.
+    """Find a box for each label, in order: near its point, inside the frame, and free.
 
     A box touches no obstacle, no line, no label's point, no other label and no line that leads
     to one, and is at most `reach` from its point. A label that has no such place has None.
@@ -159,7 +159,7 @@ def _centred(label: Label, x: float, y: float) -> Box:
 
 
 def numbered_together(at: Sequence[Place], apart: float) -> list[tuple[Place, str]]:
-    """Numbers points from 1; those closer than `apart` share a label: `3, 5-8`."""
+    """Number points from 1; those closer than `apart` share a label: `3, 5-8`."""
     groups: list[tuple[Place, list[int]]] = []
     for number, here in enumerate(at, 1):
         near = [numbers for there, numbers in groups if math.dist(here, there) < apart]

@@ -36,7 +36,7 @@ class ParameterLayout:
 
     @property
     def fits(self) -> bool:
-        """True if a launcher has room for all parameters and functions."""
+        """Return whether a launcher has room for all parameters and functions."""
         return len(self.names) <= MOST_PARAMETERS and len(self.functions) <= MOST_FUNCTIONS
 
 

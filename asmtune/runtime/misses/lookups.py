@@ -152,7 +152,7 @@ class MissLookup:
 
     @property
     def predicted(self) -> StoredConfig | None:
-        """The config that an earlier process predicted for the key, as the space has it."""
+        """Return the config that an earlier process predicted for the key, as the space has it."""
         seen, request = self._fast_answer.seen, self.request
         stored: StoredConfig | StoredPrediction | None = None
         if not self._fast_answer.sure:

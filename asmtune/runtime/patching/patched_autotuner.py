@@ -142,7 +142,7 @@ class ConvertedAutotuner(AsmAutotuner):
 
     @property
     def configs(self) -> Any:
-        """The configs as the program gave them."""
+        """Return the configs as the program gave them."""
         listed = super().configs  # Dynamo asks here, and is prepared there
         return listed if self._given is None else self._given
 
@@ -158,7 +158,7 @@ class ConvertedAutotuner(AsmAutotuner):
 
     @property
     def best_config(self) -> Any:
-        """The config of the last launch, as a `triton.Config`; None before the first."""
+        """Return the config of the last launch, as a `triton.Config`; None before the first."""
         best = super().best_config
         if best is not self._shown[0]:  # else no hash need be made at each launch
             self._shown = (best, best and as_listed(best, self._given or ()))

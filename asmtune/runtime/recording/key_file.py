@@ -11,6 +11,7 @@ from typing import Any, Final
 from asmtune.base.atomic_write import folder_lock, write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import JsonCodec, fields_of, parse_json, shown, text_of, to_json
+from asmtune.base.limited_read import read_limited
 from asmtune.core.keys.rules import BucketRule
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.codec import key_digest
@@ -54,12 +55,12 @@ class RecordedKey:
 
     @property
     def key(self) -> TuneKey:
-        """The key as the store knows it."""
+        """Return the key as the store knows it."""
         return TuneKey(self.kernel, self.shape, self.dtypes, self.device)
 
     @property
     def digest(self) -> str:
-        """The key's identity in a file."""
+        """Return the key's identity in a file."""
         return device_free(self.key)
 
 
@@ -82,7 +83,7 @@ class KeyFile:
 
     @property
     def head(self) -> bytes:
-        """The JSON before the keys."""
+        """Return the JSON before the keys."""
         head = json.dumps(
             {"format": FORMAT, "version": VERSION, "program": self.program, "buckets": self.buckets}
         )
@@ -90,7 +91,7 @@ class KeyFile:
 
     @property
     def lines(self) -> bytes:
-        """The JSON of the keys."""
+        """Return the JSON of the keys."""
         return ",\n".join(json.dumps(to_json(key)) for key in self.keys).encode()
 
 
@@ -106,7 +107,7 @@ def read_key_file(path: Path) -> KeyFile:
             a field is wrong; says what to do.
     """
     try:
-        data = path.read_bytes()
+        data = read_limited(path)
     except OSError as error:
         raise InputError(f"keys {path}: {error.strerror}; {_AGAIN}") from error
     try:

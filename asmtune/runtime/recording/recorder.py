@@ -98,7 +98,7 @@ class KeyList:
 
     @property
     def unlisted(self) -> list[str]:
-        """A text for each key met that the file does not list."""
+        """Return a text for each key met that the file does not list."""
         return [key_text(key) for digest, key in self.met.items() if digest not in self.listed]
 
     def summary(self, *, quiet: bool) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import Decoder, JsonCodec
+from asmtune.base.limited_read import MIB, read_limited
 from asmtune.base.text import shortened
 from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
@@ -218,7 +219,7 @@ def read_summary(path: Path) -> Summary:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_limited(path, 1024 * MIB)
     except OSError as error:
         raise InputError(f"trace {path}: {error.strerror}") from error
 

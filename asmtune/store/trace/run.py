@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import make_private
+from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import to_json
@@ -361,7 +362,7 @@ def run_files(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise InputError(f"folder of runs {folder}: {error.strerror}") from error
+        raise InputError(fault_line("folder of runs", folder, error)) from error
 
 
 def create(folder: Path, name: str) -> tuple[Path, int]:

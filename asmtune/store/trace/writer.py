@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.cache_faults import fault_line, is_news
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
@@ -65,7 +66,9 @@ class TraceWriter:
             self.run = self.path.stem
             prune(folder)
         except OSError as error:
-            self._give_up(folder, error)
+            self.close()
+            if is_news(folder):
+                self._warn(fault_line("folder of runs", folder, error))
         self._write("start", encoded_header(header, self.run))
 
     def __enter__(self) -> TraceWriter:
@@ -144,14 +147,11 @@ class TraceWriter:
                 # Not buffered: bytes that the system has taken survive a kill of this process.
                 data = data[os.write(self._file, data) :]
         except OSError as error:
-            self._give_up(self.path, error)
+            self.close()
+            self._warn(f"trace {self.path}: {error.strerror or error}")
 
-    def _give_up(self, place: Path | None, error: OSError) -> None:
-        self.close()
-        reason = error.strerror or str(error)
-        warnings.warn(
-            f"trace {place}: {reason}; the run goes on without it", TraceWarning, stacklevel=4
-        )
+    def _warn(self, cause: str) -> None:
+        warnings.warn(f"{cause}; the run goes on without it", TraceWarning, stacklevel=4)
 
 
 def _ranked(verdicts: Sequence[Verdict]) -> list[PredictionRow]:

@@ -27,28 +27,28 @@ class WorkingPoint:
 
     @property
     def us(self) -> float:
-        """The median time."""
+        """Return the median time."""
         return self.row.statistics.p50_us
 
     @property
     def gops(self) -> float:
-        """Billions of operations a second; 0 for a launch that only moves bytes."""
+        """Return the billions of operations a second; 0 for a launch that only moves bytes."""
         return self.load.flops / self.us / 1e3
 
     @property
     def gbytes_per_s(self) -> float:
-        """Billions of different bytes a second."""
+        """Return the billions of different bytes a second."""
         return self.load.bytes / self.us / 1e3
 
     @property
     def gops_per_w(self) -> float | None:
-        """Billions of operations a second and watt; None where no energy was read."""
+        """Return the billions of operations a second and watt; None where no energy was read."""
         energy_mj = self.row.energy_mj
         return self.load.flops / energy_mj / 1e6 if energy_mj and self.load.flops else None
 
     @property
     def size(self) -> float:
-        """Operations of a launch, or its bytes if it has none."""
+        """Return the operations of a launch, or its bytes if it has none."""
         return self.load.flops or self.load.bytes
 
     @property

@@ -43,7 +43,7 @@ from asmtune.studies.roofline.points import WorkCounts
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Times the rows of a plan and yields messages; ends early if the GPU is lost.
+    """Time the rows of a plan and yield messages; end early if the GPU is lost.
 
     A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, the `path` of the user's
     modules, and `energy` if the board's meter is to be read.
@@ -89,7 +89,7 @@ def _timed(row: Mapping[str, Any], target: Target, *, energy: bool) -> dict[str,
 def timed(
     problem: Problem, config: Config, target: Target, settings: Settings, *, energy: bool = False
 ) -> tuple[Measurement, LaunchLoad, float | None] | Failure:
-    """Times a config; its output is not checked, since tuning has done so.
+    """Time a config; its output is not checked, since tuning has done so.
 
     The problem's tensors hold what they held before. With `energy` the third is millijoules a
     launch; None without a meter.

@@ -271,7 +271,7 @@ class Processes:
             self._end(self._open[0])
 
     def take(self, seed: int, *, another: bool, energy: bool = False) -> None:
-        """Times every row that has not failed once more, in a process of its own.
+        """Time every row that has not failed once more, in a process of its own.
 
         A row that ends its process costs that row alone: another process times the rest. The
         seed is of the rows' order; if `another` process comes after, it imports meanwhile. With
@@ -368,7 +368,7 @@ class BenchProgress:
 def time_plan(
     plan: BenchPlan, processes: int, progress: BenchProgress, *, energy: bool = False
 ) -> Collected:
-    """Times the rows of a plan in a number of processes, and reads the `energy` of launches.
+    """Time the rows of a plan in a number of processes, and read the `energy` of launches.
 
     Raises:
         MeasureError: a process cannot time anything, whatever the row.

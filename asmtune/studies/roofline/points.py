@@ -141,7 +141,7 @@ class Roof:
 
     @property
     def label(self) -> str:
-        """Names the roof: `fp16 tensor cores, 990 TFLOP/s`."""
+        """Name the roof: `fp16 tensor cores, 990 TFLOP/s`."""
         if self.kind == "memory":
             return f"{self.name}, {self.rate / 1e12:.3g} TB/s"
         cores = "fp32 cores" if self.name == VECTOR else f"{self.name} tensor cores"
@@ -283,7 +283,7 @@ class Chart:
         return point.bytes_per_s / rates["DRAM"]
 
     def limit(self, point: Point) -> str:
-        """Names the roof over a point: "DRAM", or that of its cores."""
+        """Name the roof over a point: "DRAM", or that of its cores."""
         intensity = point.work.intensity
         if intensity is None:
             return "DRAM" if point.work.bytes else point.counts.unit

@@ -152,7 +152,7 @@ class RooflineSubject:
 
     @property
     def name(self) -> str:
-        """Names the launch: `matmul M=4096 N=4096`."""
+        """Name the launch: `matmul M=4096 N=4096`."""
         shape = " ".join(f"{name}={value}" for name, value in self.shape.items())
         return f"{self.problem.name} {shape}".strip()
 
@@ -324,7 +324,7 @@ class PairClock:
     def outcomes(
         self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
-        """Times the config of each verdict, in order; the first gives the reference.
+        """Time the config of each verdict, in order; the first gives the reference.
 
         Raises:
             MeasureError: there is no GPU, or nothing can be timed any more.

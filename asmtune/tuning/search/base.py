@@ -94,7 +94,7 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """The name on the command line."""
+        """Return the name on the command line."""
 
     def propose(self, state: State) -> Proposal:
         """Propose configs to compile next, of those in `state.open()`."""

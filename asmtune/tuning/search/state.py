@@ -76,12 +76,12 @@ class State:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the state was made."""
+        """Return the seconds since the state was made."""
         return self._clock() - self._began
 
     @property
     def best_us(self) -> float | None:
-        """The least time so far."""
+        """Return the least time so far."""
         return min(self.timings.values(), default=None)
 
     def fastest(self, count: int) -> list[Config]:

@@ -90,13 +90,13 @@ class Points:
 
     @property
     def own_variance(self) -> Column:
-        """Variance of each config's own part."""
+        """Return the variance of each config's own part."""
         deviation = np.where(self.compiled, OWN_DEVIATION, SKETCH_DEVIATION)
         return np.asarray((self.own * deviation) ** 2)
 
     @property
     def variance(self) -> Column:
-        """Prior variance of each, without its own part."""
+        """Return the prior variance of each, without its own part."""
         return OFFSET**2 + ERROR_DEVIATION**2 + (SLOPE_DEVIATION * self.predicted) ** 2
 
 
@@ -142,7 +142,7 @@ class Surrogate:
 
     @cached_property
     def best(self) -> float:
-        """Logarithm of the least time."""
+        """Return the logarithm of the least time."""
         return float(self.log_us.min())
 
     def posterior(self, points: Points) -> Posterior:
@@ -197,7 +197,7 @@ class Surrogate:
 
     @cached_property
     def _scale(self) -> float:
-        """Variance over the prior's, by the errors seen."""
+        """Return the variance over the prior's, by the errors seen."""
         seen = float(self._half @ self._half)
         return min(MOST_SCALE, (PRIOR_WEIGHT + seen) / (PRIOR_WEIGHT + len(self.log_us)))
 
@@ -281,7 +281,7 @@ class Mixture:
 
     @property
     def best(self) -> float:
-        """Logarithm of the least time."""
+        """Return the logarithm of the least time."""
         return self.parts[0].best
 
     def improvement(self, points: Points) -> Column:

@@ -105,7 +105,7 @@ class TensorLayout:
 
     @property
     def elements(self) -> int:
-        """Registers of one thread, copies included."""
+        """Return the registers of one thread, copies included."""
         return int(1 << len(self.registers))
 
     def distinct(self, varying: frozenset[int], skip: tuple[int, int] = (-1, 1)) -> int:

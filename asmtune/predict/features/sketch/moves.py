@@ -118,7 +118,7 @@ class SharedMove:
 
     @property
     def width(self) -> int:
-        """Bytes of a thread's instruction."""
+        """Return the bytes of a thread's instruction."""
         if not self._is_whole:
             return self._size
         run = self.layout.run(self._fast)
@@ -128,13 +128,13 @@ class SharedMove:
 
     @property
     def instructions(self) -> float:
-        """Instructions of a thread that move its part of the tile."""
+        """Return the instructions of a thread that move its part of the tile."""
         axes = frozenset(range(len(self.kind.shape)))
         return max(1.0, self.layout.distinct(axes) * self._size / self.width)
 
     @property
     def passes(self) -> tuple[int, int] | None:
-        """Passes of a warp's instruction, with and without conflicts; None if not known."""
+        """Return the passes of a warp's instruction, with and without conflicts, or None."""
         if not self._is_whole:
             return None
         return _passes(self.layout, self.buffer, self.width, self._is_matrix_load)
@@ -157,7 +157,7 @@ class SharedMove:
 
     @property
     def _piece(self) -> int:
-        """Bytes that the buffer's layout keeps together."""
+        """Return the bytes that the buffer's layout keeps together."""
         encoding = self.buffer.encoding
         if kind_of(encoding) == "swizzled_shared" and number(encoding, "maxPhase", 1) > 1:
             return number(encoding, "vec", 1) * self._size

@@ -89,7 +89,7 @@ class Valued(Protocol):
 
     @property
     def runs(self) -> Mapping[Node, Run]:
-        """The elements that one instruction of each global access moves."""
+        """Return the elements that one instruction of each global access moves."""
 
     def elements(self, value: int) -> float:
         """Return the different elements of a value that are kept in registers."""

@@ -202,7 +202,7 @@ class _Product:
 
     @property
     def operand(self) -> str:
-        """PTX's name of the operands' type; e2m1 for two 4-bit numbers a byte."""
+        """Return PTX's name of the operands' type; e2m1 for two 4-bit numbers a byte."""
         return _PTX_TYPES.get(self.left.element, self.left.element)
 
     @property

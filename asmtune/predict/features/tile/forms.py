@@ -77,7 +77,7 @@ class LoopForm:
 
     @property
     def pipelines(self) -> bool:
-        """True if its loads are copied ahead where there are stages."""
+        """Return whether its loads are copied ahead where there are stages."""
         return self.has_dot or self.own_stages
 
 
@@ -98,7 +98,7 @@ class Structure:
 
     @cached_property
     def parts(self) -> dict[str, tuple[slice, int]]:
-        """Places of each part in the numbers of a tile, and numbers for each of its members."""
+        """Return the places of each part in a tile's numbers, and numbers for its members."""
         lengths = {
             "nodes": (len(self.nodes), 1),
             "accesses": (len(self.accesses), 4),

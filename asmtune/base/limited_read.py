@@ -1,0 +1,49 @@
+"""Bounded reads of the files that a user names, which may be any file of the machine."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from asmtune.base.atomic_write import STREAMS
+
+MIB: Final = 1 << 20
+
+
+def read_limited(path: Path, most: int = 64 * MIB) -> bytes:
+    """Read a regular file, or a pipe that this process has open as /dev/stdin.
+
+    A device may have no end, and a pipe elsewhere may have no writer to wait for.
+
+    Raises:
+        OSError: it cannot be read, is another kind of file, or holds more than `most` bytes.
+    """
+    status = path.stat()
+    is_open = any(path.absolute().is_relative_to(folder) for folder in STREAMS)
+    if not (
+        stat.S_ISREG(status.st_mode)
+        or stat.S_ISDIR(status.st_mode)
+        or (stat.S_ISFIFO(status.st_mode) and is_open)
+    ):
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        held = max(len(data), status.st_size)
+        cause = f"too large: {held:,} bytes, and at most {most:,} are read"
+        raise OSError(errno.EFBIG, cause, os.fspath(path))
+    return data
+
+
+def read_limited_text(path: Path, most: int = 64 * MIB) -> str:
+    """Read the text of a file as `read_limited`; a byte order mark is left out.
+
+    Raises:
+        OSError: as `read_limited`.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return io.TextIOWrapper(io.BytesIO(read_limited(path, most)), encoding="utf-8-sig").read()

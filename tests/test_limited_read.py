@@ -1,0 +1,100 @@
+"""Files that a user names are read up to a limit, whatever they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asmtune.base.errors import InputError
+from asmtune.base.limited_read import MIB, read_limited, read_limited_text
+from asmtune.cli.transfer import _read as read_import
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.shapes import read_shapes
+from asmtune.core.ir_overrides import Override
+from asmtune.core.keys.rules import _rules_of_file as read_rules
+from asmtune.core.oracle import load_oracle
+from asmtune.report.documents import read_reports
+from asmtune.runtime.recording.key_file import read_key_file
+from asmtune.store import interchange
+from asmtune.store.trace.reader import read_trace
+from asmtune.studies.regression.history import read_history
+from asmtune.studies.regression.run import read_run
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "target.json": lambda path: load_target(str(path)),
+    "rules": read_rules,
+    "shapes": read_shapes,
+    "keys.json": read_key_file,
+    "import.json": lambda path: read_import(path, None, None),  # type: ignore[arg-type]
+    "export.json": interchange.read,
+    "run.json": read_run,
+    "history.jsonl": read_history,
+    "report.json": read_reports,
+    "oracle.json": load_oracle,
+    "trace.jsonl": read_trace,
+    "override.ptx": lambda path: Override.read(str(path)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_device_without_an_end(name: str, tmp_path: Path) -> None:
+    """Every reader of a user's file refuses what is not a file, in one line that names it."""
+    path = tmp_path / name
+    path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=f"{name}.*not a regular file") as caught:
+        READERS[name](path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["target.json", "rules"])
+def test_a_small_file_that_is_large(name: str, tmp_path: Path) -> None:
+    """Descriptors and rules are refused from a byte over 1 MiB on, with both sizes."""
+    path = tmp_path / name
+    path.write_bytes(b"#" * (MIB + 1))
+    message = "too large: 1,048,577 bytes, and at most 1,048,576 are read"
+    with pytest.raises(InputError, match=message):
+        READERS[name](path)
+
+
+def test_a_file_of_the_limit(tmp_path: Path) -> None:
+    """A file may hold as many bytes as the limit; its size is not taken from the file system."""
+    path = tmp_path / "file"
+    path.write_bytes(b"12345678")
+    assert read_limited(path, 8) == b"12345678"
+    with pytest.raises(OSError, match="too large: 8 bytes, and at most 7 are read"):
+        read_limited(path, 7)
+    assert Path("/proc/self/status").stat().st_size == 0
+    with pytest.raises(OSError, match="and at most 16 are read"):
+        read_limited(Path("/proc/self/status"), 16)
+
+
+def test_a_pipe_without_a_writer(tmp_path: Path) -> None:
+    """A named pipe is not waited for."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_limited(pipe)
+
+
+def test_standard_input_by_its_device() -> None:
+    """What a shell sends through a pipe is read, as from a file."""
+    script = (
+        "from pathlib import Path; from asmtune.base.limited_read import read_limited; "
+        "print(read_limited(Path('/dev/stdin')))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=b"content", capture_output=True, check=True)
+    assert done.stdout == b"b'content'\n"
+
+
+def test_text_of_other_systems(tmp_path: Path) -> None:
+    """A byte order mark is left out, and lines end alike."""
+    path = tmp_path / "text"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
+    assert read_limited_text(path) == "one\ntwo\nthree\n"
