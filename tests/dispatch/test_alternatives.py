@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 import asmtune.runtime.autotuner as autotuner
 from asmtune import asm_autotune
@@ -18,6 +20,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.alternatives import caller
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.report.runs import run_report
 from asmtune.runtime.calls import timings_ms
 from asmtune.runtime.launch.layout import CurrentStream
 from asmtune.runtime.misses.lookups import Choice
@@ -25,6 +28,8 @@ from asmtune.store import interchange
 from asmtune.store.codec import record_from_json, record_to_json
 from asmtune.store.database import Store
 from asmtune.store.seeds import configs_of
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import TracedRun, run_files
 from asmtune.tuning.request import TuningRequest
 from tests.dispatch.host import Host, miss
 from tests.tuning_support import (
@@ -79,6 +84,25 @@ def test_the_faster_function_wins_and_is_stored_by_name(tmp_path: Path) -> None:
     assert known.outcome == "known"
     assert known.record is not None
     assert known.record.winner == WON
+
+
+def test_a_trace_names_the_function(tmp_path: Path) -> None:
+    """The run's winner and its finals have the name; a replay takes the configs alone."""
+    tuned(tmp_path, 3.0, vendor=vendor)
+    (path,) = run_files(tmp_path / "runs")
+    run = read_trace(path)
+    assert run.ending is not None
+    assert run.ending.winner == WON
+    assert WON in [row.config for row in run.finals]
+    assert f"winner  vendor in place of {BEST}" in printed(run)
+
+
+def printed(run: TracedRun) -> str:
+    """Return a run as `asmtune explain` prints it."""
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(run_report(run))
+    return captured.get()
 
 
 def test_a_name_that_vanishes_leaves_the_best_config(tmp_path: Path) -> None:
