@@ -15,13 +15,14 @@ import torch
 from rich.console import Console
 
 import asmtune.runtime.autotuner as autotuner
-from asmtune import asm_autotune
+from asmtune import asm_autotune, patch
 from asmtune.base.errors import InputError
 from asmtune.core.alternatives import caller
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.report.runs import run_report
-from asmtune.runtime.calls import timings_ms
+from asmtune.runtime import choosing
+from asmtune.runtime.calls import KernelCall, timings_ms
 from asmtune.runtime.launch.layout import CurrentStream
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.store import interchange
@@ -312,3 +313,21 @@ def test_compilers_get_the_config(host: Host, monkeypatch: pytest.MonkeyPatch) -
     assert kernel._chooser._look_up(arguments, {})[1].config == WON
     assert kernel._chooser.look_up(arguments, {})[1].config == BEST
     assert kernel._chooser.winners(host.machine.name) == [BEST]
+
+
+def test_one_config_is_tuned_beside_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of one config has nothing to choose from, unless a function may be faster."""
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(choosing, "resolve", lambda *_, **__: Choice(WON, True, "known"))
+    monkeypatch.setattr(choosing, "notify_triton", lambda *_: None)
+    call = KernelCall((1,), (*problem(64).arguments.values(),), {}, add.arg_names)
+    alone = asm_autotune([BEST], ["n"])(add)
+    assert alone._chooser.choose(call).config == BEST
+    beside = asm_autotune([BEST], ["n"], alternatives={"vendor": vendor})(add)
+    assert beside._chooser.choose(call).config == WON
+
+
+def test_patch_takes_no_functions() -> None:
+    """They belong to one kernel; `patch` is for all of a program."""
+    with pytest.raises(InputError, match="'alternatives' is no option for all kernels"):
+        patch(alternatives={"vendor": vendor})  # type: ignore[call-arg]
