@@ -138,8 +138,9 @@ class TuneRecord:
 
     Attributes:
         key: what was tuned.
-        winner: the config to launch.
-        measurements: every config timed, the winner among them.
+        winner: the config to launch; one with an `alternative` names the function to call, and is
+            the best config apart from that.
+        measurements: every config timed, the winner among them, and alternatives.
         failures: configs that did not compile or launch.
         provenance: versions and digests that it was made with.
     """
@@ -159,6 +160,11 @@ class TuneRecord:
     def timing(self) -> Measurement | None:
         """The winner's timing; None if it was not timed."""
         return next((m for m in self.measurements if m.config == self.winner), None)
+
+    @property
+    def config_timings(self) -> tuple[Measurement, ...]:
+        """The timings of configs, without those of alternatives."""
+        return tuple(m for m in self.measurements if m.config.alternative is None)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row per config: timed ones, fastest first, then failed ones.

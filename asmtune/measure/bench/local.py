@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from asmtune.compile.load import Binary, LoadedLaunch, launch_values
+from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
@@ -36,7 +36,7 @@ class LocalBench:
         arguments = setup.lowering.problem.arguments
         self._checker = OutputChecker(arguments, setup.effects, setup.checks)
         self._trials = trials_on(self._machine, self._checker, setup.plan)
-        self._hooks = setup.hooks
+        self._hooks, self._alternatives = setup.hooks, setup.alternatives
         self._lost: DeviceLostError | None = None
 
     @property
@@ -102,6 +102,10 @@ class LocalBench:
         config = candidate.config
 
         def load() -> LoadedLaunch | Failure:
+            if config.alternative is not None:
+                problem = self._lowering.problem
+                launch = call_alternative(self._alternatives[config.alternative], problem)
+                return self._hooks.around(launch, launch_values(problem, config))
             binary = Binary.of(self._lowering, config, candidate.artifact)
             if isinstance(binary, Failure):
                 return binary

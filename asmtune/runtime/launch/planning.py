@@ -11,7 +11,7 @@ import functools
 import re
 import subprocess
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, Protocol, cast
@@ -21,6 +21,7 @@ from triton import JITFunction, knobs
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
+from asmtune.core.alternatives import caller
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import MOST_PARAMETERS
 
@@ -130,6 +131,8 @@ _EXTRAS: Final = (
     "launch_cooperative_grid", "launch_pdl", "global_scratch_size", "profile_scratch_size",
 )  # fmt: skip
 
+_BEFORE_VALUES: Final = 4  # a relay takes the grid's sizes and the stream first
+
 _FROZEN: Final = (bool, int, float, str, type(None), tl.dtype, JITFunction)
 """Globals that are watched by identity."""
 
@@ -181,6 +184,25 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
         launched.config.pre_hook,
         dict(launched.chosen),
     )
+
+
+def plan_of_alternative(
+    backend: Backend,
+    function: Any,
+    alternative: Callable[..., Any],
+    given: Collection[str],
+    config: Any,
+) -> Any:
+    """Make the plan of launches that call an alternative in a config's place: Triton has no part.
+
+    `given` names the arguments of a launch.
+    """
+    chosen, names = config.all_kwargs(), [p.name for p in function.params]
+    values = tuple(
+        backend.GIVEN if p.name in given else chosen.get(p.name, p.default) for p in function.params
+    )
+    relay = caller(alternative, names, given, skip=_BEFORE_VALUES)
+    return backend.Plan(0, 0, 0, (), values, None, config, (), relay, (), None, chosen)
 
 
 def quiet_lists(function: Any) -> tuple[list[Any], ...]:

@@ -51,7 +51,10 @@ def nearest(
         if config is None:
             continue
         if near.surely_fits(config) or (runs is not None and runs(config)):
-            return config, near.origin
+            # What won on another device may be another library's there.
+            here = near.recorded_on is None
+            own = request.with_alternative_of(near.record.winner, config) if here else config
+            return own, near.origin
     return None
 
 
