@@ -170,6 +170,41 @@ def launch(tuned: Any, operands: Product, grid: Any) -> torch.Tensor:
     return c
 
 
+def by_cublas(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, c: torch.Tensor, activation: str
+) -> None:
+    """Write the product of (batch, M, K) and (batch, K, N) by cuBLAS; 8 bits in one product alone.
+
+    Bias and activation come after rounding to C's dtype, and fp32 is multiplied as PyTorch's
+    `allow_tf32` says.
+    """
+    if a.dtype == torch.float8_e4m3fn:
+        one = _one(a.device)
+        torch._scaled_mm(
+            *(a.squeeze(0), b.squeeze(0), one, one), out_dtype=c.dtype, out=c.squeeze(0)
+        )
+    elif a.dtype == torch.int8:
+        torch._int_mm(a.squeeze(0), b.squeeze(0), out=c.squeeze(0))
+    elif bias is not None and a.shape[0] == 1:
+        torch.addmm(bias, a[0], b[0], out=c[0])
+    else:
+        torch.matmul(a, b, out=c)
+    if bias is not None and (a.shape[0] > 1 or a.element_size() == 1):
+        c.add_(bias)
+    if activation != "none":
+        c.copy_(activate(c, activation))
+
+
+def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """Apply an activation in PyTorch, by name."""
+    return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
+
+
+@functools.lru_cache(maxsize=64)
+def _one(device: torch.device) -> torch.Tensor:
+    return torch.ones((), device=device)
+
+
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
     """Give the grid: programs along the tiles and their parts, and along the batch."""
     tiles = triton.cdiv(values["M"], values["BLOCK_M"])

@@ -19,6 +19,7 @@ Backward: `attention_backward_q` and `attention_backward_kv`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,7 @@ from asmtune.kernels._attention_space import of_queries
 from asmtune.kernels.attention_backward_kv import attention_backward_kv
 from asmtune.kernels.attention_backward_q import attention_backward_q
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 _PLAIN = (
     *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),
@@ -157,31 +159,88 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return exact.attend(q, k, v, how)
 
 
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
-    ) -> torch.Tensor:
-        q, k, v = host.laid(q), host.laid(k), host.laid(v)
-        arguments = _arguments(q, k, v, how)
-        y: torch.Tensor = arguments["y_ptr"]
-        if k.shape[2] == 0:
-            y.zero_()
-            arguments["lse_ptr"].fill_(float("inf"))
-        elif y.numel():
-            _tuned[_grid](**arguments)
-        ctx.save_for_backward(q, k, v, y, arguments["lse_ptr"])
-        ctx.how = how
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        q, k, v, y, lse = ctx.saved_tensors
-        dq, delta = attention_backward_q(dy, q, k, v, y, lse, ctx.how)
-        dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, ctx.how)
-        return dq, dk, dv, None
+@prepared
+def _gradients(
+    dy: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    y: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    window: int | None,
+    padding: torch.Tensor | None,
+    dropout: float,
+    seed: int,
+    scale: float,
+) -> tuple[torch.Tensor, ...]:
+    """Compute the gradients of queries, keys and values."""
+    how = Attending(causal, window, padding, dropout, seed, scale)
+    dq, delta = attention_backward_q(dy, q, k, v, y, lse, how)
+    dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, how)
+    return dq, dk, dv
 
 
+_LOG2_E = 1.4426950408889634
+
+
+def _launch_flash(
+    q_ptr: torch.Tensor, k_ptr: torch.Tensor, v_ptr: torch.Tensor, *rest: Any
+) -> None:
+    """Launch FlashAttention-2 with the arguments of this kernel."""
+    _write_fused(torch.ops.aten._scaled_dot_product_flash_attention, q_ptr, k_ptr, v_ptr, rest)
+
+
+def _launch_cudnn(
+    q_ptr: torch.Tensor, k_ptr: torch.Tensor, v_ptr: torch.Tensor, *rest: Any
+) -> None:
+    """Launch cuDNN with the arguments of this kernel."""
+    fused = torch.ops.aten._scaled_dot_product_cudnn_attention
+    _write_fused(functools.partial(_without_bias, fused), q_ptr, k_ptr, v_ptr, rest)
+
+
+def _without_bias(fused: Any, q: Any, k: Any, v: Any, *options: Any, scale: float) -> Any:
+    return fused(q, k, v, None, True, *options, scale=scale)
+
+
+def _write_fused(
+    fused: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rest: tuple[Any, ...]
+) -> None:
+    given = dict(zip(kernel.arg_names[3:], rest, strict=False))
+    y, lse, *_ = fused(q, k, v, 0.0, given["CAUSAL"], False, scale=given["scale"])
+    given["y_ptr"].copy_(y)
+    torch.mul(lse.view(given["lse_ptr"].shape), _LOG2_E, out=given["lse_ptr"])
+
+
+def _has_vendor(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:
+    """Return whether the vendor's functions compute the same.
+
+    Theirs have no windows, other padding and dropout, a head of keys for each head, and a diagonal
+    that ends at the last query and key. A key of the kernel's holds more than that.
+    """
+    options = how.window is None and how.padding is None and how.dropout == 0.0
+    return options and q.shape[1] == k.shape[1] and (not how.causal or q.shape[2] == k.shape[2])
+
+
+def _flash(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
+) -> torch.Tensor:
+    """Compute `attention` by FlashAttention-2."""
+    fused = torch.ops.aten._scaled_dot_product_flash_attention
+    y: torch.Tensor = fused(q, k, v, 0.0, causal, False, scale=options.get("scale"))[0]
+    return y
+
+
+def _cudnn(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
+) -> torch.Tensor:
+    """Compute `attention` by cuDNN."""
+    fused, scale = torch.ops.aten._scaled_dot_product_cudnn_attention, options.get("scale")
+    y: torch.Tensor = fused(q, k, v, None, False, 0.0, causal, False, scale=scale)[0]
+    return y
+
+
+@prepared(backward=_gradients, alternatives={"flash": _flash, "cudnn": _cudnn})
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -193,8 +252,11 @@ def attention(
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
-) -> torch.Tensor:
-    """Compute attention by the tuned kernels, with its gradients; results repeat bit by bit.
+    vendor: bool = True,
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
+    """Compute attention by the tuned kernels, with its gradients.
+
+    Results repeat bit by bit; where the vendor's forward is called, as far as its do.
 
     Args:
         q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
@@ -211,6 +273,7 @@ def attention(
         seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
+        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
@@ -222,8 +285,15 @@ def attention(
     """
     host.check("attention", q, k, v)
     how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
-    y: torch.Tensor = _Attention.apply(q, k, v, how)
-    return y
+    q, k, v = host.laid(q), host.laid(k), host.laid(v)
+    arguments = _arguments(q, k, v, how)
+    y, lse = arguments["y_ptr"], arguments["lse_ptr"]
+    if k.shape[2] == 0:
+        y.zero_()
+        lse.fill_(float("inf"))
+    elif y.numel():
+        (_tuned if vendor and _has_vendor(q, k, how) else _alone)[_grid](**arguments)
+    return y, (q, k, v, y, lse, causal, window, padding, dropout, seed, how.scale)
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:
@@ -235,4 +305,6 @@ def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
     return {**tensors, **results, **host.sizes(q, k, how), **host.strides(q=q, k=k, v=v, y=y)}
 
 
-_tuned = asm_autotune(space=space, key=host.KEY)(kernel)
+_WITH = {"flash": _launch_flash, "cudnn": _launch_cudnn}
+_tuned = asm_autotune(space=space, key=host.KEY, alternatives=_WITH)(kernel)
+_alone = asm_autotune(space=space, key=host.KEY)(kernel)

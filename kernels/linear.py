@@ -20,17 +20,17 @@ import torch
 from asmtune.core.problem import Problem
 from asmtune.kernels import matmul
 from asmtune.kernels._common import check_tensors
-from asmtune.kernels._gemm_host import grid, launch, product
+from asmtune.kernels._gemm_host import activate, grid, launch, product
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels.matmul import (
     OPTIONAL,
     OUTPUTS,
-    activate,
     kernel,
     problem_of,
     random_matrices,
     reference,
 )
+from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "OPTIONAL", "OUTPUTS", "kernel", "linear", "reference", "space"]
 
@@ -82,11 +82,25 @@ def baseline(
     return activate(torch.nn.functional.linear(x, weight, bias), activation)
 
 
+def _cublas(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    *,
+    vendor: bool = True,  # noqa: ARG001
+) -> torch.Tensor:
+    return baseline(x, weight, bias, activation)
+
+
+@prepared(alternatives={"cublas": _cublas})
 def linear(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
     activation: str = "none",
+    *,
+    vendor: bool = True,
 ) -> torch.Tensor:
     """Compute activation(x @ weight.T + bias) by the tuned kernel.
 
@@ -95,6 +109,7 @@ def linear(
         weight: (out, in), likewise.
         bias: (out,), likewise.
         activation: "none", "relu", "silu" or "gelu" (by the error function).
+        vendor: call cuBLAS where tuning has found it faster.
 
     Returns:
         (.., out), of the inputs' dtype.
@@ -109,7 +124,9 @@ def linear(
             "they must be (out, in) and (.., in)"
         )
     operands = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
-    return launch(_tuned, operands, grid)[0].reshape(*x.shape[:-1], weight.shape[0])
+    tuned = _tuned if vendor else _alone
+    return launch(tuned, operands, grid)[0].reshape(*x.shape[:-1], weight.shape[0])
 
 
 _tuned = matmul._tuned
+_alone = matmul._alone

@@ -29,10 +29,20 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.kernels._gemm import finish_tile, known, operand_descriptors, summed, tile_origin
-from asmtune.kernels._gemm_host import DTYPES, Product, grid, launch, product, result_dtype
+from asmtune.kernels._gemm_host import (
+    DTYPES,
+    Product,
+    activate,
+    by_cublas,
+    grid,
+    launch,
+    product,
+    result_dtype,
+)
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "DTYPES", "kernel", "matmul", "space"]
 
@@ -185,11 +195,6 @@ def baseline(
     return activate(c if bias is None else c + bias, activation)
 
 
-def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """Apply an activation in PyTorch, by name."""
-    return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
-
-
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """Compute C in float64 from a problem's arguments; exact for int8."""
     c = arguments["a_ptr"].double() @ arguments["b_ptr"].double()
@@ -197,8 +202,31 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return activate(c if bias is None else c + bias.double(), arguments["ACTIVATION"])
 
 
+def _cublas(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    *,
+    vendor: bool = True,  # noqa: ARG001
+) -> torch.Tensor:
+    """Compute `matmul` by cuBLAS."""
+    if a.element_size() > 1:
+        c = a @ b
+        return activate(c if bias is None else c + bias, activation)
+    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_dtype(a.dtype))
+    by_cublas(a[None], b[None], bias, c[None], activation)
+    return c
+
+
+@prepared(alternatives={"cublas": _cublas})
 def matmul(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    *,
+    vendor: bool = True,
 ) -> torch.Tensor:
     """Compute activation(A @ B + bias) by the tuned kernel.
 
@@ -207,6 +235,7 @@ def matmul(
         b: (K, N) or (batch, K, N), likewise, of the same dtype; a matrix serves a whole batch.
         bias: (N,), of C's dtype; none for int8.
         activation: "none", "relu", "silu" or "gelu" (by the error function); "none" for int8.
+        vendor: call cuBLAS where tuning has found it faster.
 
     Returns:
         (M, N), or (batch, M, N) where either is a batch: of the inputs' dtype; fp16 for fp8,
@@ -216,12 +245,20 @@ def matmul(
         ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
     operands = product("matmul", a, b, bias, activation)
-    c = launch(_tuned, operands, grid)
+    c = launch(_tuned if vendor else _alone, operands, grid)
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-_tuned = asm_autotune(
-    space=space,
-    key=["batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION"],
-    tiles=True,
-)(kernel)
+def _launch_cublas(
+    a_ptr: torch.Tensor, b_ptr: torch.Tensor, bias_ptr: Any, c_ptr: torch.Tensor, *numbers: Any
+) -> None:
+    """Launch cuBLAS with the arguments of this kernel."""
+    by_cublas(a_ptr, b_ptr, bias_ptr, c_ptr, activation=numbers[_ACTIVATION])
+
+
+_ACTIVATION = kernel.arg_names.index("ACTIVATION") - 4
+_KEY = ("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION")
+_tuned = asm_autotune(space=space, key=_KEY, tiles=True, alternatives={"cublas": _launch_cublas})(
+    kernel
+)
+_alone = asm_autotune(space=space, key=_KEY, tiles=True)(kernel)
