@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -33,6 +35,8 @@ _ALLOCATIONS: Final = frozenset(
 )
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), torch.dtype})
+
+_LIBRARIES: Final = sys.stdlib_module_names | {"torch", "triton"}
 
 _persistent: Final[dict[int, torch.Tensor]] = {}
 
@@ -66,9 +70,24 @@ def tuner_guards(function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...]:
                 (vars(module), name, vars(module)[name]) for name in names & vars(module).keys()
             ]
         guards += [guard for guard in values if isinstance(guard[2], AsmAutotuner)]
-        called = [value for *_, value in values] + [c.cell_contents for c in one.__closure__ or ()]
-        waiting += [value for value in called if isinstance(value, types.FunctionType)]
+        called = [value for *_, value in values] + _cells(one)
+        waiting += [f for f in called if isinstance(f, types.FunctionType) and _is_users(f)]
     return tuple(guards)
+
+
+def _cells(function: types.FunctionType) -> list[Any]:
+    """List the values that a function closes over."""
+    values = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty still
+            values.append(cell.cell_contents)
+    return values
+
+
+def _is_users(function: types.FunctionType) -> bool:
+    """Return whether a function may launch a kernel of asmtune's: no library's does."""
+    package = (function.__module__ or "").partition(".")[0]
+    return package not in _LIBRARIES
 
 
 def _codes(code: types.CodeType) -> list[types.CodeType]:
@@ -80,7 +99,7 @@ class _Origin(NamedTuple):
     """The argument or the allocation that a tensor is, or is a view of."""
 
     kind: int
-    index: int
+    number: int
     base: torch.Tensor
 
 
@@ -95,7 +114,7 @@ class _Refusal(Exception):  # noqa: N818 - no error: the function is called each
     """Says what a prepared call cannot do again."""
 
 
-class CallTrace(TorchDispatchMode):
+class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's has no types
     """A mode that notes one call of a host function; see `call`.
 
     Attributes:
@@ -103,7 +122,7 @@ class CallTrace(TorchDispatchMode):
     """
 
     def __init__(self, part: Any, arguments: tuple[Any, ...]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._part, self._arguments = part, arguments
         self.reason: str | None = None
         self._launches: list[_Launch] = []
@@ -128,11 +147,11 @@ class CallTrace(TorchDispatchMode):
         triton.JITFunction.run = run
         self._part.observe(self._launched)
         plain.observer = self._launched
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         plain.observer = None
         self._part.observe(None)
         triton.JITFunction.run = self._own
@@ -253,9 +272,9 @@ class CallTrace(TorchDispatchMode):
             raise _Refusal("a tensor that is neither an argument nor allocated in the call")
         offset = tensor.data_ptr() - origin.base.data_ptr()
         if origin.kind == _ARGUMENT:
-            return (_ARGUMENT, origin.index, offset)
-        if origin.index in places:
-            return (_OUTPUT, places[origin.index], offset)
+            return (_ARGUMENT, origin.number, offset)
+        if origin.number in places:
+            return (_OUTPUT, places[origin.number], offset)
         return (_SCRATCH, 0, offset + scratch.place(origin))
 
     def _tree(self, result: Any, outputs: dict[int, tuple[Any, ...]]) -> Any:
@@ -275,11 +294,11 @@ class CallTrace(TorchDispatchMode):
         if origin.kind == _ARGUMENT:
             if result is not origin.base:
                 raise _Refusal("a result that is a view of an argument")
-            return ~origin.index
+            return ~origin.number
         made = (tuple(result.shape), result.stride(), result.dtype)
-        if not _fills(result) or outputs.setdefault(origin.index, made) != made:
+        if not _fills(result) or outputs.setdefault(origin.number, made) != made:
             raise _Refusal("a result that is a part of an allocation")
-        return origin.index
+        return origin.number
 
 
 class _Scratch:
@@ -296,9 +315,9 @@ class _Scratch:
 
     def place(self, origin: _Origin) -> int:
         """Return the offset of an allocation."""
-        if origin.index not in self._places:
-            self._places[origin.index] = self.add(origin.base.untyped_storage().nbytes())
-        return self._places[origin.index]
+        if origin.number not in self._places:
+            self._places[origin.number] = self.add(origin.base.untyped_storage().nbytes())
+        return self._places[origin.number]
 
 
 def _fills(tensor: torch.Tensor) -> bool:

@@ -164,8 +164,7 @@ class PreparedFunction:
             _CLEAR,
             ((vars(forward_ad), "_current_level", -1),),
             memory._empty_strided_cuda if on_gpu else memory._empty_strided_cpu,
-            # PyTorch's own `apply`, past the checks in Python that `_CLEAR` has made.
-            self._graph_node and super(torch.autograd.Function, self._graph_node).apply,
+            None if self._graph_node is None else _apply_of(self._graph_node),
             functools.partial(self._slow, part),
         )
 
@@ -228,6 +227,11 @@ def _checked_parameters(function: Any) -> Mapping[str, inspect.Parameter]:
             f"at most {MOST_PARAMETERS} fit a signature"
         )
     return parameters
+
+
+def _apply_of(node: Any) -> Any:
+    """Return PyTorch's own `apply` of a function, past what `_CLEAR` has looked at already."""
+    return super(torch.autograd.Function, node).apply
 
 
 def _graph_node(function: Callable[..., Any], backward: Callable[..., Any]) -> Any:
