@@ -12,6 +12,9 @@ speed of the task, by its recorded times.
 - `all`: each other shape has the times of every config;
 - `nearest`: the winner of the nearest other shape that is in the task's space, to compare.
 
+`families` is the same for the recording of other kernels, of which those with four shapes count:
+three others are too few to be sure.
+
 Most shapes lie outside what is left: sizes differ by factors of 4 to 1,000, and two of a kernel's
 shapes at most have sizes that 16 does not divide, for which Triton compiles other code. `narrow`
 are the picks that `on_miss="interpolate"` keeps; of the others it says so, and tunes them.
@@ -35,11 +38,14 @@ from asmtune.core.oracle import Task, load_oracle
 from asmtune.core.problem import Problem
 from asmtune.predict.score.examples import Examples
 from asmtune.predict.score.learned import DATA
-from asmtune.predict.score.shape_model import WIDE, ShapeModel, TimedShape
+from asmtune.predict.score.shape_model import FEWEST_SHAPES, WIDE, ShapeModel, TimedShape
 from asmtune.runtime.misses.lookups import distance
+from asmtune.studies.replay.flow import recorded_configs
 from asmtune.studies.replay.results import geometric_mean
 from benchmarks.devices import matched_task, record_of, shape_text
 from benchmarks.provenance import RESULTS, write
+
+FAMILIES: Final = Path(__file__).with_name("families")
 
 REPEATS: Final = 20
 """Picks that the time of one is the median of."""
@@ -58,33 +64,51 @@ class Case:
         """Return the number of programs of a launch."""
         return math.prod(self.problem.programs(config))
 
-    def share(self, config: Config | None) -> float:
-        """Return the share of the best speed that a config keeps; 0 where it was not timed."""
-        return min(self.us.values()) / self.us[config] if config in self.us else 0.0
+    def share(self, config: Config) -> float:
+        """Return the share of the best speed that a timed config keeps."""
+        return min(self.us.values()) / self.us[config]
 
 
-def cases(oracle: Path, kernels: Path) -> dict[str, list[Case]]:
-    """Read the tasks by kernel, and search each over its recorded rows."""
-    target = load_target("H200")
-    rows = {
-        (moment, task.kernel, shape_text(task.shape)): task
-        for moment, folder in (("assembly", DATA), ("sketch", RESULTS / "sketches"))
-        for task in Examples.load(folder / "oracle.npz").tasks
-    }
-    modules = {path.stem: load_kernel_module(str(path)) for path in kernels.glob("*.py")}
-    by_kernel: dict[str, list[Case]] = {}
-    for task in load_oracle(oracle).tasks:
-        place = task.kernel, shape_text(task.shape)
-        own = matched_task(task, task, {m: rows[(m, *place)] for m in ("assembly", "sketch")})
-        if own is None:
-            raise SystemExit(f"{task.name}: its training rows are not of this recording")
-        searched = record_of(own, target, 0).us
-        tuned = {own.configs[row]: us for row, us in searched.items()}
-        times = {row.config: 1e3 * row.ms for row in task.rows if row.ms is not None}
-        module = modules[task.kernel]
-        problem = module.problem(task.shape, module.dtypes[0], "meta")
-        by_kernel.setdefault(task.kernel, []).append(Case(task, problem, times, tuned))
-    return by_kernel
+@dataclass(frozen=True)
+class Recording:
+    """A recording on an H200.
+
+    Attributes:
+        name: that of its training rows.
+        file: its timings.
+        kernels: folder of its kernels' modules.
+    """
+
+    name: str
+    file: Path
+    kernels: Path
+
+    def cases(self) -> dict[str, list[Case]]:
+        """Read the tasks by kernel and dtype, and search each over its recorded rows."""
+        target = load_target("H200")
+        rows = {
+            (moment, task.kernel, shape_text(task.shape), task.dtype): task
+            for moment, folder in (("assembly", DATA), ("sketch", RESULTS / "sketches"))
+            for task in Examples.load(folder / f"{self.name}.npz").tasks
+        }
+        by_kernel: dict[str, list[Case]] = {}
+        tasks = load_oracle(self.file).tasks
+        dtypes: dict[str, set[str]] = {}
+        for task in tasks:
+            dtypes.setdefault(task.kernel, set()).add(task.dtype)
+        modules = {name: load_kernel_module(str(self.kernels / f"{name}.py")) for name in dtypes}
+        for task in tasks:
+            place = task.kernel, shape_text(task.shape), task.dtype
+            own = matched_task(task, task, {m: rows[(m, *place)] for m in ("assembly", "sketch")})
+            if own is None:
+                raise SystemExit(f"{task.name}: its training rows are not of this recording")
+            searched = record_of(own, target, 0).us
+            tuned = {own.configs[row]: us for row, us in searched.items()}
+            times = {row.config: 1e3 * row.ms for row in task.rows if row.ms is not None}
+            problem, _ = recorded_configs(modules[task.kernel], task)
+            name = task.kernel if len(dtypes[task.kernel]) == 1 else f"{task.kernel}, {task.dtype}"
+            by_kernel.setdefault(name, []).append(Case(task, problem, times, tuned))
+        return {name: own for name, own in by_kernel.items() if len(own) > FEWEST_SHAPES}
 
 
 def nearest(case: Case, others: list[Case]) -> Config | None:
@@ -96,24 +120,21 @@ def nearest(case: Case, others: list[Case]) -> Config | None:
     return None
 
 
-def left_out(case: Case, others: list[Case], which: str) -> dict[str, Any]:
-    """Fit to the other shapes and pick for this one."""
+def left_out(case: Case, others: list[Case], which: str) -> dict[str, Any] | None:
+    """Fit to the other shapes and pick for this one; None where the shapes do not compare."""
     timed = [TimedShape(o.task.shape, o.us if which == "all" else o.tuned) for o in others]
     start = time.perf_counter()
     model = ShapeModel.of(timed, load_target("H200").sms, case.task.shape, case.programs)
     fit_s = time.perf_counter() - start
-    if model is None:
-        raise SystemExit(f"{case.task.name}: nothing to fit")
-    pick = model.pick(case.task.shape, case.us.__contains__)
+    pick = None if model is None else model.pick(case.task.shape, case.us.__contains__)
+    if model is None or pick is None:
+        return None
     seconds = []
     for _ in range(REPEATS):
         start = time.perf_counter()
         model.pick(case.task.shape)
         seconds.append(time.perf_counter() - start)
-    if pick is None:
-        raise SystemExit(f"{case.task.name}: no config timed at other shapes is in its space")
     return {
-        "kernel": case.task.kernel,
         "shape": dict(case.task.shape),
         "config": str(pick.config),
         "kept": round(case.share(pick.config), 4),
@@ -138,23 +159,30 @@ def main() -> None:
     parser.add_argument("--kernels", type=Path, required=True, help="folder of their modules")
     parser.add_argument("--output", type=Path, default=RESULTS / "interpolate.json")
     options = parser.parse_args()
-    by_kernel = cases(options.oracle, options.kernels)
+    oracle = Recording("oracle", options.oracle, options.kernels)
+    families = Recording("families", RESULTS / "h200_families.json.gz", FAMILIES)
+    results = {"wide": WIDE, **replayed(oracle.cases()), "families": replayed(families.cases())}
+    write(options.output, results)
+
+
+def replayed(by_kernel: Mapping[str, list[Case]]) -> dict[str, Any]:
+    """Leave each shape of a recording out, by each kind of data."""
     results: dict[str, Any] = {}
     for which in ("tuned", "all", "nearest"):
         rows = []
-        for own in by_kernel.values():
+        for name, own in by_kernel.items():
             for case in own:
                 others = [other for other in own if other is not case]
                 if which == "nearest":
-                    kept = round(case.share(nearest(case, others)), 4)
-                    rows.append({"kernel": case.task.kernel, "kept": kept})
-                else:
-                    rows.append(left_out(case, others, which))
+                    if (winner := nearest(case, others)) is not None:
+                        rows.append({"kernel": name, "kept": round(case.share(winner), 4)})
+                elif (row := left_out(case, others, which)) is not None:
+                    rows.append({"kernel": name, **row})
         results[which] = _result(rows)
         for name, row in results[which]["kernels"].items():
             print(f"{which}, {name}: {row['mean']:.3f}, worst {row['worst']:.3f}")
         print(which, {k: v for k, v in results[which].items() if k not in ("kernels", "picks")})
-    write(options.output, {"wide": WIDE, **results})
+    return results
 
 
 def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:

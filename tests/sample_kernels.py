@@ -31,6 +31,16 @@ def row_sum(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def strided(x_ptr, y_ptr, tiles, BLOCK: tl.constexpr):
+    """A loop over the tiles of a program, whose variable has a name in the IR."""
+    tile = tl.program_id(0)
+    while tile < tiles:
+        at = tile * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, tl.load(x_ptr + at) * 2.0)
+        tile += tl.num_programs(0)
+
+
+@triton.jit
 def product(
     a_ptr, b_ptr, c_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):

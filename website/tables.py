@@ -187,6 +187,10 @@ def interpolate() -> str:
         counts = [str(data[use][part]["tasks"]) for use in ("tuned", "all")]
         kept = [shown(data[use][part]) for use in ("tuned", "all")]
         rows.append([words, " / ".join(counts), "-", *kept])
+    others = data["families"]
+    count = f"{len(others['tuned']['kernels'])} other kernels"
+    every = [shown(others[use]["every"]) for use in uses]
+    rows.append([count, str(others["tuned"]["every"]["tasks"]), *every])
     return table(("kernel", "shapes", *uses.values()), rows)
 
 

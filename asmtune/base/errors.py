@@ -57,6 +57,10 @@ class UnreadableError(CompileError):
     """No config could be read, or no compiler process starts: the kernel is not at fault."""
 
 
+class CompileLimitError(UnreadableError):
+    """No config compiled within asmtune's limits of time and memory; Triton has none."""
+
+
 class MeasureError(AsmtuneError, RuntimeError):
     """Nothing could be timed: no GPU, or every candidate failed."""
 

@@ -119,7 +119,7 @@ class Lowering:
         self.problem = problem
         self.target = target
         self.machine = target.machine
-        self._toolchain = Toolchain(*self.machine)
+        self.toolchain = Toolchain(*self.machine)
         self._function = jit_function(problem.kernel)
         self._gluon = is_gluon(problem.kernel)
         self._timeout_s = timeout_s
@@ -180,11 +180,11 @@ class Lowering:
 
         def bound() -> Specialised:
             if config.pre_hook is None:
-                return self._toolchain.specialise(self._function, values)
+                return self.toolchain.specialise(self._function, values)
             with PRE_HOOK_LOCK:
                 # Triton runs it before each launch; descriptors get their block shape there.
                 config.pre_hook(values)
-                return self._toolchain.specialise(self._function, values)
+                return self.toolchain.specialise(self._function, values)
 
         return guarded("options", bound)
 
@@ -234,7 +234,7 @@ class Lowering:
     def _front_end(self, specialised: Specialised) -> str | Failure:
         def limited() -> str:
             with deadline(self._timeout_s, _FrontEndTimeoutError):
-                return self._toolchain.front_end(specialised)[0]
+                return self.toolchain.front_end(specialised)[0]
 
         ttir = guarded("lower", limited)
         if isinstance(ttir, str) and _GIVES_A_VALUE(ttir):

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.fingerprint import digest
 from asmtune.core.problem import jit_function
+
+_MOST_SOURCES: Final = 256
+"""Sources whose text and nodes are kept: a tuning asks for them several times, each 6 to 16 ms for
+a shipped kernel."""
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -46,6 +51,7 @@ def _collect(function: Any, parts: dict[str, str], others: dict[str, str]) -> No
             others[f"{name}:{value_name}"] = repr(value)
 
 
+@lru_cache(maxsize=_MOST_SOURCES)
 def text_of(source: str) -> str:
     """Returns a source without comments and layout: the same text with every version of Python.
 
@@ -72,9 +78,8 @@ class _PlainStrings(ast.NodeTransformer):
 
 def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
     """Returns the global names of a source, and what it takes from modules, with their values."""
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes, local = _nodes(text)
     # A parameter or local variable hides the global of its name.
-    local = _local_names(nodes)
     scope = {name: value for name, value in scope.items() if name not in local}
     used: dict[str, Any] = {}
     for node in nodes:
@@ -88,6 +93,15 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
     return list(used.items())
 
 
+@lru_cache(maxsize=_MOST_SOURCES)
+def _nodes(text: str) -> tuple[tuple[ast.AST, ...], frozenset[str]]:
+    """Returns the nodes of a source, and the names of its parameters and local variables."""
+    nodes = tuple(ast.walk(ast.parse(text)))
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return nodes, frozenset(parameters | {node.id for node in stored})
+
+
 def _module_of(node: ast.AST, scope: dict[str, Any]) -> ModuleType | None:
     """Returns the module that an expression such as `package.module` names, or None."""
     owner: Any = None
@@ -96,9 +110,3 @@ def _module_of(node: ast.AST, scope: dict[str, Any]) -> ModuleType | None:
     elif isinstance(node, ast.Attribute):
         owner = getattr(_module_of(node.value, scope), node.attr, None)
     return owner if inspect.ismodule(owner) else None
-
-
-def _local_names(nodes: list[ast.AST]) -> set[str]:
-    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return parameters | {node.id for node in stored}

@@ -170,6 +170,9 @@ class Toolchain:
         context = ir.context()
         ir.load_dialects(context)
         self.backend.load_dialects(context)
+        # Gluon's front end aborts the process at an operation whose dialect is not loaded.
+        for vendor in (amd, nvidia):
+            vendor.load_dialects(context)
         return context
 
 

@@ -208,6 +208,7 @@ class Workers:
         self.is_local = type(backend).__module__ == _LOCAL
         self._n_jobs = n_jobs if n_jobs is not None else jobs if self.is_local else -1
         self._runs: set[WorkerRun] = set()
+        self._starting = threading.Lock()
         self._pool_in_use: Any = None
 
     @property
@@ -256,11 +257,27 @@ class Workers:
         # A thread that stops the workers meanwhile does not need this. On a full disk they say so
         # when they are used.
         trouble = RuntimeError, OSError
-        with suppress(*trouble), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+        with (
+            suppress(*trouble),
+            self._starting,
+            tempfile.TemporaryDirectory(prefix="asmtune-") as folder,
+        ):
             jobs = self.jobs
             once = delayed(_once_per_worker)
             calls = (once(Path(folder), jobs, work, number) for number in range(jobs))
             self._parallel("list")(calls)
+
+    def call(self, work: Callable[[T], R], argument: T) -> R | None:
+        """Runs something once on a worker of this machine, and waits.
+
+        Returns None if the worker died or the workers were stopped, and if there are none here.
+        """
+        if not self.is_local:
+            return None
+        with self._starting:  # each of them waits there for the last one
+            pass
+        done: Iterator[R | None] = self.unordered(work, lambda _: iter([argument]), lambda _: None)
+        return next(iter(list(done)), None)
 
     def stop(self) -> None:
         """Ends the iterators of other threads; uses that begin later run."""

@@ -182,9 +182,12 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Return all values in one flat mapping, without options at None and without one CTA.
 
-        It holds the name of the `ir_override` file without its folder, which differs by machine.
+        It holds the name of the `ir_override` file without its folder, which differs by machine,
+        and the text of a value that JSON has no form for, such as a dtype or a tuple:
+        `Space.matching` finds the config with the value itself.
         """
-        values = {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
+        values = {name: _storable(value) for name, value in self.kwargs.items()}
+        values |= {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.num_ctas != 1:
             values["num_ctas"] = self.num_ctas
         if self.maxnreg is not None:
@@ -254,6 +257,14 @@ class Config:
 
     def __repr__(self) -> str:
         return f"Config({self})"
+
+
+def _storable(value: Any) -> Any:
+    """Return a value, or its text if JSON has no form for it and other processes have the same."""
+    if value is None or isinstance(value, int | float | str):
+        return value
+    text = str(value)
+    return value if " at 0x" in text else text
 
 
 def _checked_mapping(kwargs: Any) -> dict[str, Any]:

@@ -143,10 +143,12 @@ class SeedFolder:
         """Return a kernel's seeds; a file that cannot be read gives a warning and none."""
         try:
             return self._read(kernel)
-        except (InputError, OSError) as error:
+        except OSError as error:  # one text for all kernels, which Python shows once
+            text = f"seeds in {self._folder} are left out: {error.strerror or error}"
+        except InputError as error:
             text = f"seeds of {kernel} are left out: {error}; import them again"
-            warnings.warn(text, StoreWarning, stacklevel=user_stacklevel())
-            return []
+        warnings.warn(text, StoreWarning, stacklevel=user_stacklevel())
+        return []
 
     def clear(self, kernel: str | None = None) -> None:
         """Delete the seeds of a kernel, or all."""
@@ -157,7 +159,7 @@ class SeedFolder:
         path = self._file(kernel)
         try:
             document = parse_json(path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except ValueError as error:
             raise InputError(f"{path}: not JSON ({error})") from error

@@ -148,7 +148,6 @@ class BackgroundCompiler:
         front: the problem's front end, which that thread shares with its caller.
         known: outcomes of compiles by digest, shared between problems.
         stragglers: the front's progress.
-        on_first_batch: called once, while the first batch is compiled.
         hopeless: of a short list, whose verdicts `collect` returns as they come.
         likely: returns configs that will likely be asked for after a short list, best first;
             workers that have nothing left of it compile them into `known`.
@@ -159,12 +158,10 @@ class BackgroundCompiler:
         front: Front,
         known: Outcomes,
         stragglers: StragglerTimer,
-        on_first_batch: Callable[[], None] = lambda: None,
         hopeless: HopelessRest | None = None,
         likely: Callable[[], Sequence[Config]] = tuple,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
-        self._on_first_batch: Callable[[], None] | None = on_first_batch
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="asmtune-compile")
         self._hopeless, self._likely = hopeless, likely
         self._tried_early: set[Config] = set()
@@ -200,9 +197,6 @@ class BackgroundCompiler:
             self._future = self._threads.submit(
                 self._front.verdicts, self._batch, "assembly", self._known, self._arrive
             )
-            on_first_batch, self._on_first_batch = self._on_first_batch, None
-            if on_first_batch is not None:
-                on_first_batch()
 
     def collect(self) -> list[Verdict]:
         """Wait for the current batch and return its verdicts in order ([] if none was started).

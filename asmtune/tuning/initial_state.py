@@ -173,8 +173,8 @@ def initial_verdicts(
             return estimates
     elif sketches:
         with ThreadPoolExecutor(1) as background:
-            # Seconds, the first time that `learned` is used: it is fitted while workers sketch.
-            ready = background.submit(getattr, funnel.scorer, "effective_name")
+            # Seconds, where `learned` is used for the first time or refined: while workers sketch.
+            ready = background.submit(funnel.scorer.prepare, front.workers)
             estimates = Unread("few configs")
             most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
             if len(configs) > WORTH_IT * most:

@@ -205,8 +205,8 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
     )
 
 
-def with_files(record: TuneRecord, space: Space) -> TuneRecord:
-    """Replace the name of a winner's hand-edited file by its path on this machine.
+def with_own_values(record: TuneRecord, request: TuningRequest) -> TuneRecord:
+    """Replace what a store holds the text of: a hand-edited file's path, a dtype, a tuple.
 
     The store holds the file's name alone, which holds a digest of its content.
 
@@ -214,15 +214,16 @@ def with_files(record: TuneRecord, space: Space) -> TuneRecord:
         InputError: no config of the space has the file.
     """
     winner = record.winner.plain
-    if winner.ir_override is None:
+    if winner.ir_override is None and not any(isinstance(v, str) for v in winner.kwargs.values()):
         return record
-    values = winner.to_dict()
-    own = next((config for config in space.listed if config.to_dict() == values), None)
-    if own is None:
+    own = request.space.matching(winner, **request.problem.shape)
+    if own is None and winner.ir_override is not None:
         raise InputError(
-            f"{record.key.kernel}: the stored config names {values['ir_override']}, and no config "
-            "given has such a file; tune again with force=True"
+            f"{record.key.kernel}: the stored config names {winner.to_dict()['ir_override']}, and "
+            "no config given has such a file; tune again with force=True"
         )
+    if own is None or (own.kwargs, own.ir_override) == (winner.kwargs, winner.ir_override):
+        return record
     timed = (replace(m, config=own) if m.config == winner else m for m in record.measurements)
     chosen = own.with_alternative(record.winner.alternative)
     return replace(record, winner=chosen, measurements=tuple(timed))

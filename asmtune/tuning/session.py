@@ -23,7 +23,6 @@ from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
-from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
@@ -145,7 +144,7 @@ class Session:
                 watch.note(note)
         has_caps = any(config.maxnreg is not None for config in state.configs)
         likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
-        compiler = BackgroundCompiler(front, funnel.known, stragglers, prepare, hopeless, likely)
+        compiler = BackgroundCompiler(front, funnel.known, stragglers, hopeless, likely)
         return SearchSetup(state, strategy, compiler, effort.limits)
 
     def _state(

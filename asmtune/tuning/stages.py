@@ -8,6 +8,7 @@ from typing import Final
 
 from asmtune.base.errors import (
     CompileError,
+    CompileLimitError,
     MeasureError,
     MemoryShortError,
     UnreadableError,
@@ -225,9 +226,12 @@ class Stages:
         problem, target = self.front.problem, self.funnel.target
         launched = any(f.stage in ("launch", "check") for f in self.state.failures.values())
         stages = {failure.stage for failure in self.state.failures.values()}
+        kinds = {failure.kind for failure in self.state.failures.values()}
         kind: type[CompileError | MeasureError] = MeasureError if launched else CompileError
         if stages and stages <= {"start", "read"}:
             kind = UnreadableError
+        elif not launched and kinds & {"timeout", "memory"}:
+            kind = CompileLimitError
         text = f"no config of {problem.name} can run on {target.name}: {ended.reason}"
         self.watch.note(text)
         return kind(text)

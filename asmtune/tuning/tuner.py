@@ -15,6 +15,7 @@ from asmtune.base.errors import (
     ArgumentTypeError,
     AsmtuneError,
     CompileError,
+    CompileLimitError,
     MeasureError,
     UnreadableError,
 )
@@ -42,7 +43,7 @@ from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.tuning.devices import compiling_by, device_of, reconnected
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
-from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_files
+from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_own_values
 from asmtune.tuning.session import Opener, Session
 from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession
 
@@ -135,7 +136,7 @@ class Tuner:
         else:
             result = self._leased(request, force=self.options.force)
         if result.record is not None:
-            record = with_files(result.record, request.space)
+            record = with_own_values(result.record, request)
             winner = request.with_alternative_of(record.winner, record.winner)
             if winner != record.winner:  # the code has no such function any more
                 record = replace(record, winner=winner)
@@ -237,7 +238,7 @@ class Tuner:
         return replace(self, listener=listener, funnel=replace(self.funnel, progress=listener))
 
     def _searched(self, request: TuningRequest) -> TuningResult:
-        """Tune with ranking; without it where the compiler's output surprises the reader."""
+        """Tune with ranking; without it where asmtune cannot compile, or read what is compiled."""
         try:
             settings = reconnected(self.options, self.funnel.settings)
             tuner = replace(self, funnel=replace(self.funnel, settings=settings))
@@ -246,14 +247,15 @@ class Tuner:
         except UnreadableError as error:
             if self.made_with is not None:
                 raise  # Triton's own means need the GPU here
-            result = guarded_search(self._unranked(), request)
+            reason = str(error) if isinstance(error, CompileLimitError) else self.unread
+            result = guarded_search(self._unranked(reason), request)
             if result is None:
                 raise CompileError(str(error)) from error
             return result
 
-    def _unranked(self) -> UnrankedSession:
+    def _unranked(self, reason: str) -> UnrankedSession:
         jobs = self.funnel.settings.jobs
-        return UnrankedSession(self.options, jobs, self.unread, self.funnel.progress)
+        return UnrankedSession(self.options, jobs, reason, self.funnel.progress)
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
@@ -298,7 +300,7 @@ class UnrankedTuner(Tuner):
 
     def _searched(self, request: TuningRequest) -> TuningResult:
         with returning_memory():
-            return self._unranked().run(request)
+            return self._unranked(self.unread).run(request)
 
 
 def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:

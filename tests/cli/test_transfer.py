@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -566,3 +567,17 @@ def test_damaged_seeds(cache: Path, tmp_path: Path) -> None:
     with pytest.warns(StoreWarning, match=r"seeds of pkg\.matmul are left out: .*not JSON"):
         assert seeds() == {}
     assert "not JSON" in refused("import", tmp_path / "a.py")
+
+
+def test_seeds_of_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
+    """A file in the folder's place holds no seeds; other errors are told alike for all kernels."""
+    (tmp_path / "file").touch()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert SeedFolder(tmp_path / "file").of(MATMUL) == []
+        assert caught == []
+        folder = SeedFolder(tmp_path / ("x" * 300))
+        assert folder.of(MATMUL) == folder.of("pkg.other") == []
+    first, second = (str(warning.message) for warning in caught)
+    assert first == second
+    assert "are left out: File name too long" in first

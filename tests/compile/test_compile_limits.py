@@ -309,7 +309,8 @@ def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target
 @pytest.mark.slow
 def test_front_end_time_limit(target: Target) -> None:
     """A kernel that unrolls for minutes ends at the limit, once, and is told what to do."""
-    lowering = Lowering(one_pointer(unrolled), target, 1.0)
+    limit_s = 3.0
+    lowering = Lowering(one_pointer(unrolled), target, limit_s)
     start = time.monotonic()
     outcome = lowering.request(Config({"TIMES": 1_000_000}))
     assert time.monotonic() - start < 15
@@ -319,7 +320,7 @@ def test_front_end_time_limit(target: Target) -> None:
     start = time.monotonic()
     again = lowering.request(Config({"TIMES": 1_000_000}, num_warps=8))
     assert again == outcome
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < limit_s
     assert isinstance(lowering.request(Config({"TIMES": 2})), LowerRequest)
 
 

@@ -168,13 +168,13 @@ def test_one_front_end_for_all_options(target: Target, monkeypatch: pytest.Monke
 
 def _count_front_ends(lowering: Lowering, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
-    real = lowering._toolchain.front_end
+    real = lowering.toolchain.front_end
 
     def counted(specialised: Any) -> Any:
         calls.append(specialised)
         return real(specialised)
 
-    monkeypatch.setattr(lowering._toolchain, "front_end", counted)
+    monkeypatch.setattr(lowering.toolchain, "front_end", counted)
     return calls
 
 

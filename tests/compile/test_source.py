@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import itertools
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from types import ModuleType
 import pytest
 import triton
 
-from asmtune.compile.source import source_digest, text_of
+from asmtune.compile.source import other_values, source_digest, text_of
 
 SOURCE = """
 import triton
@@ -127,6 +128,18 @@ def test_decorators_do_not_count(load: Callable[..., ModuleType]) -> None:
         triton.heuristics({"BLOCK": lambda values: values["n"]})(kernel)
     )
     assert source_digest(wrapped) == source_digest(kernel)
+
+
+def test_a_source_is_parsed_once(
+    load: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again, a digest reads the globals as they are then, and parses nothing."""
+    module = load()
+    before, others = source_digest(module.kernel), other_values(module.kernel)
+    monkeypatch.setattr(ast, "parse", None)
+    assert (source_digest(module.kernel), other_values(module.kernel)) == (before, others)
+    monkeypatch.setattr(module, "WIDTH", triton.language.constexpr(8))
+    assert source_digest(module.kernel) != before
 
 
 def test_recursion_ends(load: Callable[..., ModuleType]) -> None:

@@ -8,11 +8,13 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.predict.score import shape_model
+from asmtune.predict.score.shape_features import ConfigColumns, Layout
 from asmtune.predict.score.shape_model import ShapeModel, TimedShape
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses.background import queue_of
@@ -173,14 +175,61 @@ def test_a_fit_during_which_a_shape_is_tuned_is_not_kept(
     assert fits == [len(SIZES), len(SIZES) + 1]
 
 
-def test_a_pick_loads_no_learning_library() -> None:
-    """A pick needs NumPy alone."""
+def fit(*sizes: int) -> ShapeModel:
+    """A model of vectors of these lengths."""
     timed = [
-        TimedShape({"n": n}, {c: us_at(n, c) for c in support.space().configs(n=n)}) for n in SIZES
+        TimedShape({"n": n}, {c: us_at(n, c) for c in support.space().configs(n=n)}) for n in sizes
     ]
-    loaded = "sklearn" in sys.modules
     model = ShapeModel.of(timed, 132, {"n": 4096}, lambda c: -(-4096 // c.kwargs["BLOCK"]))
     assert model is not None
+    return model
+
+
+@pytest.mark.parametrize(
+    ("tuned", "n", "wide"),
+    [
+        (SIZES[:3], 1536, True),
+        (SIZES, 32767, True),
+        ((*SIZES, 3001), 5001, True),
+        ((*SIZES, 3001, 9001), 5001, False),
+        (SIZES, 32768, False),
+    ],
+)
+def test_sure_only_where_shapes_confirm_it(tuned: tuple[int, ...], n: int, wide: bool) -> None:
+    """Three shapes confirm too little, and so does one whose code is alike."""
+    pick = fit(*tuned).pick({"n": n})
+    assert pick is not None
+    assert pick.is_wide == wide
+
+
+def test_what_a_launch_is_expected_to_cost_without_timings() -> None:
+    """Padding, a last wave, few warps on an SM, and loads of single elements each cost time."""
+    configs = [Config({"BLOCK": 512}, warps) for warps in (1, 4, 16, 32)]
+    table, layout = ConfigColumns(configs), Layout({"BLOCK": "n"})
+
+    def base(n: int) -> list[float]:
+        every = np.arange(len(configs))
+        return table.quantities(layout, {"n": n}, 132, every).base.tolist()
+
+    few, many, single = base(512 * 66), base(512 * 132 * 16), base(512 * 132 * 16 - 1)
+    tail = base(512 * (132 * 16 + 1))
+    assert few[0] > few[1] > few[2] == few[3]
+    assert many == [0.0] * len(many) < tail
+    assert single[0] > single[1] > single[2] > single[3] > 0
+    assert base(512 * 132 * 16 - 256)[0] > 0
+
+
+def test_sizes_with_the_code_that_loads_vectors() -> None:
+    """16 divides them, or they are 1, or they only multiply the programs."""
+    layout = Layout({"BLOCK": "n"}, programs=frozenset({"batch"}))
+    sizes = {"batch": 7, "one": 1, "n": 48, "k": 1000, "d": 8}
+    assert layout.aligned(sizes).tolist() == [1, 1, 1, 0, 0]
+
+
+def test_a_pick_loads_no_learning_library() -> None:
+    """A pick needs NumPy alone."""
+    loaded = "sklearn" in sys.modules
+    model = fit(*SIZES)
     assert model.fit.layout.tiles == {"BLOCK": "n"}
     assert model.pick({"n": 32768}) is not None
     assert model.pick({"n": 32768}, lambda _config: False) is None

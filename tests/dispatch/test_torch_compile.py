@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -198,34 +197,13 @@ def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:
     assert inductor_config(key, edited, lambda: [plain]) == plain
 
 
-doubling: Any = None
-
-
-class Doubled(torch.autograd.Function):
-    """Launches a kernel forward and backward."""
-
-    @staticmethod
-    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
-        """Twice x."""
-        out, n = torch.empty_like(x), x.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
-        return out
-
-    @staticmethod
-    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
-        """Twice the gradient."""
-        out, n = torch.empty_like(grad), grad.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](grad, grad, out, n)
-        return out
-
-
 @pytest.mark.parametrize("traced", [False, True])
 def test_autograd_functions(
     machine: Imagined, monkeypatch: pytest.MonkeyPatch, traced: bool
 ) -> None:
     """A kernel in a function's forward and backward gives the right gradient, eager and traced."""
-    monkeypatch.setattr(sys.modules[__name__], "doubling", decorated())
-    function = lambda x: Doubled.apply(x).sum()  # noqa: E731
+    monkeypatch.setattr(torch_kernels, "doubling", decorated())
+    function = lambda x: torch_kernels.Doubled.apply(x).sum()  # noqa: E731
     if traced:
         function(torch.randn(1000))
         function = torch.compile(function, backend="aot_eager", fullgraph=True)

@@ -16,6 +16,7 @@ from asmtune import Config, Space, asm_autotune
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.events import UntunedWarning
 from asmtune.runtime.launch.planning import LaunchWarning
+from tests.dispatch import torch_kernels
 from tests.gpu import gpu_kernels
 
 N = 1 << 16
@@ -106,34 +107,15 @@ def test_an_argument_in_place() -> None:
     torch.testing.assert_close(x, expected - 1)
 
 
-doubling: Any = None
-
-
-class Doubled(torch.autograd.Function):
-    """Launches a kernel forward and backward."""
-
-    @staticmethod
-    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
-        """Twice x."""
-        out, n = torch.empty_like(x), x.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
-        return out
-
-    @staticmethod
-    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
-        """Twice the gradient."""
-        out, n = torch.empty_like(grad), grad.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](grad, grad, out, n)
-        return out
-
-
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_gradients(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """A training step through a capped kernel is right, also when it is replayed."""
-    monkeypatch.setitem(globals(), "doubling", known(gpu_kernels.add, N))
-    step = torch.compile(lambda x: (Doubled.apply(x) ** 2).sum(), fullgraph=True, mode=mode)
+    monkeypatch.setattr(torch_kernels, "doubling", known(gpu_kernels.add, N))
+    step = torch.compile(
+        lambda x: (torch_kernels.Doubled.apply(x) ** 2).sum(), fullgraph=True, mode=mode
+    )
     for _ in range(4):
         x = torch.randn(N, device="cuda", requires_grad=True)
         step(x).backward()
         torch.testing.assert_close(x.grad, 8 * x.detach())
-    assert doubling.best_config == CAPPED
+    assert torch_kernels.doubling.best_config == CAPPED

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, SampleStatistics
@@ -123,6 +126,33 @@ def test_slower_is_the_test_of_mann_and_whitney() -> None:
     assert slower([high, low, [4.5, *high[1:]]], low, 0.005) == [True, False, False]
     assert slower([high], low, 1 / 253) == [False]
     assert slower([low], high, 0.5) == [False]
+
+
+times = st.one_of(st.integers(0, 30).map(float), st.floats(0.1, 1e3))
+side = st.lists(times, min_size=5, max_size=14)
+
+
+@given(side, side)
+@example([3.0] * 5, [3.0] * 5)  # no order at all
+@example([float(n) for n in range(9)], [n + 0.5 for n in range(9)])
+def test_slower_is_scipys_test(above: list[float], below: list[float]) -> None:
+    """It says the same as `scipy.stats.mannwhitneyu` on either side of its p-value."""
+    expected = float(mannwhitneyu(above, below, alternative="greater").pvalue)
+    assert not slower([above], below, expected * (1 - 1e-9))[0]
+    assert slower([above], below, expected * (1 + 1e-9))[0]
+
+
+def test_tests_load_no_scipy() -> None:
+    """A search does not wait for the import of SciPy before it drops what is slower."""
+    code = (
+        "import sys; from asmtune.measure.timing import statistics as own; "
+        "from asmtune.tuning.search import surrogate; "
+        "own.slower([[2.0] * 9], [1.0] * 9, 0.01), own.chances([([2.0], [1.0])]); "
+        "import numpy as np; "
+        "surrogate.improvement(surrogate.Posterior(np.zeros(3), np.ones(3)), 0.0); "
+        "sys.exit('scipy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_too_few_samples_tell_nothing() -> None:

@@ -27,7 +27,8 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.checks.workspaces import workspaces_of
 from tests.workload.workload_lowering import call, lower, pointer
 
-UNSUMMED = ("means", "maxima", "row maxima", "block maxima", "tiled maxima", "squares")
+UNSUMMED = dict.fromkeys(("maxima", "row maxima", "block maxima", "tiled maxima"), "maxima")
+UNSUMMED |= {"minima": "minima", "means": "", "squares": ""}
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -83,17 +84,17 @@ def test_ordinary_outputs_are_not(name: str) -> None:
 
 
 def test_what_is_compared_is_said() -> None:
-    """Sums that all programs scale alike are compared; maxima and means of a tile are not."""
+    """Maxima, and sums that all programs scale alike, are compared; means of a tile are not."""
     state = workspaces_of(slots_in("state", "wide"), slots_in("state", "default"))
     assert str(state["partial_ptr"]) == (
         "partial_ptr: workspace of each config (rows = programs along axis 0), compared by its sums"
     )
-    summed = {}
+    reductions = {}
     for name, (case, argument) in WORKSPACES.items():
         other = list(case.configs)[1]
         workspaces = workspaces_of(slots_in(name, other), slots_in(name, "default"))
-        summed[name] = workspaces[argument].summed
-    assert summed == dict.fromkeys(WORKSPACES, True) | dict.fromkeys(UNSUMMED, False)
+        reductions[name] = workspaces[argument].reduction
+    assert reductions == dict.fromkeys(WORKSPACES, "sums") | UNSUMMED
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -108,7 +109,8 @@ EXPECTED = {
     "rows": {"short": "unwritten"},
     "parts": {"short": "unwritten"},
     "means": {"short": "unwritten"},
-    "maxima": {"short": "unwritten"},
+    "maxima": {"short": "unwritten", "flawed": "wrong_output"},
+    "minima": {"short": "unwritten", "flawed": "wrong_output"},
     "tiles": {"short": "unwritten"},
     "split": {"short": "unwritten"},
     "walk": {"short": "wrong_output"},

@@ -113,16 +113,20 @@ MEANS = Case(
     },
     PARTS.grid,
 )
-MAXIMA = Case(
-    kernels.maxima,
-    {"most_ptr": (16,), "x_ptr": (1000,)},
-    {"width": 1000},
-    {
-        "default": {"BLOCK": 128},
-        "narrow": {"BLOCK": 64},
-        "short": {"BLOCK": 256, **SHORT},
-    },
-    short(lambda c: (cdiv(1000, c["BLOCK"]),)),
+MAXIMA, MINIMA = (
+    Case(
+        kernels.maxima,
+        {"most_ptr": (16,), "x_ptr": (1000,)},
+        {"width": 1000, "LEAST": least},
+        {
+            "default": {"BLOCK": 128, "FLAW": 0},
+            "narrow": {"BLOCK": 64, "FLAW": 0},
+            "flawed": {"BLOCK": 64, "FLAW": 1},
+            "short": {"BLOCK": 256, "FLAW": 0, **SHORT},
+        },
+        short(lambda c: (cdiv(1000, c["BLOCK"]),)),
+    )
+    for least in (0, 1)
 )
 TILED_MAXIMA = Case(
     kernels.tiled_maxima,
@@ -304,7 +308,8 @@ SQUARES = Case(
 )
 WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
-    "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
+    "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"),
+    "minima": (MINIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"),
     "blocks": (BLOCK_POINTERS, "dw_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
     "row maxima": (ROW_MAXIMA, "most_ptr"), "block maxima": (BLOCK_MAXIMA, "most_ptr"),

@@ -63,10 +63,14 @@ def strided_partials(
 
 
 @triton.jit
-def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr):
-    """Store the largest element of each block."""
+def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr, LEAST: tl.constexpr, FLAW: tl.constexpr):
+    """Store the largest element of each block, or the least; with a flaw, one that is too large."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(most_ptr + tl.program_id(0), tl.max(tl.load(x_ptr + at, mask=at < width, other=0.0)))
+    x = tl.load(x_ptr + at, mask=at < width, other=0.0)
+    most = tl.min(x) if LEAST else tl.max(x)
+    if FLAW:
+        most += 0.5
+    tl.store(most_ptr + tl.program_id(0), most)
 
 
 @triton.jit

@@ -12,12 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from asmtune.base.settings import Settings
+from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.history import History, run_rows
 from asmtune.predict.score.learned import Learned
 from asmtune.predict.score.refined import RefinedLearned
@@ -130,6 +132,34 @@ def test_a_made_up_device(base: Learned, settings: Settings, target: Target) -> 
     assert np.mean([kept(scorer, target, seed) for seed in others]) > max(0.9, before)
     note = scorer.notes(target)[-1]
     assert note.startswith(f"refined by 100 timings of this store on {DEVICE}")
+
+
+@pytest.mark.slow(seconds=8)
+def test_a_worker_fits(
+    base: Learned, settings: Settings, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search has a worker fit the correction, which ranks as one that is fitted here."""
+    save_run(settings, target, 50, uneven_us(features(50, 100)))
+    here, elsewhere = (refined(base, settings, target) for _ in range(2))
+    expected = kept(here, target, 60)
+    workers = Workers(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Forest, "fit", None)
+        elsewhere.prepare(workers)
+        assert kept(elsewhere, target, 60) == expected
+    assert elsewhere.notes(target) == here.notes(target)
+
+
+def test_workers_of_other_machines_fit_nothing(
+    base: Learned, settings: Settings, target: Target
+) -> None:
+    """A cluster's workers may not see the model's file: the first ranking fits here."""
+    save_run(settings, target, 50, uneven_us(features(50, 100)))
+    scorer = refined(base, settings, target)
+    workers = Workers(2)
+    workers.is_local = False
+    scorer.prepare(workers)
+    assert kept(scorer, target, 50) > 0.95
 
 
 @pytest.mark.slow(seconds=2)

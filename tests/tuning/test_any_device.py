@@ -305,19 +305,31 @@ def test_nothing_that_compiles_is_an_error(stand_in: TritonStandIn, tmp_path: Pa
 
 
 @pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("stage", ["read", "start"])
-def test_what_the_reader_cannot_read_is_tuned_without_it(
-    stage: str, stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("stage", "kind", "told"),
+    [
+        ("read", "parse", "no config's machine code can be read"),
+        ("start", "parse", "no config's machine code can be read"),
+        ("llir", "timeout", "no config of add can run on H200: .* timeout at llir"),
+    ],
+)
+def test_what_asmtune_cannot_compile_or_read_is_tuned_without_it(
+    stage: str,
+    kind: str,
+    told: str,
+    stand_in: TritonStandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A compiler whose output no reader knows, or that no child process runs, stops no launch."""
+    """A compiler whose output is not known, that does not start, or is slow, stops no launch."""
     from asmtune.predict.prune.front import Front, failed
 
     def verdicts(self: Front, configs: Any, moment: str, known: Any, *_: Any) -> Any:
-        return [failed(config, Failure(stage, "parse", "line 1: unknown")) for config in configs]
+        return [failed(config, Failure(stage, kind, "line 1: unknown")) for config in configs]
 
     monkeypatch.setattr(Front, "verdicts", verdicts)
     tuning = ranked_workshop(tmp_path, HostMachine())
-    with pytest.warns(UnrankedWarning, match="NVIDIA H200: no config's machine code can be read"):
+    with pytest.warns(UnrankedWarning, match=f"NVIDIA H200: {told}"):
         result = resolved(tuning)
     assert result.record is not None
     assert result.record.winner == BEST

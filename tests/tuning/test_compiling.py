@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,14 +29,16 @@ class Jobs:
     jobs = 2
 
 
+@dataclass
 class Workers:
     """Stands for a front: all configs are quick but one, which ends only when it is stopped."""
 
-    def __init__(self, pulse: StragglerTimer, slow: Config | None = None) -> None:
-        self.pulse, self.slow = pulse, slow
-        self.stopped, self.done = threading.Event(), threading.Event()
-        self.error: Exception | None = None
-        self.assumed: tuple[Assumption, ...] = ()
+    progress: ProgressListener
+    slow: Config | None = None
+    error: Exception | None = None
+    assumed: tuple[Assumption, ...] = ()
+    stopped: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
 
     workers = Jobs()
 
@@ -48,22 +50,28 @@ class Workers:
         self,
         configs: Sequence[Config],
         moment: str,
-        _: Any,
+        known: dict[Config, Verdict],
         on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> list[Verdict]:
-        """Verdicts of the quick ones, and of the slow one if nobody stops it."""
+        """Tells each verdict when its config is compiled; returns all."""
         if self.error is not None:
             raise self.error
-        self.pulse.start(moment, len(configs))
-        for config in configs:
-            if config != self.slow:
-                self.pulse.advance()
-                on_verdict(Verdict(config, kept=True))
+        self.progress.start(moment, len(configs))
+        made = []
+        for config in self.compiled(configs):
+            made.append(known.setdefault(config, Verdict(config, kept=True)))
+            self.progress.advance()
+            on_verdict(made[-1])
+        return made
+
+    def compiled(self, configs: Sequence[Config]) -> Iterator[Config]:
+        """The quick ones, and the slow one if nobody stops it."""
+        yield from (config for config in configs if config != self.slow)
         end = time.monotonic() + 30
         while self.slow in configs and not self.done.wait(0.01):
             if self.stopped.is_set() or time.monotonic() > end:
-                return [Verdict(config, kept=True) for config in configs if config != self.slow]
-        return [Verdict(config, kept=True) for config in configs]
+                return
+        yield from (config for config in configs if config == self.slow)
 
     def stop(self) -> None:
         """Ends what is being compiled."""
@@ -187,22 +195,11 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 class LastMinute(Workers):
     """Stands for a front of two stragglers, one of which is there just when it is stopped."""
 
-    def verdicts(
-        self,
-        configs: Sequence[Config],
-        moment: str,
-        _: Any,
-        on_verdict: Callable[[Verdict], None] = lambda _: None,
-    ) -> list[Verdict]:
-        """Verdicts of all but the first."""
-        made = [Verdict(config, kept=True) for config in configs[1:]]
-        self.pulse.start(moment, len(configs))
-        for verdict in made[1:]:
-            self.pulse.advance()
-            on_verdict(verdict)
+    def compiled(self, configs: Sequence[Config]) -> Iterator[Config]:
+        """All but the first."""
+        yield from configs[2:]
         self.stopped.wait(30)
-        on_verdict(made[0])
-        return made
+        yield configs[1]
 
 
 def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,43 +246,27 @@ def test_what_may_win_is_waited_for(
 
 
 @dataclass
-class ListFront:
+class ListFront(Workers):
     """Stands for a front whose last config waits until another batch was asked for."""
 
-    progress: ProgressListener
-    batches: list[list[Config]]
-    early: threading.Event
-    workers: Jobs = field(default_factory=Jobs)
-    works = Workers.works
-    assumed = ()
+    batches: list[list[Config]] = field(default_factory=list)
+    early: threading.Event = field(default_factory=threading.Event)
 
-    def verdicts(
-        self,
-        configs: Sequence[Config],
-        _moment: str,
-        known: dict[Config, Verdict],
-        on_verdict: Callable[[Verdict], None] = lambda _: None,
-    ) -> list[Verdict]:
-        """Verdicts of a batch; the list's last one only after the early batch."""
+    def compiled(self, configs: Sequence[Config]) -> Iterator[Config]:
+        """The configs of a batch; the list's last one only after the early batch."""
         self.batches.append(list(configs))
         if configs[0] not in CONFIGS:
             self.early.set()
-        made = [Verdict(config, kept=True) for config in configs]
-        for verdict in made:
-            if verdict.config == CONFIGS[-1]:
+        for config in configs:
+            if config == CONFIGS[-1]:
                 assert self.early.wait(30)
-            known[verdict.config] = verdict
-            on_verdict(verdict)
-        return made
-
-    def stop(self) -> None:
-        """Nothing hangs."""
+            yield config
 
 
 def test_idle_workers_compile_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the last of a short list is compiled, others get what is likely next, each once."""
     state, pulse = timed_list(monkeypatch, 1.0), StragglerTimer(ProgressListener())
-    front, known = ListFront(pulse, [], threading.Event()), dict[Any, Any]()
+    front, known = ListFront(pulse), dict[Any, Any]()
     caps = [config.with_cap(64) for config in CONFIGS[:2]]
     rest = HopelessRest(state, front)  # type: ignore[arg-type]
     with BackgroundCompiler(

@@ -22,11 +22,12 @@ from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.tuning.request import space_digest, with_files
+from asmtune.tuning.request import space_digest, with_own_values
 from tests.tuning_support import (
     DEVICE,
     HostMachine,
     problem,
+    request,
     resolved,
     usual_us,
     workshop,
@@ -211,10 +212,12 @@ def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
 def test_a_file_that_nobody_gave_is_never_launched(tmp_path: Path, ptx: str) -> None:
     """A stored name without a file among the configs is told, not looked for."""
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
-    record = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
+    tuner = workshop(tmp_path / "w", EditedMachine(edited_us))
+    record = resolved(tuner, space).record
     assert record is not None
+    without = request(tuner, searched=Space.from_configs([PLAIN, OTHER]))
     with pytest.raises(InputError, match=r"names add\.[0-9a-f]{16}\.ptx.*force=True"):
-        with_files(record, Space.from_configs([PLAIN, OTHER]))
+        with_own_values(record, without)
 
 
 def test_a_pick_that_nobody_checks_is_no_file(tmp_path: Path, ptx: str) -> None:

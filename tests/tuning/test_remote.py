@@ -220,8 +220,8 @@ def test_a_host_that_falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_slow_host_with_a_banner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its shell prints first is skipped; its PyTorch may need longer than a silence."""
-    monkeypatch.setattr(remote, "SILENCE_S", 1.0)
-    agent = far_python(tmp_path / "agent", probe_s=1.4)
+    monkeypatch.setattr(remote, "SILENCE_S", 2.0)
+    agent = far_python(tmp_path / "agent", probe_s=2.4)
     banner = "echo Welcome to a; echo 42; echo; printf 'disk: \\303(87%% full) {'"
     python = script(tmp_path / "python", f'{banner}; exec {agent} "$@"')
     assert len(remote_gpus(f"ssh://a?python={python}")) == 2

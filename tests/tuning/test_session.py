@@ -44,6 +44,46 @@ from tests.tuning_support import (
 )
 
 
+@triton.jit
+def add_in(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr, FLAW: tl.constexpr):
+    """Adds in a dtype of the config's; a flaw is a tuple."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    total = tl.load(x_ptr + at, mask=inside).to(DTYPE) + tl.load(y_ptr + at, mask=inside)
+    tl.store(out_ptr + at, total + FLAW[0], mask=inside)
+
+
+class DtypeMachine(HostMachine):
+    """Does what `add_in` would do."""
+
+    def launch(self, binary: Any, values: Any, pre_hook: Any) -> Any:
+        """Adds the first of the flaw's items."""
+        assert values["DTYPE"] in (tl.float32, tl.float64)
+        return super().launch(binary, {**values, "FLAW": values["FLAW"][0]}, pre_hook)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_configs_with_dtypes_and_tuples_are_kept(
+    tmp_path: Path, as_list: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A value that JSON has no form for is stored as text; a later process gets the value back."""
+    axes = {"BLOCK": (256, 512), "DTYPE": (tl.float32, tl.float64), "FLAW": ((0, 1),)}
+    searched = Space(axes)
+    if as_list:
+        searched = Space.from_configs(list(searched.configs()))
+    made = replace(problem(), kernel=add_in)
+    machine = DtypeMachine(lambda config: float(config.kwargs["BLOCK"]))
+    first = resolved(workshop(tmp_path, machine), searched, made)
+    later = resolved(workshop(tmp_path, machine), searched, made)
+    assert (first.outcome, later.outcome) == ("tuned", "known")
+    assert first.record is not None
+    assert later.record is not None
+    assert first.record.winner == later.record.winner
+    assert type(later.record.winner.kwargs["DTYPE"]) is tl.dtype
+    assert later.record.winner.kwargs["FLAW"] == (0, 1)
+    assert not [one for one in recwarn if "not kept" in str(one.message)]
+
+
 def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     """The record names the fastest config; the next workshop finds it and times nothing."""
     machine = HostMachine()

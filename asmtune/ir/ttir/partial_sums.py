@@ -1,4 +1,4 @@
-"""Tell whether the values that a kernel stores are partial sums over the programs of an axis."""
+"""Tell whether the values that a kernel stores are partial results over the programs of an axis."""
 
 from __future__ import annotations
 
@@ -11,30 +11,47 @@ from asmtune.ir.ttir.mlir_types import AXIS, DENSE
 from asmtune.ir.ttir.plan import AXES, Flow, terminator
 from asmtune.ir.ttir.tree import Body, Node
 
-_ADDING: Final = frozenset({"arith.addf", "arith.addi", "arith.subf", "arith.subi"})
+_REDUCERS: Final = {
+    "sums": frozenset({"arith.addf", "arith.addi"}),
+    "maxima": frozenset({"arith.maxnumf", "arith.maximumf", "arith.maxsi", "arith.maxui"}),
+    "minima": frozenset({"arith.minnumf", "arith.minimumf", "arith.minsi", "arith.minui"}),
+}
+"""Operations that fold two values, by the name of their results."""
+REDUCTIONS: Final = tuple(_REDUCERS)
+_SUBTRACTING: Final = frozenset({"arith.subf", "arith.subi"})
 _SCALING: Final = frozenset({"arith.mulf", "arith.muli"})
 _DIVIDING: Final = frozenset({"arith.divf"})
 _PASSING: Final = frozenset(
     {
         "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans",
-        "arith.extf", "arith.truncf", "arith.extsi", "arith.sitofp", "tt.fp_to_fp", "arith.negf",
+        "arith.extf", "arith.truncf", "arith.extsi", "arith.sitofp", "tt.fp_to_fp",
     }
 )  # fmt: skip
-_SUMMED: Final = frozenset({"arith.addf", "arith.addi"})
 _ZERO: Final = re.compile(r"-?0(\.0*(e[+-]?\d+)?)?(?= :|$)|0x0+(?= :|$)").match
 _ATOMIC_ADDS: Final = (" fadd,", " add,")
 
 
-class SumCheck:
+class PartialCheck:
     """Follows what is stored to one argument back to sums over a tile, a loop or a product.
+
+    Maxima and minima are followed likewise; they may begin with any constant, and are not scaled.
 
     Args:
         flow, operations: the kernel and its accesses.
         argument: the position of the argument that holds the sums.
+        reduction: one of `REDUCTIONS`.
     """
 
-    def __init__(self, flow: Flow, argument: int, operations: Sequence[MemoryOperation]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        argument: int,
+        operations: Sequence[MemoryOperation],
+        reduction: str = "sums",
+    ) -> None:
         self._flow = flow
+        self._reducers = _REDUCERS[reduction]
+        self._adding = reduction == "sums"
         # A sum of what the slot holds and more is a sum, as under a lock.
         self._own = {
             one.node.results[0]
@@ -64,7 +81,7 @@ class SumCheck:
     def _adds(self, operation: MemoryOperation) -> bool:
         node = operation.node
         if node.name == "tt.atomic_rmw":
-            return any(kind in f" {node.text[:24]}" for kind in _ATOMIC_ADDS)
+            return self._adding and any(kind in f" {node.text[:24]}" for kind in _ATOMIC_ADDS)
         self._assumed = set()
         return self._sums(node.operands[1 if node.name == "tt.store" else -1])
 
@@ -79,22 +96,22 @@ class SumCheck:
         if owner.name == "scf.for":
             body = owner.regions[0][0]
             return self._carried(body, 1 + place, body.arguments[1 + place])
-        if owner.name in _SCALING:
+        if owner.name in _SCALING and self._adding:
             return self._scaled(*owner.operands) or self._scaled(*reversed(owner.operands))
-        if owner.name in _DIVIDING:
+        if owner.name in _DIVIDING and self._adding:
             return self._scaled(*owner.operands)
         parts = self._parts(owner, value)
         return self._is_sum(owner) if parts is None else all(map(self._sums, parts))
 
     def _parts(self, node: Node, value: int) -> Sequence[int] | None:
         """Return the values that must be sums for a result to be one; None of other operations."""
-        if node.name in _ADDING:
+        if node.name in self._reducers or (self._adding and node.name in _SUBTRACTING):
             return node.operands
-        if node.name in _PASSING:
+        if node.name in _PASSING or (self._adding and node.name == "arith.negf"):
             return node.operands[:1]
         if node.name == "arith.select":
             return node.operands[1:]
-        if node.name == "tt.dot":
+        if node.name == "tt.dot" and self._adding:
             return node.operands[2:3]
         return self._flow.origins(value) if node.name == "scf.if" else None
 
@@ -109,8 +126,9 @@ class SumCheck:
         if after < 0 or not self._sums(loop.operands[2 + place]):
             return False
         owner = self._flow.tree.sources[after][0]
-        accumulates = isinstance(owner, Node) and owner.name in _SUMMED and value in owner.operands
-        return accumulates or self._sums(after)
+        if isinstance(owner, Node) and owner.name in self._reducers and value in owner.operands:
+            return True
+        return self._sums(after)
 
     def _scaled(self, value: int, factor: int) -> bool:
         before = set(self._assumed)
@@ -121,13 +139,13 @@ class SumCheck:
         return False
 
     def _is_sum(self, node: Node) -> bool:
-        """Return whether an operation folds a tile by addition, or is the constant 0."""
+        """Return whether an operation folds a tile, or is a constant: 0 if by addition."""
         if node.name == "arith.constant":
-            return _is_zero(node)
+            return not self._adding or _is_zero(node)
         if node.name != "tt.reduce" or len(node.results) != 1:
             return False
         names = [inner.name for inner in node.regions[0][0].nodes[:-1]]
-        return len(names) == 1 and names[0] in _SUMMED and not self._folds_twice(node)
+        return len(names) == 1 and names[0] in self._reducers and not self._folds_twice(node)
 
     def _folds_twice(self, node: Node) -> bool:
         """Return whether what is summed depends on all of the tile, as squares around its mean."""

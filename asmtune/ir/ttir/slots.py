@@ -15,7 +15,7 @@ from asmtune.ir.ttir.addresses import AddressReader, AddressSum
 from asmtune.ir.ttir.arguments import Parameter
 from asmtune.ir.ttir.costs import Placement
 from asmtune.ir.ttir.memory import MemoryOperation, mask_of
-from asmtune.ir.ttir.partial_sums import SumCheck
+from asmtune.ir.ttir.partial_sums import REDUCTIONS, PartialCheck
 from asmtune.ir.ttir.plan import AXES, Flow
 from asmtune.ir.ttir.tree import Node
 
@@ -65,15 +65,17 @@ class WrittenSlots:
         argument: the parameter's name.
         strides: those of all its stores, which agree.
         others: strides of all other terms that take more than one value.
-        sums: indices along which the values stored are partial sums.
-        scales: constants that these sums are multiplied by.
+        partial: indices along which the values stored are partial results.
+        reduction: of which reduction they are: one of `REDUCTIONS`, "" if `partial` is empty.
+        scales: constants that partial sums are multiplied by.
         bits: of an element, as the kernel sees it.
     """
 
     argument: str
     strides: tuple[ProgramStride, ...]
     others: tuple[int, ...]
-    sums: tuple[str, ...]
+    partial: tuple[str, ...]
+    reduction: str
     scales: tuple[str, ...]
     bits: int
 
@@ -202,15 +204,18 @@ class SlotFinder:
         if len(bare) != 1:
             return None
         terms = {(i.kind, stride) for a in known for i, stride in a.terms if i.count != 1}
-        sums = SumCheck(self._flow, place, self._operations)
-        scales = sums.scales(own)
-        along = [s.index for s in agreed if sums.along(own, AXES[s.index[0]])]
+        for reduction in REDUCTIONS:
+            check = PartialCheck(self._flow, place, self._operations, reduction)
+            along = [s.index for s in agreed if check.along(own, AXES[s.index[0]])]
+            if along:
+                break
         return WrittenSlots(
             self._parameters[place].name,
             agreed,
             tuple(sorted(abs(stride) for kind, stride in terms if kind != "program")),
             tuple(along),
-            scales,
+            reduction if along else "",
+            PartialCheck(self._flow, place, self._operations).scales(own),
             self._flow.tree.type_of(own[0].node.operands[0]).bits,
         )
 

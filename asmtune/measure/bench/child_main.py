@@ -26,7 +26,6 @@ from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
 from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
 from asmtune.measure.checks.checker import OutputChecker
-from asmtune.measure.timing.statistics import prepare
 
 
 class Service:
@@ -141,7 +140,6 @@ def run(make_machine: Callable[[], BenchGpu]) -> None:
 
 def main() -> None:
     """Serve on the first GPU that this process sees."""
-    prepare()
     # A user's allocator is not known here.
     with allocating():
         run(BenchGpu)

@@ -3,7 +3,8 @@
 A small forest is fitted to what the shipped model gets wrong on the user's recordings. Rows of
 the same kernel and the same device count most. The correction is used only where it ranks the
 user's recordings better than the shipped model alone, each recording ranked without its own rows.
-A fit with its check takes about a second; nothing is fitted before the first ranking.
+A fit with its check takes about a second, and as long to import scikit-learn: a search has a
+worker do both while it sketches. Nothing is fitted before the first ranking.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from asmtune.predict.score.history import History, RecordedTask
 from asmtune.predict.score.learned import FEWEST, Learned
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.vectors import BASE, base_columns
+
+if TYPE_CHECKING:
+    from asmtune.compile.workers import Workers
 
 Column = NDArray[np.float64]
 Rank = Callable[[NDArray[np.float32]], Column]
@@ -194,6 +198,40 @@ class Fitter:
         return np.asarray(weights)
 
 
+@dataclass(frozen=True)
+class Refinement:
+    """The outcome of a check, and the correction if it ranks better."""
+
+    checked: Checked
+    correction: Correction | None
+
+
+@dataclass(frozen=True)
+class RefinementTask:
+    """All that a refinement is fitted from, for a worker.
+
+    Attributes:
+        base: the shipped model.
+        kernel: name of the kernel that is ranked.
+        target: name of its target.
+        tasks: the recordings.
+    """
+
+    base: Learned
+    kernel: str
+    target: str
+    tasks: tuple[RecordedTask, ...]
+
+
+def refinement(task: RefinementTask) -> Refinement:
+    """Check whether recordings refine the shipped model, and fit the correction if they do."""
+    fitter = Fitter(task.base.rank_columns, task.kernel, task.target)
+    checked = fitter.check(task.tasks)
+    if not checked.strength:
+        return Refinement(checked, None)
+    return Refinement(checked, replace(fitter.fit(task.tasks), strength=checked.strength))
+
+
 def _errors(task: RecordedTask, scores: Column) -> Column:
     """Return the logarithms of true over predicted time, those of a task about 0."""
     errors = task.rows.slowdown + SLOPE * scores
@@ -307,26 +345,38 @@ class RefinedLearned(Scorer):
     def _tasks(self) -> tuple[RecordedTask, ...]:
         return self.history.nearest(self.kernel, self.target.name)
 
-    @cached_property
-    def _checked(self) -> Checked | str:
-        """The check's outcome, or why the recordings cannot be checked."""
+    def prepare(self, workers: Workers) -> None:
+        """Load the shipped model here, and have a worker fit the correction meanwhile."""
+        self.base.prepare(workers)
+        if self._unusable or "_refinement" in self.__dict__:
+            return
+        fitted = workers.call(refinement, self._task)
+        if fitted is not None:
+            self.__dict__["_refinement"] = fitted  # as the property would
+
+    @property
+    def _unusable(self) -> str:
+        """Why the recordings cannot be checked; "" if they can."""
         if sum(task.count for task in self._tasks) < FEWEST_ROWS:
             return f"at least {FEWEST_ROWS} are needed"
         kernels = {task.rows.kernel for task in self._tasks}
         if len(kernels) == 1 and not self._tasks[0].is_of(self.kernel):
             # Of one recorded kernel alone a first pick of others kept 0.90 in place of 0.91.
             return f"all are of {kernels.pop()}, and another kernel takes those of two"
-        return self._fitter.check(self._tasks)
+        return ""
+
+    @property
+    def _task(self) -> RefinementTask:
+        # A copy of the model, without what it has loaded: a worker reads its file.
+        return RefinementTask(replace(self.base), self.kernel, self.target.name, self._tasks)
 
     @cached_property
+    def _refinement(self) -> Refinement:
+        return refinement(replace(self._task, base=self.base))
+
+    @property
     def _correction(self) -> Correction | None:
-        if isinstance(self._checked, str) or not self._checked.strength:
-            return None
-        return replace(self._fitter.fit(self._tasks), strength=self._checked.strength)
-
-    @cached_property
-    def _fitter(self) -> Fitter:
-        return Fitter(self.base.rank_columns, self.kernel, self.target.name)
+        return None if self._unusable else self._refinement.correction
 
     @property
     def _used(self) -> tuple[str, ...]:
@@ -334,9 +384,9 @@ class RefinedLearned(Scorer):
         count = sum(task.count for task in self._tasks)
         if not count:
             return ()
-        checked = self._checked
-        if isinstance(checked, str):
-            return (f"your {count} timings were not used: {checked}",)
+        if unusable := self._unusable:
+            return (f"your {count} timings were not used: {unusable}",)
+        checked = self._refinement.checked
         shares = f"({checked.refined:.3f} of the best speed against {checked.shipped:.3f})"
         if checked.strength:
             origin = self.history.origin(self._tasks)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
 from asmtune.ir.ttir.costs import Dot
+
+if TYPE_CHECKING:
+    from asmtune.compile.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class Scorer(ABC):
     @abstractmethod
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
         """Return one number for each candidate; higher is better."""
+
+    def prepare(self, workers: Workers) -> None:  # noqa: ARG002
+        """Make ready what the first ranking takes; `score` does it itself where this was not."""
+        _ = self.effective_name
 
     @property
     def effective_name(self) -> str:

@@ -45,6 +45,19 @@ class Layout:
     programs: frozenset[str] = frozenset()
     splits: frozenset[str] = frozenset()
 
+    def aligned(self, sizes: Mapping[str, int]) -> Matrix:
+        """Return 1 for each size for which Triton compiles the code that loads vectors, else 0.
+
+        A size of 1 is a constant, and one that only multiplies the programs, as a batch, is no
+        row's length.
+        """
+        return np.array(
+            [
+                float(value == 1 or value % _ALIGNED == 0 or name in self.programs)
+                for name, value in sizes.items()
+            ]
+        )
+
     @classmethod
     def of(
         cls, sizes: Mapping[str, int], axes: Sequence[str], launches: Sequence[tuple[Config, int]]
@@ -180,18 +193,44 @@ class ConfigColumns:
                 programs = programs * tiles
         used = {*layout.tiles.values(), *layout.programs}
         tile += math.log2(math.prod(v for name, v in sizes.items() if name not in used))
-        waves = programs / sms
-        idle = np.log(np.maximum(1.0, 1.0 / waves))
-        linear = [waste]
-        for resident in (1, 2, 4):
-            full = waves / resident
-            tail = np.where(full > 1.0, np.log(np.ceil(full) / full), 0.0)
-            linear += [tail, np.maximum(0.0, -np.log2(full))]
+        waves, each = programs / sms, tile - self.warps[rows]
+        linear = _fill(waves, waste)
+        base = waste + self._cost(waves, rows)
+        if not layout.aligned(sizes).all():
+            base += _SCALAR * each
         axes = self.axes[rows]
         regime = [np.clip(np.log2(waves), -3.0, 4.0), np.minimum(trips, 6.0)]
-        relative = [*counts, tile - self.warps[rows], *axes.T]
-        return Quantities(waste + idle, _stack(linear), _stack(regime), _stack(relative), axes)
+        relative = [*counts, each, *axes.T]
+        return Quantities(base, _stack(linear), _stack(regime), _stack(relative), axes)
 
+    def _cost(self, waves: Matrix, rows: NDArray[np.intp]) -> Matrix:
+        """Return the log of the time that idle SMs, the last wave and few warps cost."""
+        idle = np.log(np.maximum(1.0, 1.0 / waves))
+        turns = np.maximum(np.ceil(waves), 1.0)
+        tail = np.log(turns / np.maximum(waves, 1.0))
+        few = np.maximum(0.0, _ENOUGH_WARPS - self.warps[rows] - np.log2(turns))
+        return np.asarray(idle + _TAIL * tail + _FEW_WARPS * few)
+
+
+def _fill(waves: Matrix, waste: Matrix) -> list[Matrix]:
+    """Return padding, and tail and idle SMs for 1, 2 and 4 programs at once on an SM."""
+    linear = [waste]
+    for resident in (1, 2, 4):
+        full = waves / resident
+        tail = np.where(full > 1.0, np.log(np.ceil(full) / full), 0.0)
+        linear += [tail, np.maximum(0.0, -np.log2(full))]
+    return linear
+
+
+_ENOUGH_WARPS: Final = 4.0
+"""Doublings of warps on an SM that hide the latency of memory."""
+
+_TAIL: Final = 0.2
+"""Share of the last wave's idle SMs that costs time where nothing is timed (fitted)."""
+
+# Log of time for each doubling (fitted).
+_FEW_WARPS: Final = 0.08
+_SCALAR: Final = 0.08  # of a warp's elements, where each is loaded alone
 
 _MOST_TILES: Final = 4.0
 """Doublings of tiles of a size above which more of them change nothing."""
@@ -202,7 +241,7 @@ class Quantities:
     """Quantities of launches, a row each.
 
     Attributes:
-        base: log of the time that padding and idle SMs cost.
+        base: log of the time that padding, idle SMs, tails, few warps and scalar loads cost.
         linear: padding, tails and idle SMs, for 1, 2 and 4 programs at once on an SM.
         regime: waves and trips, in doublings.
         relative: tiles of each size, elements of a warp, and the config's values.
@@ -223,13 +262,6 @@ class Quantities:
     def at(self, rows: Any) -> Quantities:
         """Return some rows."""
         return Quantities(*(column[rows] for column in vars(self).values()))
-
-
-def shape_point(sizes: Mapping[str, int]) -> tuple[Matrix, Matrix]:
-    """Return a shape's sizes in doublings, and which of them have Triton's aligned code."""
-    values = list(sizes.values())
-    aligned = [float(value % _ALIGNED == 0) for value in values]
-    return np.log2(np.array(values, float)), np.array(aligned)
 
 
 def _stack(columns: Sequence[Matrix]) -> Matrix:

@@ -287,9 +287,10 @@ class _Redirect:
                 return decorate
 
             def decorator(fn: Any) -> Any:
-                autotuner, patches = decorate(fn), _patches
-                converted = _converted(autotuner, patches[-1].options) if patches else None
-                return autotuner if converted is None else converted
+                autotuner = decorate(fn)
+                patched = self._patched(autotuner)
+                tuner = None if patched is None else patched.tuner
+                return autotuner if tuner is None else tuner
 
             return decorator
 

@@ -26,6 +26,7 @@ the fit, 40 timings of 133 kept 0.9997, worst 0.994; the 40 best predicted, 0.99
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -184,9 +185,7 @@ class Surrogate:
         return np.asarray(np.linalg.cholesky(shared + np.diag(noise)))
 
     def _solve(self, right: Matrix) -> Matrix:
-        from scipy.linalg import solve_triangular
-
-        return np.asarray(solve_triangular(self._factor, right, lower=True))
+        return np.asarray(np.linalg.solve(self._factor, right))
 
     @cached_property
     def _half(self) -> Column:
@@ -194,9 +193,7 @@ class Surrogate:
 
     @cached_property
     def _weights(self) -> Column:
-        from scipy.linalg import solve_triangular
-
-        return np.asarray(solve_triangular(self._factor, self._half, lower=True, trans="T"))
+        return np.asarray(np.linalg.solve(self._factor.T, self._half))
 
     @cached_property
     def _scale(self) -> float:
@@ -218,14 +215,16 @@ DRAWS: Final = 512
 """Joint draws that the gain of a batch is averaged over: an error of some percent of it."""
 
 
+_erfc: Final = np.frompyfunc(math.erfc, 1, 1)  # SciPy's takes 0.2 s to import
+
+
 def improvement(posterior: Posterior, best: float) -> Column:
     """Compute the expected improvement of each config alone (Jones, Schonlau, Welch, 1998)."""
-    from scipy.special import ndtr
-
     deviation = np.maximum(posterior.deviation, 1e-9)
     ahead = (best - posterior.mean) / deviation
     density = np.exp(-ahead * ahead / 2.0) / np.sqrt(2.0 * np.pi)
-    return np.asarray(deviation * (ahead * ndtr(ahead) + density))
+    below = _erfc(-ahead / np.sqrt(2.0)).astype(np.float64) / 2.0
+    return np.asarray(deviation * (ahead * below + density))
 
 
 def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> list[int]:
