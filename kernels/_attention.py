@@ -95,12 +95,9 @@ def mask_values(m, n, masks):
 
 
 @triton.jit
-def scaled(s, scale, m, n, masks, MASK: tl.constexpr):
-    """Scores for powers of 2: scaled, with what an additive mask adds."""
-    s *= scale
-    if MASK == 2:
-        s += mask_values(m, n, masks).to(tl.float32) * 1.4426950408889634
-    return s
+def added(m, n, masks):
+    """What an additive mask adds to scores for powers of 2."""
+    return mask_values(m, n, masks).to(tl.float32) * 1.4426950408889634
 
 
 @triton.jit
@@ -218,7 +215,7 @@ def walk(
         s = tl.dot(q, k.T)
         n = start + tl.arange(0, BLOCK)
         if MASK == 2:
-            s = scaled(s, scale, m[:, None], n[None, :], masks, MASK)
+            s = s * scale + added(m[:, None], n[None, :], masks)
         if MASKED:
             visible = seen(m[:, None], n[None, :], masks, CAUSAL, WINDOWED, PADDING, MASK)
             s = tl.where(visible, s, float("-inf"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from asmtune.kernels._attention import kept, load_rows, scaled, seen
+from asmtune.kernels._attention import added, kept, load_rows, seen
 
 
 @triton.jit
@@ -22,10 +22,13 @@ def add_keys(
     for start in tl.range(span[0], span[1], BLOCK):
         k = load_rows(k_ptr, start, stride_k, limit, D, BLOCK, not MASKED)
         v = load_rows(v_ptr, start, stride_v, limit, D, BLOCK, not MASKED)
-        n = start + tl.arange(0, BLOCK)
-        s = scaled(tl.dot(q, k.T), scale, m[:, None], n[None, :], masks, MASK)
+        s = tl.dot(q, k.T) * scale
+        if MASK == 2:
+            n = start + tl.arange(0, BLOCK)
+            s += added(m[:, None], n[None, :], masks)
         p = tl.exp2(s - lse[:, None])
         if MASKED:
+            n = start + tl.arange(0, BLOCK)
             visible = seen(m[:, None], n[None, :], masks, CAUSAL, WINDOWED, PADDING, MASK)
             p = tl.where(visible, p, 0.0)
         dp = tl.dot(dy, v.T)
@@ -85,7 +88,9 @@ def add_queries(
         else:
             lse = tl.load(lse_ptr + m)
             delta = tl.load(delta_ptr + m)
-        s = scaled(tl.dot(k, q.T), scale, m[None, :], n[:, None], masks, MASK)
+        s = tl.dot(k, q.T) * scale
+        if MASK == 2:
+            s += added(m[None, :], n[:, None], masks)
         p = tl.exp2(s - lse[None, :])
         if MASKED and (CAUSAL or WINDOWED or MASK == 1):
             visible = seen(m[None, :], n[:, None], masks, CAUSAL, WINDOWED, 0, MASK)
