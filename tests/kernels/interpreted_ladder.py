@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from benchmarks.ladder import gemm
+from benchmarks.ladder import attention, gemm
 from tests.kernels.tolerances import excess
 
 SIZES = ((1, 1, 1), (17, 33, 65), (5, 30, 0), (0, 4, 4), (35, 3, 50))
@@ -68,3 +68,20 @@ def errors(dtype: str, steps: Sequence[str]) -> dict[str, float]:
         for size, rows in made.items()
         for name, got, want in rows
     }
+
+
+def attention_errors(dtype: str) -> dict[str, float]:
+    """Return the error of every step of the attention ladder; NaN stays in its rows."""
+    found = {}
+    for heads, m, n, d in ((2, 70, 100, 16), (1, 1, 1, 16), (1, 64, 128, 32), (1, 5, 65, 16)):
+        q, k, v = (torch.randn(heads, rows, d).to(torch_dtype(dtype)) for rows in (m, n, n))
+        if heads > 1:
+            q[0, 3, 4], k[1, 7, 2] = float("nan"), 30.0
+        exact = functional.scaled_dot_product_attention(q.double(), k.double(), v.double())
+        for step in attention.BETWEEN:
+            got = getattr(attention, step)(q, k, v)
+            # Weights are rounded, and v0's scores before them.
+            rows = {"fp16": "fp16 weights"} if step != "v0" else {"fp16": "bf16 weights"}
+            error = min(excess(got, exact, rows), 1e300)
+            found[f"{step} of {heads} heads, {m} by {n}, {d}"] = error
+    return found

@@ -1,4 +1,4 @@
-"""The GEMM ladder: its results under Triton's interpreter, its assembly, and its document."""
+"""The ladders: their results under Triton's interpreter, their assembly, and their documents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.cubin import read_cubin
 from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.ladder import __main__ as command
-from benchmarks.ladder import gemm
+from benchmarks.ladder import attention, gemm, memory
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
 from benchmarks.provenance import RESULTS
@@ -150,3 +157,69 @@ def test_without_times_none_are_told() -> None:
     assert "times as fast" not in text
     assert "the assembly alone;" in text
     assert all(f"| 1000 | {step} | - | - | - |" in text for step in STEPS)
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_attention_against_float64(dtype: str, interpreter: Interpreter) -> None:
+    """Every step of attention is off by no more than rounding, at odd sizes and with NaN."""
+    found = interpreter.call("tests.kernels.interpreted_ladder:attention_errors", dtype)
+    assert len(found) == 12
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.slow(seconds=10)
+@pytest.mark.parametrize("device", ["A100", "H200", "B200"])
+def test_attention_compiles(device: str, settings: Settings) -> None:
+    """Each kernel of attention compiles for three generations, and spills nothing."""
+    extents = {"M": 1024, "N": 1024, "D": 64}
+    q = torch.empty(4, 1024, 64, dtype=torch.float16, device="meta")
+    s = attention.buffers("v0", q, q)["scores"]
+    rows = {"s_ptr": s, "p_ptr": s, "N": 1024, "BLOCK": 1024}
+    tensors = {"q_ptr": q, "k_ptr": q, "v_ptr": q, "y_ptr": q, "s_ptr": s, "p_ptr": s, "scale": 0.1}
+    for kernel in (attention.scores, attention.weights, attention.values, attention.flash):
+        given = {n: v for n, v in {**tensors, **extents}.items() if n in kernel.arg_names}
+        problem = Problem(kernel, given, lambda _: (16, 4, 16), {}, kernel.fn.__name__)
+        assert spilled(problem, attention.TILE, device, settings) == 0
+    problem = Problem(attention.softmax, rows, lambda _: (4096,), {}, "softmax")
+    assert spilled(problem, Config({}, num_warps=4), device, settings) == 0
+
+
+def spilled(problem: Problem, config: Config, device: str, settings: Settings) -> int:
+    """Compile a config for a device; return its spilled words."""
+    request = Lowering(problem, load_target(device), 60).request(config)
+    assert isinstance(request, LowerRequest), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    return read_cubin(artifact.cubin).spill_words
+
+
+def test_memory_of_attention() -> None:
+    """v0 allocates two squares of the keys, v1 one, v2 none; the document has today's figures."""
+    square, result = 16 * 4096 * 4096 * 2, 16 * 4096 * 64 * 2
+    steps = [memory.allocated(step, 4096) for step in memory.NAMES]
+    assert steps == [2 * square + result, square + result, result]
+    text = memory.DOCUMENT.read_text()
+    assert memory.rewritten(text) == text, "run python -m benchmarks.ladder.memory"
+    assert f"v0 allocates {steps[0] // result} times and v1 {steps[1] // result} times" in text
+    assert memory.FIGURE.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"q": torch.zeros(4, 16)}, r"q \(4, 16\) torch.float32, .*: expected \(heads, rows, dim"),
+        ({"k": torch.zeros(2, 0, 16)}, "expected .* none of them 0"),
+        ({"v": torch.zeros(2, 5, 16)}, "k and v must be alike, with q's heads and dim"),
+        ({"q": torch.zeros(3, 4, 16)}, "k and v must be alike, with q's heads and dim"),
+        ({"q": torch.zeros(2, 4, 16).half()}, "the dtypes must be equal, and fp16, bf16 or fp32"),
+        ({"q": torch.zeros(2, 4, 16, device="meta")}, "all must be on one device"),
+        ({"q": torch.zeros(2, 16, 4).mT}, "all must be contiguous; call"),
+        ({n: torch.zeros(2, 4, 24) for n in "qkv"}, "dim must be one of 16, 32, 64, 128"),
+    ],
+)
+def test_attention_that_does_not_fit(changed: dict[str, Any], message: str) -> None:
+    """Tensors that no step takes are refused with their shapes, in one line."""
+    fitting = {"q": torch.zeros(2, 4, 16), "k": torch.zeros(2, 7, 16), "v": torch.zeros(2, 7, 16)}
+    with pytest.raises(ValueError, match=message):
+        attention.v2(**{**fitting, **changed})
