@@ -19,9 +19,10 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
+from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.ladder import __main__ as command
-from benchmarks.ladder import attention, gemm, memory
+from benchmarks.ladder import attention, conv, gemm, memory, traffic
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
 from benchmarks.provenance import RESULTS
@@ -223,3 +224,58 @@ def test_attention_that_does_not_fit(changed: dict[str, Any], message: str) -> N
     fitting = {"q": torch.zeros(2, 4, 16), "k": torch.zeros(2, 7, 16), "v": torch.zeros(2, 7, 16)}
     with pytest.raises(ValueError, match=message):
         attention.v2(**{**fitting, **changed})
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_convolution_against_float64(dtype: str, interpreter: Interpreter) -> None:
+    """Both steps, the bias and ReLU are off by no more than rounding, at odd sizes and with NaN."""
+    found = interpreter.call("tests.kernels.interpreted_ladder:conv_errors", dtype)
+    assert len(found) == 14
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("device", ["A100", "H200", "B200"])
+def test_convolution_compiles(device: str, settings: Settings) -> None:
+    """The kernels of both steps, and those after them, compile for three generations."""
+    x, weight = torch.empty(4, 9, 9, 64, device="meta"), torch.empty(64, 3, 3, 64, device="meta")
+    window = Window.of(1, 1)
+    y = conv.result(x, weight, window)
+    given = {**conv.arguments(x, weight, y, window), "m_ptr": x, "bias_ptr": y, "z_ptr": y, "n": 9}
+    configs = {conv.direct: conv.DIRECT, conv.windows: conv.WINDOWS, conv.relu: conv.ROWS}
+    for kernel, config in {**configs, conv.add_bias: conv.ROWS}.items():
+        named = {name: value for name, value in given.items() if name in kernel.arg_names}
+        problem = Problem(kernel, named, lambda _: (9, 1), {}, kernel.fn.__name__)
+        assert spilled(problem, config, device, settings) == 0
+
+
+@pytest.mark.slow(seconds=8)
+def test_one_kernel_moves_less_than_three() -> None:
+    """Bias and ReLU on the tile save a quarter of the bytes or more, at each layer of ResNet."""
+    saved = [int(line.split()[-2].rstrip("%")) for line in traffic.table().splitlines()[2:]]
+    assert len(saved) == len(traffic.SHAPES)
+    assert min(saved) >= 25
+    made = traffic.Layer(traffic.SHAPES[0])
+    sizes = sum(tensor.numel() * 2 for tensor in (made.x, made.weight, made.y))
+    assert made.implicit(fused=False) == made.direct() == sizes
+    assert made.im2col() == sizes + 2 * 9 * 2 * made.x.numel()
+    text = traffic.DOCUMENT.read_text()
+    assert traffic.rewritten(text) == text, "run python -m benchmarks.ladder.traffic"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": torch.zeros(3, 4, 5)}, r"x \(3, 4, 5\) torch.float32 and .*: expected \(batch, he"),
+        ({"weight": torch.zeros(2, 3, 3, 7)}, "expected .*, C"),
+        ({"weight": torch.zeros(2, 3, 3, 5).half()}, "the dtypes must be equal, and fp16, bf16"),
+        ({"x": torch.zeros(1, 4, 5, 4).mT}, "both must be contiguous; call"),
+        ({"window": Window.of(1, 0, 3)}, "the window spans 7 pixels down and the padded image"),
+    ],
+)
+def test_convolution_that_does_not_fit(changed: dict[str, Any], message: str) -> None:
+    """Tensors that no step takes are refused with their shapes, in one line."""
+    fitting = {"x": torch.zeros(1, 4, 4, 5), "weight": torch.zeros(2, 3, 3, 5)}
+    with pytest.raises(ValueError, match=message):
+        conv.v1(**{**fitting, "window": Window.of(1, 1), **changed})
