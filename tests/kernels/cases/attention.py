@@ -58,6 +58,7 @@ def options(device: str) -> dict[str, float]:
         ({"padding": mask, "causal": True, "window": 9, "dropout": 0.2}, blocks(32, 128)),
         ({"window": 40}, blocks(32, stages=3)),
         ({"window": 2, "causal": True}, blocks(128)),
+        ({"window": (9, 30)}, blocks(32)),
         ({"causal": True, "dropout": 0.4, "seed": (1 << 40) + 7}, blocks(32, 64)),
         ({"scale": 0.7, "padding": lengths + 10}, blocks(128)),
     ]
