@@ -3,7 +3,8 @@
 Each program keeps a block of queries, walks over the keys that these may see, and never
 writes a score: a running maximum and sum rescale what it has when a higher score comes.
 Blocks of keys without a mask are walked apart from those on the causal diagonal, at a
-window's edge or at the end; where the sizes divide, no mask is left.
+window's edge or at the end; where the sizes divide, no mask is left. A mask of scores is
+loaded tile by tile beside the keys, and never copied for heads or batches that share it.
 Three more variants were tried on an H200 and are not here. The copy engine (TMA) lost at eight
 shapes of nine; a sum over values a block behind the scores never won; Triton 3.6 compiled
 specialized warps to wrong results.
@@ -42,7 +43,7 @@ from asmtune.kernels._attention import (
     store_rows,
     walk_spans,
 )
-from asmtune.kernels._attention_host import Attending
+from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_queries
 from asmtune.kernels.attention_backward_kv import attention_backward_kv
 from asmtune.kernels.attention_backward_q import attention_backward_q
@@ -50,8 +51,8 @@ from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
 _PLAIN = (
-    *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),
-    *(f"stride_{name}{axis}" for name in "qkvy" for axis in "bhr"),
+    *("heads", "H", "GROUP", "M", "N", "window", "ahead", "seed", "threshold"),
+    *(f"stride_{name}{axis}" for name in ("q", "k", "v", "y", "mask") for axis in "bhr"),
 )
 
 
@@ -61,12 +62,13 @@ def kernel(
     heads, H, GROUP, M, N, window, scale, seed, threshold, boost,
     stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
     stride_vb, stride_vh, stride_vr, stride_yb, stride_yh, stride_yr,
+    mask_ptr, stride_maskb, stride_maskh, stride_maskr, ahead,
     D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """BLOCK_M queries of one head a program."""
-    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING != 0 or MULTIPLE % BLOCK_N != 0
+    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING + MASK > 0 or MULTIPLE % BLOCK_N != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_M == 0
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = place(blocks, heads, CAUSAL)
@@ -84,12 +86,13 @@ def kernel(
     values = (v_ptr, row_stride(stride_vr, v_ptr, D, DENSE))
     q = load_rows(q_ptr, first, row_stride(stride_qr, q_ptr, D, DENSE), M, D, BLOCK_M, EVEN)
     limit = key_limit(padding_ptr, batch, N, PADDING)
-    masks = (limit, window, padding_ptr + batch * N)
+    mask_ptr += batch * stride_maskb + own * stride_maskh
+    masks = (limit, M, window, ahead, padding_ptr + batch * N, mask_ptr, stride_maskr)
     draw = (seed, threshold, row, tl.cdiv(N, 4), boost)
-    spans = key_spans(first, limit, window, CAUSAL, WINDOWED, PADDING, BLOCK_M, BLOCK_N)
+    spans = key_spans(first, masks, CAUSAL, WINDOWED, PADDING, MASK, BLOCK_M, BLOCK_N)
     acc, top, total = walk_spans(
         *(q, keys, values, m, spans, masks, draw, scale * 1.4426950408889634, BLOCK_M, D, BLOCK_N),
-        *(CAUSAL, WINDOWED, PADDING, DROPOUT, MASKED),
+        *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, MASKED),
     )
     # A query that sees no key has no sum.
     blind = total == 0.0
@@ -141,14 +144,15 @@ def baseline(
     v: torch.Tensor,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: Window = None,
     padding: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
     """Compute the kernel's result in PyTorch."""
-    how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
+    how = Attending(causal, window, padding, mask, dropout, seed, scale).checked("attention", q, k)
     return exact.attend(q, k, v, how)[0]
 
 
@@ -168,14 +172,15 @@ def _gradients(
     y: torch.Tensor,
     lse: torch.Tensor,
     causal: bool,
-    window: int | None,
+    window: Window,
     padding: torch.Tensor | None,
+    mask: torch.Tensor | None,
     dropout: float,
     seed: int,
     scale: float,
 ) -> tuple[torch.Tensor, ...]:
     """Compute the gradients of queries, keys and values."""
-    how = Attending(causal, window, padding, dropout, seed, scale)
+    how = Attending(causal, window, padding, mask, dropout, seed, scale)
     dq, delta = attention_backward_q(dy, q, k, v, y, lse, how)
     dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, how)
     return dq, dk, dv
@@ -215,11 +220,11 @@ def _write_fused(
 def _has_vendor(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:
     """Return whether the vendor's functions compute the same.
 
-    Theirs have no windows, other padding and dropout, a head of keys for each head, and a diagonal
-    that ends at the last query and key. A key of the kernel's holds more than that.
+    Theirs have no windows, other padding, masks and dropout, a head of keys for each head, and a
+    diagonal that ends at the last query and key. A key of the kernel's holds more than that.
     """
-    options = how.window is None and how.padding is None and how.dropout == 0.0
-    return options and q.shape[1] == k.shape[1] and (not how.causal or q.shape[2] == k.shape[2])
+    square = not how.causal or q.shape[2] == k.shape[2]
+    return how.is_plain and q.shape[1] == k.shape[1] and square
 
 
 def _flash(
@@ -240,15 +245,20 @@ def _cudnn(
     return y
 
 
-@prepared(backward=_gradients, alternatives={"flash": _flash, "cudnn": _cudnn})
+@prepared(
+    backward=_gradients,
+    gradients=("q", "k", "v"),
+    alternatives={"flash": _flash, "cudnn": _cudnn},
+)
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: Window = None,
     padding: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
@@ -264,10 +274,14 @@ def attention(
         v: as k.
         causal: query m sees keys up to m, as `scaled_dot_product_attention` has it:
             counted from the first of each, whatever their numbers.
-        window: query m sees keys from m - window + 1 on: itself and window - 1 before it.
+        window: query m sees keys from m - window + 1 on: itself and window - 1 before it. Of a
+            pair (left, right) it sees keys from m - left to m + right; None for all on a side.
         padding: keys that exist: lengths (batch,) in int32 or int64, or a mask
             (batch, keys) of bool, True for keys to see. Lengths are faster: what is
             behind them is not read.
+        mask: (batch, heads, queries, keys), each of these or 1, of any strides: bool, True for
+            scores to keep, or fp32 or q's dtype, added to the scaled scores. It gets no
+            gradient. Values below -2.3e38, which leave fp32 as powers of 2, are -inf.
         dropout: the share of weights to drop, from 0 to below 1; the others are
             divided by what is left.
         seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
@@ -284,7 +298,7 @@ def attention(
         ValueError: shapes, dtypes or devices differ, or an option is out of bounds.
     """
     host.check("attention", q, k, v)
-    how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
+    how = Attending(causal, window, padding, mask, dropout, seed, scale).checked("attention", q, k)
     q, k, v = host.laid(q), host.laid(k), host.laid(v)
     arguments = _arguments(q, k, v, how)
     y, lse = arguments["y_ptr"], arguments["lse_ptr"]
@@ -293,16 +307,17 @@ def attention(
         lse.fill_(float("inf"))
     elif y.numel():
         (_tuned if vendor and _has_vendor(q, k, how) else _alone)[_grid](**arguments)
-    return y, (q, k, v, y, lse, causal, window, padding, dropout, seed, how.scale)
+    saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
+    return y, saved
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
     y = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "padding_ptr": host.padding_ptr(how, lse)}
-    results = {"y_ptr": y, "lse_ptr": lse}
-    return {**tensors, **results, **host.sizes(q, k, how), **host.strides(q=q, k=k, v=v, y=y)}
+    tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": y, "lse_ptr": lse}
+    sizes = host.sizes(q, k, how) | host.strides(q=q, k=k, v=v, y=y)
+    return {**tensors, **host.mask_arguments(how, k, lse), **sizes}
 
 
 _WITH = {"flash": _launch_flash, "cudnn": _launch_cudnn}

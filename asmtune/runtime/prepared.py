@@ -58,7 +58,10 @@ def prepared(
 
 @overload
 def prepared(
-    *, backward: Callable[..., Any], alternatives: Alternatives | None = None
+    *,
+    backward: Callable[..., Any],
+    gradients: Sequence[str] = (),
+    alternatives: Alternatives | None = None,
 ) -> Callable[[Callable[P, tuple[R, tuple[Any, ...]]]], Callable[P, R]]: ...
 
 
@@ -66,6 +69,7 @@ def prepared(
     function: Callable[..., Any] | None = None,
     *,
     backward: Callable[..., Any] | None = None,
+    gradients: Sequence[str] = (),
     alternatives: Alternatives | None = None,
 ) -> Any:
     """Make a host function around autotuned kernels cheap to call again.
@@ -86,6 +90,8 @@ def prepared(
         backward: makes the function differentiable. It then returns `(result, saved)`, `saved` a
             tuple of tensors and plain values; `backward(*gradients_of_results, *saved)` returns
             the gradients of the first parameters. Autograd is entered only where one is needed.
+        gradients: names of those parameters; another tensor that requires a gradient is then
+            refused with a ValueError. By default it gets none.
         alternatives: functions of the same arguments by name. Where the function makes one
             launch, of a kernel whose alternative of such a name has won, and no gradient is
             needed, the function of that name is called in its place.
@@ -94,8 +100,11 @@ def prepared(
         InputError: a parameter collects arguments, there are too many, or an alternative is none.
     """
     if function is None:
-        return functools.partial(prepared, backward=backward, alternatives=alternatives)
-    host = PreparedFunction(function, backward, checked_alternatives(alternatives))
+        return functools.partial(
+            prepared, backward=backward, gradients=gradients, alternatives=alternatives
+        )
+    checked = checked_alternatives(alternatives)
+    host = PreparedFunction(function, backward, checked, frozenset(gradients))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -108,10 +117,10 @@ def prepared(
 
 
 class PreparedFunction:
-    """A host function and its prepared calls; `prepared` describes the first three attributes.
+    """A host function and its prepared calls; `prepared` describes the first four attributes.
 
     Attributes:
-        function, backward, alternatives: the function, and what goes with it.
+        function, backward, alternatives, gradients: the function, and what goes with it.
         refused: why signatures were left to the function, each reason once.
         call: calls the function, or does what was prepared.
     """
@@ -121,8 +130,10 @@ class PreparedFunction:
         function: Callable[..., Any],
         backward: Callable[..., Any] | None,
         alternatives: Mapping[str, Callable[..., Any]],
+        gradients: frozenset[str] = frozenset(),
     ) -> None:
         self.function, self.backward, self.alternatives = function, backward, alternatives
+        self.gradients = gradients
         self.refused: dict[str, None] = {}
         self._parameters = _checked_parameters(function)
         self._graph_node = None if backward is None else _graph_node(function, backward)
@@ -139,8 +150,18 @@ class PreparedFunction:
             return self.function(*args, **kwargs)
         values = (*args, *kwargs.values())
         if torch.is_grad_enabled() and any(needs_gradient(value) for value in values):
-            return self._graph_node.apply(None, *self._placed(args, kwargs).values())
+            placed = self._placed(args, kwargs)
+            self._check_gradients(placed)
+            return self._graph_node.apply(None, *placed.values())
         return self.function(*args, **kwargs)[0]
+
+    def _check_gradients(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if self.gradients and name not in self.gradients and needs_gradient(value):
+                raise ValueError(
+                    f"{self.function.__name__}: {name} requires a gradient, and gets none: "
+                    "detach it"
+                )
 
     def _first(self, *args: Any, **kwargs: Any) -> Any:
         """Make the C part at the first call, since it may have to be built."""
@@ -186,6 +207,8 @@ class PreparedFunction:
     def _traced(self, part: Any, values: dict[str, Any], key: bytes, held: Any) -> Any:
         attached = self._graph_node is not None and torch.is_grad_enabled()
         attached = attached and any(needs_gradient(value) for value in values.values())
+        if attached:
+            self._check_gradients(values)
         trace = CallTrace(part, tuple(values.values()))
         guards = tuner_guards(self.function)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not attached), trace:

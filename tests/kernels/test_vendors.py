@@ -59,7 +59,7 @@ def test_vendors_return_what_the_function_returns(name: str) -> None:
 
 
 def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
-    """Windows, padding, dropout, shared key heads and oblong causal masks are launched as ours."""
+    """Windows, padding, masks, dropout, shared key heads and oblong diagonals are ours."""
     module = module_of("attention")
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
     how = module.Attending
@@ -67,5 +67,6 @@ def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
     assert module._has_vendor(q, q[:, :, :4], how())
     assert not module._has_vendor(q, q[:, :, :4], how(causal=True))
     assert not module._has_vendor(q, k, how())
-    for options in ({"window": 2}, {"dropout": 0.1}, {"padding": torch.ones(1)}):
+    masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
+    for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
         assert not module._has_vendor(q, q, how(**options))

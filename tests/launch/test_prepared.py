@@ -246,6 +246,23 @@ def test_torch_compile_sees_the_function(watched: Watched) -> None:
     assert torch.equal(compiled(X), X * X)
 
 
+def test_a_gradient_that_nothing_gives_is_refused() -> None:
+    """A tensor outside of `gradients` that requires one is refused where autograd would drop it."""
+    scaled = X.clone().requires_grad_()
+    call = prepared(_scaled, backward=lambda grad, _, by: (grad * by,), gradients=["x"])
+    for _ in range(3):
+        with pytest.raises(ValueError, match="_scaled: by requires a gradient, and gets none"):
+            call(X, scaled)
+    with torch.no_grad():
+        assert torch.equal(call(X, scaled), X * X)
+    (gradient,) = torch.autograd.grad(call(scaled, X).sum(), scaled)
+    assert torch.equal(gradient, X)
+
+
+def _scaled(x: torch.Tensor, by: torch.Tensor) -> Any:
+    return x * by, (x, by)
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "a fill": (lambda x: (torch.zeros(4), doubled(x))[1], "aten.zeros"),
     "a sum": (lambda x: doubled(x).sum(), "aten.sum"),
