@@ -1,0 +1,467 @@
+"""Attention forward in Gluon for Hopper: a warp loads, warpgroups take turns at the tensor cores.
+
+A program walks over blocks of queries, the longest first. One warp fills rings of keys and values
+by the copy engine (TMA). Each of CONSUMERS warpgroups has 64 queries of a block. It issues the
+products of the next scores and of this block's values together, and then computes the softmax of
+those scores, so that its own products and those of the other warpgroups run under its softmax.
+
+Barriers:
+
+- `full` and `empty` of each stage of the keys and of the values, and of each warpgroup's queries.
+  The loading warp arrives at `full` and announces the bytes; each reader arrives at `empty` once
+  its product is done. A wait for use n of a stage waits for phase n of `full` and n - 1 of `empty`.
+- `turns`: a warpgroup issues products when the one before it has issued its own. All walk over the
+  same blocks of keys, and so take as many turns.
+
+Keys and values out of bounds are read as 0 and masked, queries are neither read nor written there.
+
+Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is 64 or 128.
+Dtypes: fp16, bf16; softmax in fp32, for powers of 2.
+Layout: dense rows at multiples of 16 bytes.
+Source: Shah et al., FlashAttention-3, arXiv:2407.08608.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from asmtune.core.config import Config
+from asmtune.core.keys.buckets import pow2
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
+from asmtune.kernels import _attention_host as host
+from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels._attention_host import Attending
+from asmtune.kernels._common import multiple, processors
+from asmtune.kernels._hopper import (
+    DTYPES as GLUON_DTYPES,
+)
+from asmtune.kernels._hopper import (
+    can_be_described,
+    described,
+    load_tile,
+    next_stage,
+    set_block,
+    store_tile,
+)
+from asmtune.runtime.decorator import asm_autotune
+
+ROWS = gl.constexpr(64)
+"""Queries of a warpgroup: those of one instruction."""
+
+
+@gluon.jit
+def _rounds(items):
+    """Counts the items of this program; every other round deals them in the opposite order."""
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    whole = items // programs
+    place = gl.where(whole % 2 == 0, program, programs - 1 - program)
+    return whole + gl.where(place < items % programs, 1, 0)
+
+
+@gluon.jit
+def _place(turn, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
+    """Gives the head, the first query and the number of key blocks of one item of this program.
+
+    The longest blocks of `together` heads come first, so that the keys of those stay in L2.
+    """
+    heads, M, N, together = sizes
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    item = turn * programs + gl.where(turn % 2 == 0, program, programs - 1 - program)
+    blocks = gl.cdiv(M, BLOCK_M)
+    begin = item // (blocks * together) * together
+    height = gl.minimum(heads - begin, together)
+    rest = item - begin * blocks
+    block = rest // height
+    end = N
+    if CAUSAL:
+        block = blocks - 1 - block
+        end = gl.minimum(N, block * BLOCK_M + BLOCK_M)
+    return begin + rest % height, block * BLOCK_M, gl.cdiv(end, BLOCK_N)
+
+
+@gluon.jit
+def _load(desc, ring, barriers, stage, phase, batch, head, row):
+    """Loads a tile into a stage when its readers have released it."""
+    full, empty = barriers
+    mbarrier.wait(empty.index(stage), phase ^ 1)
+    mbarrier.expect(full.index(stage), desc.block_type.nbytes)
+    load_tile(desc, [batch, head, row, 0], full.index(stage), ring.index(stage))
+
+
+@gluon.jit
+def _load_all(
+    descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr
+):
+    """Loads queries, keys and values of every item of this program, in the order they are read."""
+    q_desc, k_desc, v_desc = descs
+    q_ring, k_ring, v_ring = rings
+    q_bars, k_bars, v_bars, _ = barriers
+    CONSUMERS: gl.constexpr = q_ring.shape[0]
+    STAGES: gl.constexpr = k_ring.shape[0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
+    for turn in range(_rounds(gl.cdiv(sizes[1], BLOCK_M) * sizes[0])):
+        head, first, blocks = _place(turn, sizes, BLOCK_M, BLOCK_N, CAUSAL)
+        batch, own = head // H, head % H
+        shared = own // GROUP
+        for block in range(blocks):
+            _load(k_desc, k_ring, k_bars, stage, phase, batch, shared, block * BLOCK_N)
+            if block == 0:
+                for who in gl.static_range(CONSUMERS):
+                    row = first + who * ROWS
+                    _load(q_desc, q_ring, q_bars, who, turn & 1, batch, own, row)
+            _load(v_desc, v_ring, v_bars, stage, phase, batch, shared, block * BLOCK_N)
+            stage, phase = next_stage(stage, phase, STAGES)
+
+
+@gluon.jit
+def _softmax(
+    s, top, total, m, start, end, scale, LAYOUT: gl.constexpr, CAUSAL: gl.constexpr,
+    MASKED: gl.constexpr,
+):  # fmt: skip
+    """Gives powers of 2 below the highest score so far, that one, the factor it takes, and sums."""
+    if MASKED:
+        n = start + gl.arange(0, s.shape[1], layout=gl.SliceLayout(0, LAYOUT))
+        seen = (n < end)[None, :]
+        if CAUSAL:
+            seen = seen & (n[None, :] <= m[:, None])
+        s = gl.where(seen, s, float("-inf"))
+    higher = gl.maximum(top, gl.max(s, 1) * scale)
+    p = gl.exp2(s * scale - higher[:, None])
+    shrink = gl.exp2(top - higher)
+    return p, higher, shrink, total * shrink + gl.sum(p, 1)
+
+
+@gluon.jit
+def _scores(q, k_ring, stage, LAYOUT: gl.constexpr):
+    """Begins the product of the queries and a block of keys."""
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    D: gl.constexpr = k_ring.shape[4]
+    K_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], k_ring.dtype)
+    k = k_ring.index(stage)._reinterpret(k_ring.dtype, [BLOCK_N, D], K_LAYOUT)
+    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
+    return warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+
+
+@gluon.jit
+def _add_values(p, v_ring, stage, acc):
+    """Begins to add the product of the weights and a block of values."""
+    BLOCK_N: gl.constexpr = v_ring.shape[3]
+    D: gl.constexpr = v_ring.shape[4]
+    V_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], v_ring.dtype)
+    v = v_ring.index(stage)._reinterpret(v_ring.dtype, [BLOCK_N, D], V_LAYOUT)
+    return warpgroup_mma(p, v, acc, is_async=True)
+
+
+@gluon.jit
+def _walk(
+    q, rings, barriers, state, m, span, end, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
+    MASKED: gl.constexpr,
+):  # fmt: skip
+    """Attends to the blocks of a span, all but the last one's values.
+
+    `state` is the sums of values, the weights of the block before, maxima and sums, the stages and
+    parities of the next keys and values, and the parity of the next turn.
+    """
+    acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn = state
+    q_ring, k_ring, v_ring = rings
+    _, k_bars, v_bars, turns = barriers
+    CONSUMERS: gl.constexpr = q_ring.shape[0]
+    STAGES: gl.constexpr = k_ring.shape[0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    ACC_LAYOUT: gl.constexpr = acc.type.layout
+    P_LAYOUT: gl.constexpr = p.type.layout
+    for block in range(span[0], span[1]):
+        mbarrier.wait(k_bars[0].index(k_stage), k_phase)
+        mbarrier.wait(turns.index(WHO), turn)
+        scores = _scores(q, k_ring, k_stage, LAYOUT)
+        mbarrier.wait(v_bars[0].index(v_stage), v_phase)
+        sums = _add_values(p, v_ring, v_stage, acc)
+        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1)
+        s = warpgroup_mma_wait(num_outstanding=1, deps=[scores])
+        mbarrier.arrive(k_bars[1].index(k_stage), count=1)
+        weights, top, shrink, total = _softmax(
+            s, top, total, m, block * BLOCK_N, end, scale, LAYOUT, CAUSAL, MASKED
+        )
+        acc = warpgroup_mma_wait(num_outstanding=0, deps=[sums])
+        mbarrier.arrive(v_bars[1].index(v_stage), count=1)
+        acc = acc * gl.convert_layout(shrink, gl.SliceLayout(1, ACC_LAYOUT))[:, None]
+        p = gl.convert_layout(weights.to(p.dtype), P_LAYOUT)
+        k_stage, k_phase = next_stage(k_stage, k_phase, STAGES)
+        v_stage, v_phase = next_stage(v_stage, v_phase, STAGES)
+        turn ^= 1
+    return acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn
+
+
+@gluon.jit
+def _attend_item(
+    q, rings, barriers, at, place, sizes, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
+    MASKED: gl.constexpr,
+):  # fmt: skip
+    """Attends to all keys of one item: the sums of values, log2 of the weights' sums, and places."""
+    k_stage, k_phase, v_stage, v_phase, turn = at
+    first, blocks = place
+    q_ring, k_ring, v_ring = rings
+    q_bars, k_bars, v_bars, _ = barriers
+    N = sizes[2]
+    STAGES: gl.constexpr = k_ring.shape[0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    D: gl.constexpr = k_ring.shape[4]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    ACC_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, ACC_LAYOUT, 2)
+    m = first + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
+    # The least float, not -inf: the difference of two would be NaN.
+    top = gl.full([ROWS], -3.4028234663852886e38, gl.float32, gl.SliceLayout(1, LAYOUT))
+    total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, LAYOUT))
+    acc = gl.zeros([ROWS, D], gl.float32, ACC_LAYOUT)
+
+    mbarrier.wait(k_bars[0].index(k_stage), k_phase)
+    s = warpgroup_mma_wait(num_outstanding=0, deps=[_scores(q, k_ring, k_stage, LAYOUT)])
+    mbarrier.arrive(k_bars[1].index(k_stage), count=1)
+    k_stage, k_phase = next_stage(k_stage, k_phase, STAGES)
+    weights, top, _, total = _softmax(s, top, total, m, 0, N, scale, LAYOUT, CAUSAL, MASKED)
+    p = gl.convert_layout(weights.to(q_ring.dtype), P_LAYOUT)
+
+    state = (acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn)
+    if MASKED:
+        whole = N // BLOCK_N
+        if CAUSAL:
+            whole = gl.minimum(whole, (first + 1) // BLOCK_N)
+        whole = gl.minimum(gl.maximum(whole, 1), blocks)
+        state = _walk(q, rings, barriers, state, m, (1, whole), N, scale, WHO, CAUSAL, False)
+        state = _walk(q, rings, barriers, state, m, (whole, blocks), N, scale, WHO, CAUSAL, True)
+    else:
+        state = _walk(q, rings, barriers, state, m, (1, blocks), N, scale, WHO, CAUSAL, False)
+    acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn = state
+    mbarrier.arrive(q_bars[1].index(WHO), count=1)
+
+    mbarrier.wait(v_bars[0].index(v_stage), v_phase)
+    sums = _add_values(p, v_ring, v_stage, acc)
+    acc = warpgroup_mma_wait(num_outstanding=0, deps=[sums])
+    mbarrier.arrive(v_bars[1].index(v_stage), count=1)
+    v_stage, v_phase = next_stage(v_stage, v_phase, STAGES)
+    return acc, top, total, m, (k_stage, k_phase, v_stage, v_phase, turn)
+
+
+@gluon.jit
+def _attend(
+    results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED: gl.constexpr
+):
+    """Computes this warpgroup's 64 queries of every item of the program."""
+    y_desc, lse_ptr, y_tiles = results
+    BLOCK_M: gl.constexpr = FIXED[0]
+    CAUSAL: gl.constexpr = FIXED[1]
+    MULTIPLE: gl.constexpr = FIXED[2]
+    q_ring, k_ring, _ = rings
+    q_full = barriers[0][0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    D: gl.constexpr = k_ring.shape[4]
+    MASKED: gl.constexpr = CAUSAL or MULTIPLE % BLOCK_N != 0
+    TILE_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], q_ring.dtype)
+    q = q_ring.index(WHO)._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
+    target = y_tiles.index(WHO)
+    y = target._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
+    zero = gl.to_tensor(0)
+    # The first warpgroup's first turn waits for nothing.
+    at = (zero, zero, zero, zero, gl.to_tensor(1 if WHO == 0 else 0))
+    heads, M = sizes[0], sizes[1]
+    for turn in range(_rounds(gl.cdiv(M, BLOCK_M) * heads)):
+        head, first, blocks = _place(turn, sizes, BLOCK_M, BLOCK_N, CAUSAL)
+        mbarrier.wait(q_full.index(WHO), turn & 1)
+        acc, top, total, m, at = _attend_item(
+            q, rings, barriers, at, (first + WHO * ROWS, blocks), sizes, scale, WHO, CAUSAL, MASKED
+        )
+        # A query whose scores are all -inf has no sum.
+        blind = total == 0.0
+        inverse = gl.where(blind, 0.0, 1.0 / total)
+        lse = gl.where(blind, float("inf"), top + gl.log2(total))
+        gl.store(lse_ptr + head.to(gl.int64) * M + m, lse, mask=m < M)
+        inverse = gl.convert_layout(inverse, gl.SliceLayout(1, acc.type.layout))
+        out = (acc * inverse[:, None]).to(q_ring.dtype)
+        # The copy engine has read what was stored here before.
+        tma.store_wait(0)
+        y.store(out)
+        fence_async_shared()
+        store_tile(y_desc, [head // H, head % H, first + WHO * ROWS, 0], target)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _barriers(SIZE: gl.constexpr, READERS: gl.constexpr):
+    """Makes the barriers `full` and `empty` of a ring."""
+    full = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(SIZE):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=READERS)
+    return full, empty
+
+
+@gluon.jit
+def _ring(desc, SIZE: gl.constexpr):
+    """Allocates tiles of a descriptor."""
+    return gl.allocate_shared_memory(desc.dtype, [SIZE] + desc.block_type.shape, desc.layout)
+
+
+@gluon.jit
+def kernel(
+    q_desc, k_desc, v_desc, y_desc, lse_ptr, heads, H, GROUP, M, N, together, scale,
+    D: gl.constexpr, CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr, SMS: gl.constexpr,
+    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
+):  # fmt: skip
+    """Attends for every so many-th block of 64 * CONSUMERS queries, of all heads."""
+    rings = (_ring(q_desc, CONSUMERS), _ring(k_desc, STAGES), _ring(v_desc, STAGES))
+    y_tiles = _ring(y_desc, CONSUMERS)
+    turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(CONSUMERS):
+        mbarrier.init(turns.index(i), count=1)
+    barriers = (
+        _barriers(CONSUMERS, 1), _barriers(STAGES, CONSUMERS), _barriers(STAGES, CONSUMERS), turns
+    )  # fmt: skip
+    sizes = (heads, M, N, together)
+    BLOCK_M: gl.constexpr = ROWS * CONSUMERS
+    power = scale * 1.4426950408889634
+    results = (y_desc, lse_ptr, y_tiles)
+    FIXED: gl.constexpr = (BLOCK_M, CAUSAL, MULTIPLE)
+    loads = ((q_desc, k_desc, v_desc), rings, barriers, sizes, H, GROUP, BLOCK_M, CAUSAL)
+    if CONSUMERS == 2:
+        gl.warp_specialize(
+            [
+                (_attend, (results, rings, barriers, sizes, power, H, 0, FIXED)),
+                (_attend, (results, rings, barriers, sizes, power, H, 1, FIXED)),
+                (_load_all, loads),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_attend, (results, rings, barriers, sizes, power, H, 0, FIXED)),
+                (_attend, (results, rings, barriers, sizes, power, H, 1, FIXED)),
+                (_attend, (results, rings, barriers, sizes, power, H, 2, FIXED)),
+                (_load_all, loads),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )
+
+
+OUTPUTS = ("y_desc", "lse_ptr")
+
+DTYPES = ("fp16", "bf16")
+
+DIMS = (64, 128)
+
+SHAPES = tuple(shape for shape in host.SHAPES if shape["D"] in DIMS)
+
+_TILES = (  # BLOCK_N, STAGES, CONSUMERS
+    (128, 2, 2), (64, 3, 2), (64, 4, 2), (128, 3, 2), (128, 2, 3), (64, 3, 3),
+)  # fmt: skip
+_REGISTERS = {2: 168, 3: 128}
+"""Of a thread: 65536 over the warps, in units of 8."""
+_SHARED = 226 * 1024
+_L2_BYTES = 24 << 20
+"""Keys and values that stay in L2 beside all else: half of an H100's."""
+
+
+def set_blocks(values: Mapping[str, Any]) -> None:
+    """Set what a config's descriptors copy at a time: its `pre_hook`."""
+    for name in ("q_desc", "y_desc"):
+        set_block(values[name], ROWS.value, values["D"])
+    for name in ("k_desc", "v_desc"):
+        set_block(values[name], values["BLOCK_N"], values["D"])
+
+
+def space() -> Space:
+    """List blocks of keys with their stages and warpgroups."""
+    configs = [
+        Config(
+            {"BLOCK_N": block, "STAGES": stages, "CONSUMERS": consumers},
+            num_warps=4,
+            maxnreg=_REGISTERS[consumers],
+            pre_hook=set_blocks,
+        )
+        for block, stages, consumers in _TILES
+    ]
+    return (
+        Space.from_configs(configs, default=configs[0])
+        .where("queries, results, and keys and values in stages fit in shared memory", _fits_shared)
+        .where("scores, weights and sums fit in a thread's registers", _fits_threads)
+    )
+
+
+def _fits_shared(D: int, BLOCK_N: int, STAGES: int, CONSUMERS: int) -> bool:
+    return 2 * D * 2 * (ROWS.value * CONSUMERS + BLOCK_N * STAGES) <= _SHARED
+
+
+def _fits_threads(D: int, BLOCK_N: int, CONSUMERS: int) -> bool:
+    # Weights take half a register each. The rest is for addresses, maxima and sums.
+    return (BLOCK_N + D + BLOCK_N // 2) // 2 + 40 <= {2: 240, 3: 160}[CONSUMERS]
+
+
+def grid(values: Mapping[str, Any]) -> tuple[int]:
+    """Give the grid: a program for each multiprocessor, or for each item if they are fewer."""
+    blocks = triton.cdiv(values["M"], ROWS.value * values["CONSUMERS"])
+    return (min(blocks * values["heads"], values["SMS"]),)
+
+
+def arguments(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, y: torch.Tensor, lse: torch.Tensor,
+    *, causal: bool, scale: float,
+) -> dict[str, Any]:  # fmt: skip
+    """Give a launch's arguments by name; `y` is as q, `lse` (batch, heads, queries) in fp32."""
+    (batches, heads, M, D), N = q.shape, k.shape[2]
+    group = heads // k.shape[1]
+    # Heads that share keys are neighbours, and read them at the same time.
+    together = max(_L2_BYTES // (2 * N * D * k.element_size()), 1) * group
+    return {
+        **{"q_desc": described(q), "k_desc": described(k), "v_desc": described(v)},
+        **{"y_desc": described(y), "lse_ptr": lse, "heads": batches * heads, "H": heads},
+        **{"GROUP": group, "M": M, "N": N, "together": min(together, batches * heads)},
+        **{"scale": scale, "D": D, "CAUSAL": causal, "MULTIPLE": min(multiple(N), 256)},
+        "SMS": processors(q.device),
+    }
+
+
+def applies(*tensors: torch.Tensor) -> bool:
+    """Say if the kernel takes these queries, keys, values and results: dtype, dim and layout."""
+    q = tensors[0]
+    known = q.dtype in GLUON_DTYPES and q.shape[-1] in DIMS
+    return known and all(can_be_described(tensor) for tensor in tensors)
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Make a launch on random heads; device "meta" needs no GPU."""
+    q, k, v = exact.random_heads(shape, dtype, device, "q", "k", "v").values()
+    y, lse = torch.empty_like(q), torch.empty(q.shape[:3], device=device)
+    scale = shape["D"] ** -0.5
+    given = arguments(q, k, v, y, lse, causal=bool(shape["causal"]), scale=scale)
+    return Problem(kernel, given, grid, shape, "hopper_attention")
+
+
+def reference(values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """Compute the result and log2 of the sums in float64 from a problem's arguments."""
+    q, k, v = (values[f"{name}_desc"].base.double() for name in "qkv")
+    return exact.attend(q, k, v, Attending(causal=values["CAUSAL"], scale=values["scale"]))
+
+
+tuned = asm_autotune(
+    space=space, key=["D", "CAUSAL", "MULTIPLE", pow2("heads"), "M", "N"]
+)(kernel)
