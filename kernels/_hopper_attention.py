@@ -198,7 +198,10 @@ def _walk(
         weights, top, shrink, total = _softmax(
             s, top, total, m, block * BLOCK_N, end, scale, LAYOUT, CAUSAL, MASKED
         )
-        acc = warpgroup_mma_wait(num_outstanding=0, deps=[sums])
+        # Compilers would move the softmax behind the wait, out from under the products, were there
+        # no loop between them: LLVM but for the names, ptxas but for this wait, which is over.
+        mbarrier.wait(v_bars[0].index(v_stage), v_phase)
+        acc, weights = warpgroup_mma_wait(num_outstanding=0, deps=[sums, weights])
         mbarrier.arrive(v_bars[1].index(v_stage), count=1)
         acc = acc * gl.convert_layout(shrink, gl.SliceLayout(1, ACC_LAYOUT))[:, None]
         p = gl.convert_layout(weights.to(p.dtype), P_LAYOUT)
