@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import tma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 # Their names in newer versions of Triton, and in 3.6.
@@ -16,6 +15,22 @@ load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+
+
+@gluon.jit
+def ring_of(desc, SIZE: gl.constexpr):
+    """Allocates tiles of a descriptor."""
+    shape: gl.constexpr = [SIZE] + desc.block_type.shape  # noqa: RUF005 (Gluon has no stars)
+    return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
+
+
+@gluon.jit
+def barriers_of(SIZE: gl.constexpr, ARRIVALS: gl.constexpr):
+    """Makes barriers, each of which completes a phase by so many arrivals."""
+    barriers = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(SIZE):
+        mbarrier.init(barriers.index(i), count=ARRIVALS)
+    return barriers
 
 
 @gluon.jit
@@ -46,13 +61,32 @@ def set_block(descriptor: TensorDescriptor, rows: int, columns: int) -> None:
     descriptor.layout = _layout(descriptor.block_shape, descriptor.base.dtype)
 
 
-def can_be_described(tensor: torch.Tensor) -> bool:
-    """Say if the copy engine can address a tensor: dense rows at multiples of 16 bytes."""
-    step = 16 // tensor.element_size()
-    strides = zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True)
-    placed = all(extent == 1 or (stride > 0 and stride % step == 0) for extent, stride in strides)
-    start = 0 if tensor.is_meta else tensor.data_ptr()
-    return tensor.stride(-1) == 1 and placed and start % 16 == 0 and tensor.numel() > 0
+def refuse_others(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Refuse tensors that the copy engine cannot address, of other dtypes, or on other GPUs.
+
+    Raises:
+        ValueError: a tensor does not fit; the message says what it is and what it must be.
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"{what}: {name} is {tensor.dtype}; it must be fp16 or bf16")
+        step = 16 // tensor.element_size()
+        strides = zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True)
+        apart = all(
+            extent == 1 or (stride > 0 and stride % step == 0) for extent, stride in strides
+        )
+        if tensor.stride(-1) != 1 or not apart or tensor.data_ptr() % 16 or not tensor.numel():
+            raise ValueError(
+                f"{what}: {name} is {tuple(tensor.shape)} with strides {tensor.stride()}; "
+                "it must have dense rows at multiples of 16 bytes, and no axis of 0 or expanded"
+            )
+        if not is_hopper(tensor.device):
+            raise ValueError(f"{what}: {name} is on {tensor.device}; it must be on a Hopper GPU")
+
+
+def is_hopper(device: torch.device) -> bool:
+    """Say if a device has the instructions that the kernels use."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def _layout(block: Sequence[int], dtype: torch.dtype) -> gl.NVMMASharedLayout:

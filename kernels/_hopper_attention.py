@@ -47,13 +47,12 @@ from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._common import multiple, processors
 from asmtune.kernels._hopper import (
-    DTYPES as GLUON_DTYPES,
-)
-from asmtune.kernels._hopper import (
-    can_be_described,
+    barriers_of,
     described,
     load_tile,
     next_stage,
+    refuse_others,
+    ring_of,
     set_block,
     store_tile,
 )
@@ -103,9 +102,7 @@ def _load(desc, ring, barriers, stage, phase, batch, head, row):
 
 
 @gluon.jit
-def _load_all(
-    descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr
-):
+def _load_all(descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr):
     """Loads queries, keys and values of every item of this program, in the order they are read."""
     q_desc, k_desc, v_desc = descs
     q_ring, k_ring, v_ring = rings
@@ -216,7 +213,11 @@ def _attend_item(
     q, rings, barriers, at, place, sizes, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
     MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Attends to all keys of one item: the sums of values, log2 of the weights' sums, and places."""
+    """Attends to all keys of one item.
+
+    Returns the sums of values, the maxima and sums of weights, the queries, and `at` as it is then:
+    stages and parities of the next keys and values, and the parity of the next turn.
+    """
     k_stage, k_phase, v_stage, v_phase, turn = at
     first, blocks = place
     q_ring, k_ring, v_ring = rings
@@ -263,9 +264,7 @@ def _attend_item(
 
 
 @gluon.jit
-def _attend(
-    results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED: gl.constexpr
-):
+def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED: gl.constexpr):
     """Computes this warpgroup's 64 queries of every item of the program."""
     y_desc, lse_ptr, y_tiles = results
     BLOCK_M: gl.constexpr = FIXED[0]
@@ -306,37 +305,23 @@ def _attend(
 
 
 @gluon.jit
-def _barriers(SIZE: gl.constexpr, READERS: gl.constexpr):
-    """Makes the barriers `full` and `empty` of a ring."""
-    full = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(SIZE):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=READERS)
-    return full, empty
-
-
-@gluon.jit
-def _ring(desc, SIZE: gl.constexpr):
-    """Allocates tiles of a descriptor."""
-    return gl.allocate_shared_memory(desc.dtype, [SIZE] + desc.block_type.shape, desc.layout)
-
-
-@gluon.jit
 def kernel(
     q_desc, k_desc, v_desc, y_desc, lse_ptr, heads, H, GROUP, M, N, together, scale,
-    D: gl.constexpr, CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr, SMS: gl.constexpr,
-    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
+    D: gl.constexpr,  # noqa: ARG001 (of blocks, the space and the grid, as SMS and BLOCK_N are)
+    CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr,
+    SMS: gl.constexpr,  # noqa: ARG001
+    BLOCK_N: gl.constexpr,  # noqa: ARG001
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
 ):  # fmt: skip
     """Attends for every so many-th block of 64 * CONSUMERS queries, of all heads."""
-    rings = (_ring(q_desc, CONSUMERS), _ring(k_desc, STAGES), _ring(v_desc, STAGES))
-    y_tiles = _ring(y_desc, CONSUMERS)
-    turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(CONSUMERS):
-        mbarrier.init(turns.index(i), count=1)
+    rings = (ring_of(q_desc, CONSUMERS), ring_of(k_desc, STAGES), ring_of(v_desc, STAGES))
+    y_tiles = ring_of(y_desc, CONSUMERS)
     barriers = (
-        _barriers(CONSUMERS, 1), _barriers(STAGES, CONSUMERS), _barriers(STAGES, CONSUMERS), turns
-    )  # fmt: skip
+        (barriers_of(CONSUMERS, 1), barriers_of(CONSUMERS, 1)),
+        (barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)),
+        (barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)),
+        barriers_of(CONSUMERS, 1),
+    )
     sizes = (heads, M, N, together)
     BLOCK_M: gl.constexpr = ROWS * CONSUMERS
     power = scale * 1.4426950408889634
@@ -416,7 +401,8 @@ def _fits_shared(D: int, BLOCK_N: int, STAGES: int, CONSUMERS: int) -> bool:
 
 def _fits_threads(D: int, BLOCK_N: int, CONSUMERS: int) -> bool:
     # Weights take half a register each. The rest is for addresses, maxima and sums.
-    return (BLOCK_N + D + BLOCK_N // 2) // 2 + 40 <= {2: 240, 3: 160}[CONSUMERS]
+    taken = (BLOCK_N + D + BLOCK_N // 2) // 2 + 40
+    return taken <= (240 if CONSUMERS == 2 else 160)
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
@@ -435,19 +421,54 @@ def arguments(
     # Heads that share keys are neighbours, and read them at the same time.
     together = max(_L2_BYTES // (2 * N * D * k.element_size()), 1) * group
     return {
-        **{"q_desc": described(q), "k_desc": described(k), "v_desc": described(v)},
-        **{"y_desc": described(y), "lse_ptr": lse, "heads": batches * heads, "H": heads},
-        **{"GROUP": group, "M": M, "N": N, "together": min(together, batches * heads)},
-        **{"scale": scale, "D": D, "CAUSAL": causal, "MULTIPLE": min(multiple(N), 256)},
+        "q_desc": described(q),
+        "k_desc": described(k),
+        "v_desc": described(v),
+        "y_desc": described(y),
+        "lse_ptr": lse,
+        "heads": batches * heads,
+        "H": heads,
+        "GROUP": group,
+        "M": M,
+        "N": N,
+        "together": min(together, batches * heads),
+        "scale": scale,
+        "D": D,
+        "CAUSAL": causal,
+        "MULTIPLE": min(multiple(N), 256),
         "SMS": processors(q.device),
     }
 
 
-def applies(*tensors: torch.Tensor) -> bool:
-    """Say if the kernel takes these queries, keys, values and results: dtype, dim and layout."""
-    q = tensors[0]
-    known = q.dtype in GLUON_DTYPES and q.shape[-1] in DIMS
-    return known and all(can_be_described(tensor) for tensor in tensors)
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, y: torch.Tensor, lse: torch.Tensor,
+    *, causal: bool, scale: float,
+) -> None:  # fmt: skip
+    """Write attention to `y` and log2 of the sums to `lse` by the tuned kernel.
+
+    Raises:
+        ValueError: the GPU, a dtype, the dim or a layout is none that the kernel takes.
+    """
+    if q.shape[-1] not in DIMS:
+        raise ValueError(f"attend: q is {tuple(q.shape)}; its dim must be one of {DIMS}")
+    refuse_others("attend", {"q": q, "k": k, "v": v, "y": y})
+    tuned[grid](**arguments(q, k, v, y, lse, causal=causal, scale=scale))
+
+
+def in_place_of_plain(*values: Any) -> None:
+    """Compute what `attention`'s kernel does from that kernel's arguments, in order.
+
+    Raises:
+        ValueError: as `attend` does, or the launch has a window, padding or dropout.
+    """
+    from asmtune.kernels import attention
+
+    given = dict(zip(attention.kernel.arg_names, values, strict=False))
+    more = [name for name in ("WINDOWED", "PADDING", "DROPOUT") if given[name]]
+    if more:
+        raise ValueError(f"attend: {', '.join(more).lower()} is not what this kernel computes")
+    tensors = (given[f"{name}_ptr"] for name in ("q", "k", "v", "y", "lse"))
+    attend(*tensors, causal=given["CAUSAL"], scale=given["scale"])
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -466,5 +487,5 @@ def reference(values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
 
 
 tuned = asm_autotune(
-    space=space, key=["D", "CAUSAL", "MULTIPLE", pow2("heads"), "M", "N"]
+    space=space, key=["D", "CAUSAL", "MULTIPLE", pow2("heads"), pow2("M"), pow2("N")]
 )(kernel)

@@ -42,15 +42,18 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from asmtune.core.config import Config
+from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _gemm
 from asmtune.kernels._common import processors
 from asmtune.kernels._hopper import (
-    can_be_described,
+    barriers_of,
     described,
     load_tile,
     next_stage,
+    refuse_others,
+    ring_of,
     set_block,
     store_tile,
 )
@@ -179,10 +182,7 @@ def _multiply_tiles(
             n = column + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, LAYOUT))
             acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
         out = activated(acc, ACTIVATION).to(c_tiles.dtype)
-        if C_COLUMNS == BLOCK_N:
-            pieces = (out,)
-        else:
-            pieces = _halved(out)
+        pieces = (out,) if C_COLUMNS == BLOCK_N else _halved(out)
         target = c_tiles.index(WHO)
         rows = target._reinterpret(c_tiles.dtype, [ROWS, C_COLUMNS], C_LAYOUT)
         for piece in gl.static_range(BLOCK_N // C_COLUMNS):
@@ -206,37 +206,28 @@ def kernel(
     K,
     B_DENSE: gl.constexpr,
     ACTIVATION: gl.constexpr,
-    SMS: gl.constexpr,  # of the grid
+    SMS: gl.constexpr,  # noqa: ARG001 (of the grid)
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
-    PIECES: gl.constexpr,
+    PIECES: gl.constexpr,  # noqa: ARG001 (of C's block)
     PINGPONG: gl.constexpr,
     GROUP_M: gl.constexpr,
 ):
     """Computes every so many-th tile of C of all products; PIECES: in which a tile is written."""
     BLOCK: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS
-    a_shape: gl.constexpr = [STAGES * PARTS] + a_desc.block_type.shape
-    a_ring = gl.allocate_shared_memory(a_desc.dtype, a_shape, a_desc.layout)
-    b_ring = gl.allocate_shared_memory(
-        b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout
+    c_tiles = ring_of(c_desc, CONSUMERS)
+    rings = (
+        ring_of(a_desc, STAGES * PARTS),
+        ring_of(b_desc, STAGES),
+        barriers_of(STAGES, 1),
+        barriers_of(STAGES, PARTS),
+        barriers_of(CONSUMERS, 1),
     )
-    c_tiles = gl.allocate_shared_memory(
-        c_desc.dtype, [CONSUMERS] + c_desc.block_type.shape, c_desc.layout
-    )
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=PARTS)
-    for i in gl.static_range(CONSUMERS):
-        mbarrier.init(turns.index(i), count=1)
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     sizes = (M, N, K, tiles, batch * tiles)
-    rings = (a_ring, b_ring, full, empty, turns)
     operands = (a_desc, b_desc)
     gl.warp_specialize(
         [
@@ -293,8 +284,13 @@ def space() -> Space:
     configs = [
         Config(
             {
-                **{"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64, "STAGES": stages, "PIECES": pieces},
-                **{"PINGPONG": pingpong, "GROUP_M": group},
+                "BLOCK_M": m,
+                "BLOCK_N": n,
+                "BLOCK_K": 64,
+                "STAGES": stages,
+                "PIECES": pieces,
+                "PINGPONG": pingpong,
+                "GROUP_M": group,
             },
             num_warps=4,
             maxnreg=_REGISTERS,
@@ -341,17 +337,43 @@ def arguments(
         "b_desc": described(b if dense == "n" else b.mT),
         "c_desc": described(c),
         "bias_ptr": bias,
-        **{"batch": batch, "M": M, "N": b.shape[2], "K": K},
+        "batch": batch,
+        "M": M,
+        "N": b.shape[2],
+        "K": K,
         "B_DENSE": dense,
         "ACTIVATION": activation,
         "SMS": processors(a.device),
     }
 
 
-def applies(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> bool:
-    """Say if the kernel computes this product: dtypes, and layouts that the copy engine takes."""
-    b = b if b.stride(2) == 1 else b.mT
-    return a.dtype in _TORCH.values() and all(can_be_described(x) for x in (a, b, c))
+def multiply(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+) -> None:
+    """Write activation(A B + bias) to C by the tuned kernel; `arguments` describes each.
+
+    Raises:
+        ValueError: the GPU, a dtype or a layout is none that the kernel takes.
+    """
+    refuse_others("multiply", {"a": a, "b": b if b.stride(-1) == 1 else b.mT, "c": c})
+    tuned[grid](**arguments(a, b, c, bias, activation))
+
+
+def in_place_of_plain(*values: Any) -> None:
+    """Compute what `matmul`'s kernel does from that kernel's arguments, in order.
+
+    Raises:
+        ValueError: as `multiply` does.
+    """
+    from asmtune.kernels import matmul
+
+    given = dict(zip(matmul.kernel.arg_names, values, strict=False))
+    operands = (given[name] for name in ("a_ptr", "b_ptr", "c_ptr", "bias_ptr"))
+    multiply(*operands, given["ACTIVATION"])
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -376,6 +398,6 @@ def reference(values: Mapping[str, Any]) -> torch.Tensor:
 
 _TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
-tuned = asm_autotune(
-    space=space, key=["batch", "M", "N", "K", "B_DENSE", "ACTIVATION"]
-)(kernel)
+tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_DENSE", "ACTIVATION"])(
+    kernel
+)
