@@ -401,7 +401,7 @@ def _fits_shared(D: int, BLOCK_N: int, STAGES: int, CONSUMERS: int) -> bool:
 
 def _fits_threads(D: int, BLOCK_N: int, CONSUMERS: int) -> bool:
     # Weights take half a register each. The rest is for addresses, maxima and sums.
-    taken = (BLOCK_N + D + BLOCK_N // 2) // 2 + 40
+    taken = (BLOCK_N + D + BLOCK_N // 2) // 2 + 32
     return taken <= (240 if CONSUMERS == 2 else 160)
 
 

@@ -217,7 +217,8 @@ class Machine:
         def compute() -> Any:
             left = (a.data if isinstance(a, Memory) else a).astype(np.float32)
             before = acc.result if isinstance(acc, Product) else acc
-            product = left @ b.data.astype(np.float32)
+            # Not @, whose threads wait for each other on a busy machine.
+            product = np.einsum("mk,kn->mn", left, b.data.astype(np.float32))
             return tile(product + before if use_acc else product)
 
         agent.products.append(Product(compute, slots))
