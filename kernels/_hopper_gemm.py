@@ -226,6 +226,7 @@ def kernel(
         barriers_of(STAGES, PARTS),
         barriers_of(CONSUMERS, 1),
     )
+    fence_async_shared()  # so that copies see the barriers
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     sizes = (M, N, K, tiles, batch * tiles)
     operands = (a_desc, b_desc)

@@ -202,7 +202,8 @@ class Machine:
 
     def fence(self) -> None:
         """Let copies see what the partition has written."""
-        self.do("fence").unfenced.clear()
+        if self.agents:
+            self.do("fence").unfenced.clear()
 
     def multiply(
         self, a: Any, b: Memory, acc: Any, *, use_acc: bool = True, is_async: bool
