@@ -42,6 +42,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
@@ -260,7 +261,8 @@ SHAPES = (
 _REGISTERS = 168
 """Of a thread: 65536 over twelve warps, in units of 8."""
 
-_TILES = (  # BLOCK_M, BLOCK_N, PINGPONG, stages and pieces
+_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "STAGES", "PIECES", "BLOCK_K", "GROUP_M")
+_TILES = (  # the first three, then pairs of STAGES and PIECES
     (128, 256, False, ((3, 1), (4, 2))),
     (256, 128, False, ((3, 1), (4, 2))),
     (128, 128, False, ((4, 1), (5, 1))),
@@ -284,15 +286,7 @@ def space() -> Space:
     """List tiles with their stages: as many as shared memory holds, or nearly so."""
     configs = [
         Config(
-            {
-                "BLOCK_M": m,
-                "BLOCK_N": n,
-                "BLOCK_K": 64,
-                "STAGES": stages,
-                "PIECES": pieces,
-                "PINGPONG": pingpong,
-                "GROUP_M": group,
-            },
+            dict(zip(_AXES, (m, n, pingpong, stages, pieces, 64, group), strict=True)),
             num_warps=4,
             maxnreg=_REGISTERS,
             pre_hook=set_blocks,
@@ -301,11 +295,9 @@ def space() -> Space:
         for stages, pieces in rings
         for group in (8, 16)
     ]
-    return Space.from_configs(configs, default=configs[_default()])
-
-
-def _default() -> int:
-    return 2 * sum(len(rings) for m, n, _, rings in _TILES[:2])
+    usual = (128, 128)
+    default = next(c for c in configs if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) == usual)
+    return Space.from_configs(configs, default=default)
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
@@ -380,7 +372,7 @@ def in_place_of_plain(*values: Any) -> None:
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random matrices; B is (N, K) in memory, as weights are."""
     batch, M, N, K = shape["batch"], shape["M"], shape["N"], shape["K"]
-    kinds = {"device": device, "dtype": _TORCH[dtype]}
+    kinds = {"device": device, "dtype": torch_dtype(dtype)}
     return {"a": torch.randn((batch, M, K), **kinds), "b": torch.randn((batch, N, K), **kinds).mT}
 
 
@@ -396,8 +388,6 @@ def reference(values: Mapping[str, Any]) -> torch.Tensor:
     b = values["b_desc"].base.double()
     return values["a_desc"].base.double() @ (b if values["B_DENSE"] == "n" else b.mT)
 
-
-_TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_DENSE", "ACTIVATION"])(
     kernel
