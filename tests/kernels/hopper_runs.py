@@ -20,11 +20,11 @@ def halves(seed: int, *extents: int) -> Any:
 
 def multiply(
     extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str, programs: int,
-    seed: int = 0,
+    seed: int = 0, *, finish: bool = False,
 ) -> tuple[float, list[Machine]]:  # fmt: skip
-    """Multiply; return the largest error and the machine of each program."""
+    """Multiply, and add a bias and take ReLU to `finish`; return the largest error and machines."""
     batch, M, N, K = extents
-    a, b = halves(1, batch, M, K), halves(2, batch, K, N)
+    a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
     c = np.full((batch, M, N), np.nan, np.float16)
     rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // 2
     k, n = config["BLOCK_K"], config["BLOCK_N"]
@@ -35,12 +35,14 @@ def multiply(
             Descriptor(a, [1, rows, k]),
             Descriptor(weights, block),
             Descriptor(c, [1, rows, n // config["PIECES"]]),
-            None,
+            Pointer(bias) if finish else None,
             *map(Int, extents),
-            *(dense, "none", programs),
+            *(dense, "relu" if finish else "none", programs),
             **config,
         )
-    return float(np.abs(c - a.astype(np.float64) @ b.astype(np.float64)).max()), machines
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = np.maximum(exact + bias, 0) if finish else exact
+    return float(np.abs(c - exact).max()), machines
 
 
 def attend(

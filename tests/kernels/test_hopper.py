@@ -15,6 +15,7 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
@@ -41,6 +42,8 @@ def test_products_by_every_config(dense: str) -> None:
     for config in GEMMS:
         error, _ = multiply((2, 150, 264, 200), config, dense, 2, seed=7)
         assert error < 0.04, config
+    error, _ = multiply((1, 150, 264, 200), GEMMS[1], dense, 1, finish=True)
+    assert error < 0.04
 
 
 @pytest.mark.slow(seconds=6)
@@ -120,6 +123,22 @@ def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Se
     code = disassemble(artifact.cubin)
     assert isinstance(code, str), code
     return code
+
+
+@pytest.mark.slow(seconds=6)
+def test_extents_of_one_and_activations_are_lowered() -> None:
+    """Numbers that Triton takes as constants, a bias and each activation pass the front end."""
+    target, config = load_target("H200"), _hopper_gemm.space().first()
+    a, b, c = (torch.empty(1, 1, 64, device="meta", dtype=torch.float16) for _ in range(3))
+    b = torch.empty(1, 64, 64, device="meta", dtype=torch.float16)
+    for activation in ("none", "relu", "silu", "gelu"):
+        given = _hopper_gemm.arguments(a, b, c, b[0, 0], activation)
+        lowering = Lowering(Problem(_hopper_gemm.kernel, given, _hopper_gemm.grid), target, 60)
+        assert isinstance(lowering.request(config), LowerRequest)
+    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 1, 1, 33, 1, 128, 0)):
+        lowering = Lowering(_hopper_attention.problem(shape, "fp16", "meta"), target, 60)
+        chosen = _hopper_attention.space().first(**shape)
+        assert isinstance(lowering.request(chosen), LowerRequest)
 
 
 @pytest.mark.slow(seconds=8)
