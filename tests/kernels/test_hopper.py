@@ -1,0 +1,198 @@
+"""The Gluon kernels for Hopper: numbers, orders of partitions, machine code, and refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+from asmtune.base.settings import Settings
+from asmtune.compile.disassembly import disassemble
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.cubin import read_cubin
+from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from tests.kernels.gluon_machine import Machine, MachineError
+from tests.kernels.hopper_runs import attend, multiply
+from tests.kernels.interleavings import Interleavings
+
+TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
+TOGETHER = {**TILE, "PINGPONG": False}
+IN_TURN = {**TILE, "BLOCK_M": 64, "PINGPONG": True}
+TWO = {"BLOCK_N": 64, "STAGES": 2, "CONSUMERS": 2}
+GEMMS = [config.kwargs for config in _hopper_gemm.space() if config.kwargs["GROUP_M"] == 8]
+
+
+def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[str, int]:
+    """A shape by name."""
+    return {"B": B, "H": H, "KV": KV, "M": M, "N": N, "D": D, "causal": causal}
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize("dense", ["k", "n"])
+def test_products_by_every_config(dense: str) -> None:
+    """Each config is right where no extent is a multiple of a tile's, on three programs."""
+    for config in GEMMS:
+        error, _ = multiply((2, 150, 264, 200), config, dense, 2, seed=7)
+        assert error < 0.04, config
+    error, _ = multiply((1, 150, 264, 200), GEMMS[1], dense, 1, finish=True)
+    assert error < 0.04
+
+
+@pytest.mark.slow(seconds=6)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_by_blocks_stages_and_warpgroups(causal: int) -> None:
+    """Tails, groups of heads, both dims, and more or fewer keys than queries are right."""
+    shapes = [
+        heads(1, 4, 2, 150, 210, 64, causal),
+        heads(2, 1, 1, 200, 64, 64, causal),
+        heads(1, 1, 1, 70, 300, 128, causal),
+        heads(1, 1, 1, 1, 1, 64, causal),
+        heads(1, 1, 1, 192, 256, 128, causal),
+    ]
+    for block, stages, warpgroups in ((64, 2, 2), (128, 2, 2), (64, 3, 3), (128, 3, 2)):
+        config = {"BLOCK_N": block, "STAGES": stages, "CONSUMERS": warpgroups}
+        for shape in shapes:
+            error, lse_error, _ = attend(shape, config, 2, seed=3)
+            assert error < 2e-3, (shape, config)
+            assert lse_error < 1e-5, (shape, config)
+
+
+def test_items_are_dealt_longest_first_and_evenly() -> None:
+    """With causal masks no program loads more than a tenth above the mean."""
+    shape = heads(1, 6, 6, 640, 640, 64, 1)
+    _, _, machines = attend(shape, TWO, 5, together=6)
+    loads = [sum(step[0] == "load" for step in machine.agents[-1].steps) for machine in machines]
+    assert max(loads) <= 1.1 * sum(loads) / len(loads), loads
+
+
+def small_runs() -> dict[str, Callable[[], Machine]]:
+    """Runs of few steps, with more of them than stages."""
+    return {
+        "together": lambda: multiply((1, 128, 128, 320), TOGETHER, "k", 1)[1][0],
+        "in turn": lambda: multiply((1, 64, 256, 192), IN_TURN, "n", 1)[1][0],
+        "attention": lambda: attend(heads(1, 2, 1, 128, 192, 64, 0), TWO, 1)[2][0],
+    }
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("name", small_runs())
+def test_no_order_races_or_waits_for_ever(name: str) -> None:
+    """In every order of partitions and copies each product reads what it did in one."""
+    assert Interleavings(small_runs()[name]()).explore() > 1000
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("name", ["together", "in turn"])
+def test_each_wait_and_arrival_is_needed(name: str) -> None:
+    """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
+    machine = small_runs()[name]()
+    whole = [list(agent.steps) for agent in machine.agents]
+    used = {
+        (who, step[0], step[1])
+        for who, steps in enumerate(whole)
+        for step in steps
+        if step[0] in ("wait", "arrive")
+    }
+    for who, kind, slot in sorted(used):
+        left = [step for step in whole[who] if step[:2] != (kind, slot)]
+        for agent, steps in zip(machine.agents, whole, strict=True):
+            agent.steps = steps
+        machine.agents[who].steps = left
+        # The last arrivals at some barriers have nobody who waits for them.
+        with pytest.raises(MachineError):
+            Interleavings(machine).explore()
+
+
+def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Settings) -> str:
+    """Compile for an H200; return the machine code as text."""
+    lowering = Lowering(module.problem(shape, "bf16", "meta"), load_target("H200"), 60)
+    request = lowering.request(config)
+    assert isinstance(request, LowerRequest), request
+    artifact = compile_one(request, work)
+    assert isinstance(artifact, Artifact), artifact
+    assert artifact.shared_bytes <= 227 << 10
+    assert read_cubin(artifact.cubin).stack_bytes == 0
+    code = disassemble(artifact.cubin)
+    assert isinstance(code, str), code
+    return code
+
+
+@pytest.mark.slow(seconds=6)
+def test_extents_of_one_and_activations_are_lowered() -> None:
+    """Numbers that Triton takes as constants, a bias and each activation pass the front end."""
+    target, config = load_target("H200"), _hopper_gemm.space().first()
+    a, b, c = (torch.empty(1, 1, 64, device="meta", dtype=torch.float16) for _ in range(3))
+    b = torch.empty(1, 64, 64, device="meta", dtype=torch.float16)
+    for activation in ("none", "relu", "silu", "gelu"):
+        given = _hopper_gemm.arguments(a, b, c, b[0, 0], activation)
+        lowering = Lowering(Problem(_hopper_gemm.kernel, given, _hopper_gemm.grid), target, 60)
+        assert isinstance(lowering.request(config), LowerRequest)
+    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 1, 1, 33, 1, 128, 0)):
+        lowering = Lowering(_hopper_attention.problem(shape, "fp16", "meta"), target, 60)
+        chosen = _hopper_attention.space().first(**shape)
+        assert isinstance(lowering.request(chosen), LowerRequest)
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("place", [2, 14])
+def test_products_stay_in_flight(place: int, settings: Settings) -> None:
+    """A product of the hot loop waits for the one before alone; registers move between warps."""
+    config = list(_hopper_gemm.space())[place]
+    code = compiled(_hopper_gemm, dict(_hopper_gemm.SHAPES[0]), config, settings)
+    waits = re.findall(r"HGMMA[^\n]*gsb0 ;.*?WARPGROUP.DEPBAR.LE gsb0, 0x(\d)", code, re.DOTALL)
+    assert waits == ["1", "1"]
+    assert code.count("USETMAXREG.DEALLOC.CTAPOOL 0x18") >= 1
+    assert code.count("UTMALDG.3D") == (2 if config.kwargs["PINGPONG"] else 3)
+
+
+@pytest.mark.slow(seconds=12)
+@pytest.mark.parametrize("D", [64, 128])
+def test_softmax_runs_under_products(D: int, settings: Settings) -> None:
+    """Powers of 2 are computed after the wait for the scores, before that for the values."""
+    shape = heads(1, 16, 4, 4096, 4096, D, 0)
+    config = _hopper_attention.space().first(**shape)
+    code = compiled(_hopper_attention, shape, config, settings)
+    under = re.findall(
+        r"WARPGROUP.DEPBAR.LE gsb0, 0x1 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x0", code, re.DOTALL
+    )
+    assert [part.count("MUFU.EX2") for part in under] == [66, 66]
+
+
+def test_other_tensors_are_refused_in_one_line() -> None:
+    """Dtypes, layouts and devices that the kernels do not take are named with what they must be."""
+    half = torch.zeros(1, 64, 64, dtype=torch.float16)
+    for a, message in (
+        (half.float(), "a is torch.float32; it must be fp16 or bf16"),
+        (half[:, :, 1:], "dense rows at multiples of 16 bytes"),
+        (half.expand(2, 64, 64), "no axis of 0 or expanded"),
+        (half[:, :0], "no axis of 0"),
+        (half, "a is on cpu; it must be on a Hopper GPU"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _hopper_gemm.multiply(a, half, half)
+    q = torch.zeros(1, 1, 64, 32, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
+        _hopper_attention.attend(q, q, q, q, q[..., 0], causal=False, scale=1.0)
+
+
+def test_arguments_of_the_plain_kernels_are_taken() -> None:
+    """What the plain kernels are launched with reaches these, which refuse what they lack."""
+    shape = {"batch": 1, "M": 64, "N": 64, "K": 64}
+    given = matmul.problem(shape, "fp16", "cpu").arguments
+    values = [given[name] for name in matmul.kernel.arg_names if name in given]
+    with pytest.raises(ValueError, match="a is on cpu"):
+        _hopper_gemm.in_place_of_plain(*values)
+    given = attention.problem(heads(1, 1, 1, 64, 64, 64, 1), "fp16", "cpu").arguments
+    plain = {name: given[name] for name in attention.kernel.arg_names if name in given}
+    with pytest.raises(ValueError, match="q is on cpu"):
+        _hopper_attention.in_place_of_plain(*plain.values())
+    with pytest.raises(ValueError, match="windowed is not what this kernel computes"):
+        _hopper_attention.in_place_of_plain(*{**plain, "WINDOWED": True}.values())
