@@ -47,7 +47,7 @@ def gemm_rows(number: int, plain: bool) -> Iterator[Row]:
     a, b = arguments["a_desc"].base[0], arguments["b_desc"].base[0].mT
     yield "cuBLAS", lambda: torch.matmul(a, b, out=c[0])
     if plain:
-        yield "plain", lambda: matmul.matmul(a, b)
+        yield "plain", lambda: matmul.matmul(a, b, vendor=False, gluon=False)
     for config in _hopper_gemm.space():
         yield str(config), partial(launch, _hopper_gemm, arguments, config)
 
@@ -60,7 +60,8 @@ def attention_rows(number: int, plain: bool) -> Iterator[Row]:
     run = fastest(lambda: lambda: attend(given, bool(causal)), given["q"].device)
     yield "SDPA", run
     if plain:
-        yield "plain", lambda: attention.attention(**given, causal=bool(causal))
+        more = {"causal": bool(causal), "vendor": False, "gluon": False}
+        yield "plain", lambda: attention.attention(**given, **more)
     for config in _hopper_attention.space().configs(D=extents[-1]):
         yield str(config), partial(launch, _hopper_attention, arguments, config)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,14 @@ import torch
 import triton
 
 from asmtune.core.dtypes import dtype_of
-from asmtune.kernels._common import check_tensors, forward_only, processors
+from asmtune.kernels._common import (
+    beside,
+    check_tensors,
+    forward_only,
+    is_expanded,
+    is_hopper,
+    processors,
+)
 from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.measure.bench.gpu import allocating
 
@@ -157,16 +164,53 @@ def product(
     )
 
 
-def launch(tuned: Any, operands: Product, grid: Any) -> torch.Tensor:
-    """Launch a tuned kernel; return the product, (batch, M, N)."""
+def launch(
+    tuners: Sequence[Any], operands: Product, grid: Any, *, vendor: bool, gluon: bool
+) -> torch.Tensor:
+    """Launch a tuned kernel; return the product, (batch, M, N).
+
+    Args:
+        tuners: the kernel by its alternatives, as `beside` takes them.
+        operands: what is multiplied.
+        grid: as a launch takes it.
+        vendor: cuBLAS may be called.
+        gluon: the Gluon kernel for Hopper may be called.
+    """
     batch, M, K = operands.a.shape
     shape = (batch, M, operands.b.shape[2])
     c = torch.empty(shape, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
     if c.numel() and K:
+        arguments = operands.arguments(c)
         with allocating():
-            tuned[grid](**operands.arguments(c))
+            beside(tuners, vendor, gluon and _fits_hopper(arguments))[grid](**arguments)
     elif c.numel():
         raise ValueError(f"matmul: a is {tuple(operands.a.shape)}; K must be 1 or more")
+    return c
+
+
+def _fits_hopper(arguments: Mapping[str, Any]) -> bool:
+    """Return whether the Gluon kernel for Hopper takes a launch's operands.
+
+    The tuning key does not tell an expanded batch from another.
+    """
+    a, b = arguments["a_ptr"], arguments["b_ptr"]
+    rows = arguments["MULTIPLE_STRIDES"], arguments["MULTIPLE_C"]
+    return (
+        a.dtype in (torch.float16, torch.bfloat16)
+        and arguments["LAYOUT"] in ("kn", "kk")
+        and rows == (_VECTOR, _VECTOR)
+        and not (is_expanded(a) or is_expanded(b))
+        and is_hopper(a.device)
+    )
+
+
+def by_gluon(operands: Product) -> torch.Tensor:
+    """Compute the product, (batch, M, N), by the Gluon kernel for Hopper."""
+    from asmtune.kernels import _hopper_gemm
+
+    a, b = operands.a, operands.b
+    c = torch.empty((*a.shape[:2], b.shape[2]), device=a.device, dtype=a.dtype)
+    _hopper_gemm.multiply(a, b, c, operands.bias, operands.activation)
     return c
 
 

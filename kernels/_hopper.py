@@ -10,6 +10,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from asmtune.kernels._common import is_hopper
+
 # Their names in newer versions of Triton, and in 3.6.
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
@@ -82,11 +84,6 @@ def refuse_others(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
             )
         if not is_hopper(tensor.device):
             raise ValueError(f"{what}: {name} is on {tensor.device}; it must be on a Hopper GPU")
-
-
-def is_hopper(device: torch.device) -> bool:
-    """Say if a device has the instructions that the kernels use."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def _layout(block: Sequence[int], dtype: torch.dtype) -> gl.NVMMASharedLayout:

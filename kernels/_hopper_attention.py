@@ -253,12 +253,13 @@ def in_place_of_plain(*values: Any) -> None:
     """Compute what `attention`'s kernel does from that kernel's arguments, in order.
 
     Raises:
-        ValueError: as `attend` does, or the launch has a window, padding or dropout.
+        ValueError: as `attend` does, or the launch has a window, padding, a mask or dropout.
     """
     from asmtune.kernels import attention
 
     given = dict(zip(attention.kernel.arg_names, values, strict=False))
-    more = [name for name in ("WINDOWED", "PADDING", "DROPOUT") if given[name]]
+    options = ("WINDOWED", "PADDING", "MASK", "DROPOUT", "ahead")
+    more = [name for name in options if given[name]]
     if more:
         raise ValueError(f"attend: {', '.join(more).lower()} is not what this kernel computes")
     tensors = (given[f"{name}_ptr"] for name in ("q", "k", "v", "y", "lse"))

@@ -45,6 +45,7 @@ from asmtune.kernels._attention import (
 )
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels._common import beside, is_expanded, is_hopper
 from asmtune.kernels.attention_backward_kv import attention_backward_kv
 from asmtune.kernels.attention_backward_q import attention_backward_q
 from asmtune.runtime.decorator import asm_autotune
@@ -227,6 +228,23 @@ def _has_vendor(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:
     return how.is_plain and q.shape[1] == k.shape[1] and square
 
 
+def _launch_gluon(*values: Any) -> None:
+    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
+    from asmtune.kernels import _hopper_attention
+
+    _hopper_attention.in_place_of_plain(*values)
+
+
+def _fits_hopper(heads: tuple[torch.Tensor, ...], how: Attending) -> bool:
+    """Return whether the Gluon kernel for Hopper computes the same.
+
+    The tuning key tells neither expanded tensors nor how far a window reaches to the right.
+    """
+    q = heads[0]
+    fits = q.element_size() == 2 and q.shape[3] in (64, 128) and how.is_plain
+    return fits and not any(map(is_expanded, heads)) and is_hopper(q.device)
+
+
 def _flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
 ) -> torch.Tensor:
@@ -245,10 +263,25 @@ def _cudnn(
     return y
 
 
+def _gluon(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
+) -> torch.Tensor:
+    """Compute `attention` by the Gluon kernel for Hopper."""
+    from asmtune.kernels import _hopper_attention
+
+    q, k, v = host.laid(q), host.laid(k), host.laid(v)
+    y = torch.empty_like(q)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    scale = options.get("scale")
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    _hopper_attention.attend(q, k, v, y, lse, causal=causal, scale=scale)
+    return y
+
+
 @prepared(
     backward=_gradients,
     gradients=("q", "k", "v"),
-    alternatives={"flash": _flash, "cudnn": _cudnn},
+    alternatives={"flash": _flash, "cudnn": _cudnn, "gluon": _gluon},
 )
 def attention(
     q: torch.Tensor,
@@ -263,6 +296,7 @@ def attention(
     seed: int = 0,
     scale: float | None = None,
     vendor: bool = True,
+    gluon: bool = True,
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute attention by the tuned kernels, with its gradients.
 
@@ -288,6 +322,7 @@ def attention(
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
         vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
@@ -306,7 +341,9 @@ def attention(
         y.zero_()
         lse.fill_(float("inf"))
     elif y.numel():
-        (_tuned if vendor and _has_vendor(q, k, how) else _alone)[_grid](**arguments)
+        tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+        wanted = vendor and _has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
+        beside(tuners, *wanted)[_grid](**arguments)
     saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
     return y, saved
 
@@ -320,6 +357,9 @@ def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
     return {**tensors, **host.mask_arguments(how, k, lse), **sizes}
 
 
-_WITH = {"flash": _launch_flash, "cudnn": _launch_cudnn}
-_tuned = asm_autotune(space=space, key=host.KEY, alternatives=_WITH)(kernel)
-_alone = asm_autotune(space=space, key=host.KEY)(kernel)
+_BY_VENDOR, _BY_GLUON = {"flash": _launch_flash, "cudnn": _launch_cudnn}, {"gluon": _launch_gluon}
+_decorated = functools.partial(asm_autotune, space=space, key=host.KEY)
+_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
+_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
+_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
+_alone = _decorated()(kernel)

@@ -18,6 +18,7 @@ Source: Triton's tutorials 03 and 09 (order of tiles, persistence); the split su
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ from asmtune.kernels._gemm_host import (
     Product,
     activate,
     by_cublas,
+    by_gluon,
     grid,
     launch,
     product,
@@ -207,8 +209,7 @@ def _cublas(
     b: torch.Tensor,
     bias: torch.Tensor | None = None,
     activation: str = "none",
-    *,
-    vendor: bool = True,  # noqa: ARG001
+    **_: bool,
 ) -> torch.Tensor:
     """Compute `matmul` by cuBLAS."""
     if a.element_size() > 1:
@@ -219,7 +220,19 @@ def _cublas(
     return c
 
 
-@prepared(alternatives={"cublas": _cublas})
+def _gluon(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    **_: bool,
+) -> torch.Tensor:
+    """Compute `matmul` by the Gluon kernel for Hopper."""
+    c = by_gluon(product("matmul", a, b, bias, activation))
+    return c if a.ndim == 3 or b.ndim == 3 else c[0]
+
+
+@prepared(alternatives={"cublas": _cublas, "gluon": _gluon})
 def matmul(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -227,6 +240,7 @@ def matmul(
     activation: str = "none",
     *,
     vendor: bool = True,
+    gluon: bool = True,
 ) -> torch.Tensor:
     """Compute activation(A @ B + bias) by the tuned kernel.
 
@@ -236,6 +250,7 @@ def matmul(
         bias: (N,), of C's dtype; none for int8.
         activation: "none", "relu", "silu" or "gelu" (by the error function); "none" for int8.
         vendor: call cuBLAS where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         (M, N), or (batch, M, N) where either is a batch: of the inputs' dtype; fp16 for fp8,
@@ -245,7 +260,8 @@ def matmul(
         ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
     operands = product("matmul", a, b, bias, activation)
-    c = launch(_tuned if vendor else _alone, operands, grid)
+    tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+    c = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
@@ -256,9 +272,18 @@ def _launch_cublas(
     by_cublas(a_ptr, b_ptr, bias_ptr, c_ptr, activation=numbers[_ACTIVATION])
 
 
+def _launch_gluon(*values: Any) -> None:
+    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
+    from asmtune.kernels import _hopper_gemm
+
+    _hopper_gemm.in_place_of_plain(*values)
+
+
 _ACTIVATION = kernel.arg_names.index("ACTIVATION") - 4
 _KEY = ("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION")
-_tuned = asm_autotune(space=space, key=_KEY, tiles=True, alternatives={"cublas": _launch_cublas})(
-    kernel
-)
-_alone = asm_autotune(space=space, key=_KEY, tiles=True)(kernel)
+_BY_VENDOR, _BY_GLUON = {"cublas": _launch_cublas}, {"gluon": _launch_gluon}
+_decorated = functools.partial(asm_autotune, space=space, key=_KEY, tiles=True)
+_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
+_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
+_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
+_alone = _decorated()(kernel)

@@ -19,7 +19,7 @@ from triton.compiler.compiler import CompiledKernel
 from asmtune.base.child import temporary_files
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.core.alternatives import call_of
+from asmtune.core.alternatives import call_in_race
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -135,7 +135,7 @@ def launch_of(
 def call_alternative(function: Callable[..., Any], problem: Problem) -> LoadedLaunch:
     """Makes a launch that calls an alternative with a problem's arguments; it has no `pre_hook`."""
     parameters = [p.name for p in jit_function(problem.kernel).params]
-    return LoadedLaunch(lambda: None, call_of(function, parameters, problem.arguments))
+    return LoadedLaunch(lambda: None, call_in_race(function, parameters, problem.arguments))
 
 
 def handle(binary: Binary) -> Any:

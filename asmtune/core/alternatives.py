@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
 from asmtune.base.text import shortened
 from asmtune.core.problem import is_kernel
 
@@ -95,3 +95,21 @@ def call_of(
     call = caller(function, parameters, arguments)
     values = [arguments.get(name) for name in parameters]
     return lambda: call(*values)
+
+
+def call_in_race(
+    function: Callable[..., Any], parameters: Sequence[str], arguments: Mapping[str, Any]
+) -> Callable[[], None]:
+    """Return what `call_of` does, for a race, where one that fails costs itself alone.
+
+    A function may launch kernels of its own; asmtune's errors of those would end the tuning.
+    """
+    call = call_of(function, parameters, arguments)
+
+    def run() -> None:
+        try:
+            call()
+        except AsmtuneError as error:
+            raise RuntimeError(str(error)) from error
+
+    return run

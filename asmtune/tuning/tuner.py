@@ -137,8 +137,8 @@ class Tuner:
             result = self._leased(request, force=self.options.force)
         if result.record is not None:
             record = with_own_values(result.record, request)
-            winner = request.with_alternative_of(record.winner, record.winner)
-            if winner != record.winner:  # the code has no such function any more
+            winner = record.winner_among(request.alternatives)
+            if winner != record.winner:  # the code has no such function any more, or not here
                 record = replace(record, winner=winner)
             self.done.append(record)
             result = replace(result, record=record)

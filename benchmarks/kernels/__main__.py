@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +134,14 @@ def prepare(options: argparse.Namespace) -> None:
     how = {} if options.effort is None else {"effort": options.effort}
     for name in options.kernels or KERNELS:
         module_of(name)
+    # Public functions import these at their first launch on a Hopper.
+    for name in ("_hopper_gemm", "_hopper_attention"):
+        import_module(f"asmtune.kernels.{name}")
     for module in kernel_modules():
         for tuner in autotuners(module):
-            # Else the kernel without its vendor would overwrite what was tuned with it.
-            force = options.retune and tuner is not getattr(module, "_alone", None)
+            # Else the kernel with fewer alternatives would overwrite what was tuned with all.
+            whole = getattr(module, "_tuned", tuner)
+            force = options.retune and (tuner is whole or tuner.fn is not whole.fn)
             reconfigure(tuner, small=None, force=force, **how)
 
 

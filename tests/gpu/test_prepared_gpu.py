@@ -13,6 +13,7 @@ import triton.language as tl
 from asmtune import asm_autotune, prepared
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
+from asmtune.kernels._common import is_hopper
 from benchmarks.host_cost import CASES
 from tests.kernels.accuracy import as_tuple, case_of, launched_with, module_of
 from tests.kernels.tolerances import excess
@@ -169,13 +170,16 @@ def test_two_devices_alternate() -> None:
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("dim", [64, 128])
 def test_vendors_of_attention(dtype: str, causal: int, dim: int) -> None:
-    """FlashAttention-2 and cuDNN write results and logarithms of sums as the kernel does."""
+    """FlashAttention-2, cuDNN and Gluon write results and logarithms of sums as the kernel does."""
     module = module_of("attention")
+    skipped = () if is_hopper(torch.device("cuda")) else ("gluon",)
     shape = {"B": 2, "H": 4, "KV": 4, "M": 256, "N": 256, "D": dim, "causal": causal}
     problem = module.problem(shape, dtype, "cuda")
     want = module.reference(problem.arguments)
     rows = case_of("attention").rows("cuda", dtype)
     for name, function in module._tuned.options.choices["alternatives"].items():
+        if name in skipped:
+            continue
         for output in module.OUTPUTS:
             problem.arguments[output].fill_(float("nan"))
         call_of(function, module.kernel.arg_names, problem.arguments)()
@@ -184,7 +188,7 @@ def test_vendors_of_attention(dtype: str, causal: int, dim: int) -> None:
     given = module.inputs(shape, dtype, "cuda")
     exact = module.baseline(**{**given, **{key: given[key].double() for key in "qkv"}})
     for name, function in module.attention.prepared.alternatives.items():
-        assert excess(function(**given), exact, rows) <= 1, name
+        assert name in skipped or excess(function(**given), exact, rows) <= 1, name
 
 
 @pytest.mark.parametrize("dtype", ["fp8e4nv", "i8", "fp16"])

@@ -194,5 +194,10 @@ def test_arguments_of_the_plain_kernels_are_taken() -> None:
     plain = {name: given[name] for name in attention.kernel.arg_names if name in given}
     with pytest.raises(ValueError, match="q is on cpu"):
         _hopper_attention.in_place_of_plain(*plain.values())
-    with pytest.raises(ValueError, match="windowed is not what this kernel computes"):
-        _hopper_attention.in_place_of_plain(*{**plain, "WINDOWED": True}.values())
+    for changed, named in (
+        ({"WINDOWED": True}, "windowed"),
+        ({"MASK": 2, "DROPOUT": True}, "mask, dropout"),
+        ({"ahead": 3}, "ahead"),
+    ):
+        with pytest.raises(ValueError, match=f"{named} is not what this kernel computes"):
+            _hopper_attention.in_place_of_plain(*{**plain, **changed}.values())

@@ -13,6 +13,7 @@ import torch
 from asmtune.kernels import _gemm_host, _split
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.decorator import autotuners
 from benchmarks import host_cost
 from benchmarks.host_cost import BACKWARD, CASES, FORWARD, RECORDED, line, pieces, row, ways
 from tests.kernels.accuracy import module_of
@@ -55,7 +56,7 @@ def launched(
     call_trace._persistent.update(kept)
     for name in CASES:
         module = module_of(name)
-        for tuner in (module._tuned, getattr(module, "_alone", module._tuned)):
+        for tuner in autotuners(module):
             vars(tuner).pop("_launcher", None)
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
+from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
@@ -72,7 +73,21 @@ class LocalBench:
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
+        self._call_alternatives(candidates)
         return self._guarded(lambda: self._trials.final([self._candidate(e) for e in candidates]))
+
+    def _call_alternatives(self, candidates: Sequence[TimingCandidate]) -> None:
+        """Call each alternative once before the race, without the lock that the race holds.
+
+        A function may tune kernels of its own at its first call, whose configs' hooks other threads
+        run under that lock. One that fails fails in the race as well, which says why.
+        """
+        for candidate in candidates:
+            if candidate.config.alternative is not None and self._lost is None:
+                launch = self._candidate(candidate).load()
+                if not isinstance(launch, Failure):
+                    self._checker.prepare()
+                    guarded("launch", launch.run)
 
     def energy(self, candidate: TimingCandidate) -> float | None:
         """Return the millijoules of one launch; None without a meter, or if the config fails.
