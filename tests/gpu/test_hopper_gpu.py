@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm
+from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
 from asmtune.runtime.decorator import reconfigure
 from asmtune.store.database import Store
 from tests.gpu.hopper_process import ATTENTIONS, GEMMS, attention_case
@@ -83,3 +85,44 @@ def test_attention_is_tuned(cache_dir: Path) -> None:
     with Store.open(cache_dir / "store.sqlite") as store:
         (record,) = store.records()
     assert [failure for _, failure in record.failures if failure.stage == "check"] == []
+
+
+def _product() -> tuple[torch.Tensor, torch.Tensor]:
+    a, b = (torch.randn(rows, 1024, device="cuda").half() for rows in (2048, 512))
+    return matmul.matmul(a, b.mT, vendor=False), a.double() @ b.mT.double()
+
+
+def _attention() -> tuple[torch.Tensor, torch.Tensor]:
+    given, _, exact = attention_case(ATTENTIONS[3])
+    heads = {name: given[f"{name}_desc"].base for name in "qkv"}
+    return attention.attention(**heads, causal=True, vendor=False), exact()[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "plain", "hopper"),
+    [(_product, matmul, _hopper_gemm), (_attention, attention, _hopper_attention)],
+    ids=["matmul", "attention"],
+)
+def test_public_functions_time_it_beside_the_plain_kernel(
+    call: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+    plain: ModuleType,
+    hopper: ModuleType,
+    cache_dir: Path,
+) -> None:
+    """It is tuned before the race in which it is an alternative, and passes its check."""
+    for tuner in (plain._beside_gluon, hopper.tuned):
+        reconfigure(tuner, small=None, effort="quick", force=True)
+    try:
+        for _ in range(3):
+            torch.manual_seed(0)
+            got, wanted = call()
+            assert excess(got, wanted, {"fp16": "fp16 weights"}) <= 1
+    finally:
+        for tuner in (plain._beside_gluon, hopper.tuned):
+            reconfigure(tuner, force=False)
+    with Store.open(cache_dir / "store.sqlite") as store:
+        records = {record.key.kernel: record for record in store.records()}
+    assert len(records) == 2
+    (record,) = (r for name, r in records.items() if name.startswith(plain.__name__))
+    assert "gluon" in [m.config.alternative for m in record.measurements]
+    assert "gluon" not in [config.alternative for config, _ in record.failures]
