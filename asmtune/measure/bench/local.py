@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
@@ -82,12 +83,19 @@ class LocalBench:
         A function may tune kernels of its own at its first call, whose configs' hooks other threads
         run under that lock. One that fails fails in the race as well, which says why.
         """
+        if self._lost is not None:
+            return
         for candidate in candidates:
-            if candidate.config.alternative is not None and self._lost is None:
-                launch = self._candidate(candidate).load()
-                if not isinstance(launch, Failure):
-                    self._checker.prepare()
-                    guarded("launch", launch.run)
+            launch = self._candidate(candidate).load() if candidate.config.alternative else None
+            if isinstance(launch, LoadedLaunch):
+                guarded("launch", partial(self._call_once, launch))
+
+    def _call_once(self, launch: LoadedLaunch) -> None:
+        self._checker.prepare()
+        launch.prepare()
+        with allocating():
+            launch.run()
+        launch.finish()
 
     def energy(self, candidate: TimingCandidate) -> float | None:
         """Return the millijoules of one launch; None without a meter, or if the config fails.
