@@ -86,7 +86,7 @@ def test_parts_and_checks(name: str) -> None:
     assert [part for part in (*PARTS, name) if not hasattr(module, part)] == []
     public = inspect.signature(getattr(module, name)).parameters.values()
     baseline = inspect.signature(module.baseline).parameters.values()
-    own = [(p.name, p.default) for p in public if p.name != "vendor"]
+    own = [(p.name, p.default) for p in public if p.name not in ("vendor", "gluon")]
     assert own == [(p.name, p.default) for p in baseline]
     made = module.inputs(module.SHAPES[0], module.DTYPES[0], "meta")
     assert {*case.varied, *case.gradients} <= made.keys() <= {p.name for p in public}
