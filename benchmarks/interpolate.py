@@ -167,17 +167,24 @@ def main() -> None:
 
 def replayed(by_kernel: Mapping[str, list[Case]]) -> dict[str, Any]:
     """Leave each shape of a recording out, by each kind of data."""
+    splits = [
+        (name, case, [other for other in own if other is not case])
+        for name, own in by_kernel.items()
+        for case in own
+    ]
     results: dict[str, Any] = {}
     for which in ("tuned", "all", "nearest"):
-        rows = []
-        for name, own in by_kernel.items():
-            for case in own:
-                others = [other for other in own if other is not case]
-                if which == "nearest":
-                    if (winner := nearest(case, others)) is not None:
-                        rows.append({"kernel": name, "kept": round(case.share(winner), 4)})
-                elif (row := left_out(case, others, which)) is not None:
-                    rows.append({"kernel": name, **row})
+        rows, compared = [], []
+        for name, case, others in splits:
+            if which == "nearest":
+                winner = nearest(case, others)
+                row = winner and {"kept": round(case.share(winner), 4)}
+            else:
+                row = left_out(case, others, which)
+            if row:
+                rows.append({"kernel": name, **row})
+                compared.append((name, case, others))
+        splits = compared  # the rows of one table are of the same shapes
         results[which] = _result(rows)
         for name, row in results[which]["kernels"].items():
             print(f"{which}, {name}: {row['mean']:.3f}, worst {row['worst']:.3f}")

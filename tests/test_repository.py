@@ -29,8 +29,8 @@ MOST_LINES = 400
 # other devices' records, exports, recorded keys and rules of buckets 19 files and 4,700; Gluon,
 # outputs that depend on the config, GPUs of other hosts, interpolation and compiled programs 17
 # files and 5,400.
-MOST_FILES = 337
-MOST_LINES_IN_ALL = 67_500
+MOST_FILES = 338
+MOST_LINES_IN_ALL = 68_000
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.
