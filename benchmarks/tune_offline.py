@@ -32,10 +32,16 @@ import numpy as np
 from benchmarks.provenance import RESULTS, write
 
 SHAPES: Final = ((256, 256, 256), (512, 128, 512))
+ROWS: Final = {"rows": 640, "cols": 1024}
 LISTS: Final[dict[str, dict[str, int]]] = {
-    name: {"rows": 640, "cols": 1024}
-    for name in ("softmax", "layernorm", "rmsnorm", "cross_entropy", "layernorm_backward")
+    **dict.fromkeys(
+        ("softmax", "layernorm", "rmsnorm", "cross_entropy", "layernorm_backward"), ROWS
+    ),
+    "attention": {"B": 1, "H": 2, "KV": 2, "M": 256, "N": 256, "D": 64, "causal": 1},
+    "attention_backward_kv": {"B": 1, "H": 2, "KV": 2, "M": 256, "N": 256, "D": 64, "causal": 1},
 }
+"""Kernels that compile in 0.1 to 0.4 s, and two that take longer, as most public packages' do."""
+
 CONFIGS: Final = 8
 DRAWS: Final = 100
 NOISE: Final = 0.3

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pickle
 import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import triton
 import triton.language as tl
@@ -111,6 +113,14 @@ def test_flat_mapping_round_trip(config: Config) -> None:
     assert again.all_kwargs() == config.all_kwargs()
     assert again.pre_hook is None
     assert again.ir_override is None
+
+
+def test_numbers_of_numpy_are_stored_as_numbers() -> None:
+    """A store has no text in their place, so that a file of configs launches as the config does."""
+    values = Config({"BLOCK": np.int64(64), "SCALE": np.float32(0.5), "EVEN": True}).to_dict()
+    assert json.dumps({name: values[name] for name in ("BLOCK", "SCALE", "EVEN")}) == (
+        '{"BLOCK": 64, "SCALE": 0.5, "EVEN": true}'
+    )
 
 
 def test_flat_mapping_leaves_out_what_is_not_asked_for() -> None:

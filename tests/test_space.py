@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import triton
+import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -256,6 +257,22 @@ def test_default_outside_the_axes_is_refused(default: Config, message: str) -> N
     """A default that is no point of the axes is refused, with the axis at fault."""
     with pytest.raises(SpaceError, match=message):
         Space({"A": [1, 2], "B": [5], "num_warps": [4, 8]}, default=default)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_values_that_are_stored_as_text_are_themselves_in_a_space(as_list: bool) -> None:
+    """Axes, defaults and constraints see a dtype or a tuple, not its text."""
+    default = Config({"DTYPE": tl.float32, "TILE": (2, 1)})
+    space = Space({"DTYPE": (tl.float16, tl.float32), "TILE": ((1, 2), (2, 1))}, default=default)
+    if as_list:
+        space = Space.from_configs(list(space), default)
+        assert space.axes["DTYPE"] == (tl.float16, tl.float32)
+        assert space.axes["TILE"] == ((1, 2), (2, 1))
+    allowed = space.where("wide", lambda DTYPE, TILE: tl.float32 == DTYPE and TILE[0] == 2)
+    assert [config.kwargs for config in allowed] == [default.kwargs]
+    assert allowed.first() == default
+    assert allowed.lacks(default) is None
+    assert default.to_dict() | {"DTYPE": "fp32", "TILE": "(2, 1)"} == default.to_dict()
 
 
 def test_first_is_the_default_where_it_is_feasible() -> None:

@@ -158,7 +158,7 @@ def _counters(arguments: KernelArguments, result: Explained) -> CounterReport:
     report = result.report
     own = arguments.kernel, dict(report.shape), arguments.dtype, arguments.values, arguments.grid
     try:
-        launch = CountedLaunch(*own, {**verdict.config.to_dict(), **verdict.config.kwargs})
+        launch = CountedLaunch(*own, verdict.config.to_dict())
         counted = read_counters(launch, reading.artifact.entry)
     except CountersError as error:
         return CounterReport(failure=str(error))

@@ -350,7 +350,7 @@ _READ: Final = {
     "outputs": {"ttir", "ttgir"},
     "metadata": {"num_warps", "shared"},
 }
-"""What is read of an artifact without a question."""
+"""Names that the readers of an artifact take for granted, and that are checked here."""
 
 
 def _check_read(field: str, value: Any, where: str) -> None:

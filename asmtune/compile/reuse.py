@@ -16,6 +16,7 @@ from inspect import getfile
 from types import FunctionType
 from typing import Any, Final
 
+import torch
 from triton import knobs
 from triton.compiler import compiler
 from triton.runtime.driver import driver
@@ -35,7 +36,7 @@ from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Artifact, Failure
 
 _WATCHES: Final = re.compile(
-    "(TRITON|MLIR|LLVM|NVPTX)_.*(DUMP|TIMING|DEBUG|DIAGNOSTICS|REPRODUCER|PLUGIN|ASAN|EXTRACT)"
+    "(TRITON|MLIR|LLVM|NVPTX|AMDGCN)_.*(DUMP|TIMING|DEBUG|DIAGNOSTICS|REPRODUCER|PLUGIN|ASAN|EXTRACT)"
 ).match
 """Variables that show or change what the compiler does while it runs."""
 
@@ -93,6 +94,9 @@ def _compile(backend: Any, specialised: Specialised) -> None:
 
 def _is_here(machine: tuple[str, int | str, int]) -> bool:
     """Returns whether a launch of this thread would be compiled for a machine."""
+    # To ask would initialise CUDA, which breaks processes that are forked later.
+    if driver._active is None and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
     target = guarded("launch", lambda: driver.active.get_current_target())
     if isinstance(target, Failure):  # there is no GPU
         return False

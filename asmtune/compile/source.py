@@ -95,11 +95,12 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
 
 @lru_cache(maxsize=_MOST_SOURCES)
 def _nodes(text: str) -> tuple[tuple[ast.AST, ...], frozenset[str]]:
-    """Returns the nodes of a source, and the names of its parameters and local variables."""
-    nodes = tuple(ast.walk(ast.parse(text)))
+    """Returns the names and attributes in a source, and the parameters and local variables."""
+    nodes = list(ast.walk(ast.parse(text)))
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return nodes, frozenset(parameters | {node.id for node in stored})
+    read = tuple(node for node in nodes if isinstance(node, ast.Name | ast.Attribute))
+    return read, frozenset(parameters | {node.id for node in stored})
 
 
 def _module_of(node: ast.AST, scope: dict[str, Any]) -> ModuleType | None:

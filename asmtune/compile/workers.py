@@ -16,7 +16,7 @@ from contextlib import closing, nullcontext, suppress
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, cast
 from uuid import uuid4
 
 from joblib import Parallel, delayed
@@ -270,14 +270,20 @@ class Workers:
     def call(self, work: Callable[[T], R], argument: T) -> R | None:
         """Runs something once on a worker of this machine, and waits.
 
-        Returns None if the worker died or the workers were stopped, and if there are none here.
+        Returns None if a worker died meanwhile, and if there are none here. It is not tried again:
+        what kills its worker would kill those of other threads once more.
         """
         if not self.is_local:
             return None
         with self._starting:  # each of them waits there for the last one
             pass
-        done: Iterator[R | None] = self.unordered(work, lambda _: iter([argument]), lambda _: None)
-        return next(iter(list(done)), None)
+        try:
+            (result,) = self._results(work, iter([argument]), WorkerRun())
+        except RuntimeError as error:
+            if not (isinstance(error, BrokenExecutor) or _is_shut_down(error)):
+                raise
+            return None
+        return cast("R", result)
 
     def stop(self) -> None:
         """Ends the iterators of other threads; uses that begin later run."""

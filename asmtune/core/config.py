@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, Final
 
 from asmtune.base.errors import SpaceError
@@ -166,7 +167,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """Read `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
+        """Read `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `values`."""
         kwargs = dict(values)
         config = cls.__new__(cls)
         config.num_warps = kwargs.pop("num_warps", 4)
@@ -180,14 +181,18 @@ class Config:
         return config
 
     def to_dict(self) -> dict[str, Any]:
+        """Return `values`, with the text of those that JSON has no form for.
+
+        Such as a dtype or a tuple: `Space.matching` finds the config with the value itself.
+        """
+        return {name: _storable(value) for name, value in self.values().items()}
+
+    def values(self) -> dict[str, Any]:
         """Return all values in one flat mapping, without options at None and without one CTA.
 
-        It holds the name of the `ir_override` file without its folder, which differs by machine,
-        and the text of a value that JSON has no form for, such as a dtype or a tuple:
-        `Space.matching` finds the config with the value itself.
+        It holds the name of the `ir_override` file without its folder, which differs by machine.
         """
-        values = {name: _storable(value) for name, value in self.kwargs.items()}
-        values |= {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        values = {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.num_ctas != 1:
             values["num_ctas"] = self.num_ctas
         if self.maxnreg is not None:
@@ -263,6 +268,8 @@ def _storable(value: Any) -> Any:
     """Return a value, or its text if JSON has no form for it and other processes have the same."""
     if value is None or isinstance(value, int | float | str):
         return value
+    if isinstance(value, Real):  # NumPy's
+        return int(value) if isinstance(value, Integral) else float(value)
     text = str(value)
     return value if " at 0x" in text else text
 

@@ -20,7 +20,7 @@ _KIND_OF_STAGE: Final = {"options": "options", "lower": "kernel", "ttir": "kerne
 _KINDS: Final = (
     ("registers", re.compile(r"Insufficient registers|C7602")),
     ("shared_memory", re.compile(r"shared (data|memory)", re.IGNORECASE)),
-    ("memory", re.compile(r"MemoryError|bad_alloc|out of memory", re.IGNORECASE)),
+    ("memory", re.compile(r"MemoryError|bad_alloc|out of memory|allocate memory", re.IGNORECASE)),
     ("disk", re.compile(r"No space left|No usable temporary|quota exceeded", re.IGNORECASE)),
     ("timeout", re.compile(r"took too long")),
     # A signal ended ptxas, as the kernel's out-of-memory killer does.

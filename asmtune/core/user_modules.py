@@ -35,7 +35,7 @@ _MESSAGE_LIMIT: Final = 400
 
 @dataclass
 class _Home:
-    """What the modules of a folder need to be imported, and those that it has.
+    """A folder's modules, and the entries of `sys.path` that they are imported by.
 
     Attributes:
         paths: entries of `sys.path`: the folder, and what its files have added.

@@ -68,7 +68,7 @@ class CountedLaunch:
         kernel: a kernel module's name or file, or `file.py:function`.
         shape, dtype: of a kernel module.
         values, grid: of a plain function.
-        config: the axes' values.
+        config: the axes' values, as `Config.to_dict` gives them.
     """
 
     kernel: str
@@ -86,6 +86,13 @@ class CountedLaunch:
             return problem
         module = load_kernel_module(self.kernel)
         return module.problem(dict(self.shape), module.check_dtype(self.dtype), "cuda")
+
+    def own_config(self, problem: Problem) -> Config:
+        """Return the config, with the kernel module's own values where JSON holds their text."""
+        config = Config.from_dict(self.config)
+        if ":" in self.kernel:
+            return config
+        return load_kernel_module(self.kernel).space().matching(config, **problem.shape) or config
 
 
 def read_counters(launch: CountedLaunch, entry: str, limit_s: float = LIMIT_S) -> dict[str, float]:
@@ -210,7 +217,8 @@ def launch_twice() -> None:
     if not torch.cuda.is_available():
         raise SystemExit(_NO_GPU)
     launch = CountedLaunch(**json.loads(os.environ["ASMTUNE_COUNTED_LAUNCH"]))
-    problem, config = launch.problem(), Config.from_dict(dict(launch.config))
+    problem = launch.problem()
+    config = launch.own_config(problem)
     values = {name: _on_gpu(value) for name, value in problem.bind(config).items()}
     for _ in range(2):
         jit_function(problem.kernel)[problem.programs(config)](**values)

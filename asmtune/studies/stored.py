@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +164,8 @@ def tuner_of(module: KernelModule) -> AsmAutotuner | None:
 def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreLookup:
     """Look a launch up for a target's device, in the user's store, else in the shipped files.
 
+    The winner is the space's own config if one equals it, with its hooks, dtypes and files.
+
     Raises:
         StoreError: the store's folder cannot be looked into.
         InputError: a shipped file is malformed.
@@ -172,4 +174,9 @@ def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreL
 
     tuner = None if loaded.module is None else tuner_of(loaded.module)
     launch = StoredLaunch(loaded.problem, loaded.space, tuner)
-    return launch.found_on(target, existing_store(settings))
+    lookup = launch.found_on(target, existing_store(settings))
+    if lookup.record is None:
+        return lookup
+    record, context = lookup.record, loaded.problem.shape
+    winner = loaded.space.matching(record.winner, **context) or record.winner
+    return replace(lookup, record=replace(record, winner=winner))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import triton.language as tl
 from command_lines import HEAD, Commands
 
 from asmtune.base.settings import Settings
@@ -73,8 +75,12 @@ def stored(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return _saved(KernelArguments(str(commands.folder / "doubled.py")).load_all())
 
 
-def _saved(loaded: LoadedKernel) -> TuneRecord:
-    times = {Config({"BLOCK": 256}, num_warps=4): 5.5, Config({"BLOCK": 128}, num_warps=2): 6.5}
+def _saved(loaded: LoadedKernel, **more: Any) -> TuneRecord:
+    configs = (
+        Config({"BLOCK": 256, **more}, num_warps=4),
+        Config({"BLOCK": 128, **more}, num_warps=2),
+    )
+    times = dict(zip(configs, (5.5, 6.5), strict=True))
     record = TuneRecord(
         key_of(loaded.problem, "NVIDIA H200"),
         next(iter(times)),
@@ -145,6 +151,24 @@ def test_the_stored_winner_goes_first(commands: Commands, stored: TuneRecord) ->
     assert "--against stored: it is the config that is explained" in line
     elsewhere = commands.refused(*DOUBLED, "--against", "stored", "--target", "B200")
     assert "no config was tuned for this kernel, shape, dtype and device" in elsewhere
+
+
+def test_a_stored_winner_with_a_dtype(
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store has the dtype's text; the space's own config is compiled."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "store.sqlite"))
+    text = (commands.folder / "doubled.py").read_text()
+    text = text.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, DTYPE: tl.constexpr")
+    text = text.replace("tl.load(", "1.0 * tl.cast(1, DTYPE) * tl.load(")
+    text = text.replace('"BLOCK": ', '"DTYPE": [tl.float32], "BLOCK": ')
+    (commands.folder / "typed.py").write_text(text)
+    _saved(KernelArguments(str(commands.folder / "typed.py")).load_all(), DTYPE=tl.float32)
+    ran = commands.run("explain", "{}/typed.py", "--against", "stored", "--alone")
+    assert (ran.code, ran.err) == (0, ""), ran.err
+    assert "the stored winner, tuned on NVIDIA H200" in ran.out
+    assert "measured 6.5 us against 5.5 us" in ran.out
+    assert "is not in the space" not in ran.out
 
 
 def test_a_stale_record_is_told_and_left(commands: Commands, stored: TuneRecord) -> None:

@@ -25,7 +25,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.predict.prune.front import Front, ProgressListener
 from tests.compile.process_tree import comes_true, descendants
-from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
+from tests.compile.readings import StrangeError, admit, breaks, digest_of, sleeps, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 
 CHILD = "asmtune.compile.child_main"
@@ -274,6 +274,22 @@ def test_the_users_backend_compiles(
     assert len(places) == 4
     assert all((pid != os.getpid()) == processes for _, pid in places)
     assert (len({name for name, _ in places}) > 1) == threads
+
+
+@pytest.mark.slow(seconds=3)
+def test_a_call_that_kills_its_worker_loses_no_task_of_others() -> None:
+    """The call gives None; what other threads run meanwhile is run again, and later calls run."""
+    workers = Workers(2)
+    assert workers.call(abs, -1) == 1
+    with ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(workers.call, os._exit, 1)
+        tasks = [0.2 + number / 100 for number in range(8)]
+        slept = list(workers.unordered(sleeps, lambda _: iter(tasks), lambda _: -1.0))
+        assert killed.result() is None
+    assert sorted(slept) == tasks
+    assert workers.call(abs, -2) == 2
+    with pytest.raises(ValueError, match="invalid literal"):
+        workers.call(int, "x")
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])

@@ -14,6 +14,7 @@ import pytest
 import torch
 from triton import knobs
 from triton.backends.nvidia import compiler as stages
+from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.settings import Settings
@@ -198,6 +199,7 @@ WATCHES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
             "TRITON_ALWAYS_COMPILE",
             "MLIR_ENABLE_DUMP",
             "NVPTX_ENABLE_DUMP",
+            "AMDGCN_ENABLE_DUMP",
             "TRITON_DUMP_PTXAS_LOG",
             "LLVM_EXTRACT_DI_LOCAL_VARIABLES",
             "TRITON_DISABLE_LINE_INFO",
@@ -221,6 +223,17 @@ def test_another_gpu_takes_nothing(scaled: Place) -> None:
     assert not scaled.hand(80)
     assert not hand_to_triton(scaled.lowering, scaled.config, scaled.cache)
     assert scaled.files() == {}
+
+
+def test_a_process_without_cuda_takes_nothing(
+    scaled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No GPU is asked where none is used so far: processes may be forked later."""
+    asked: list[Any] = []
+    monkeypatch.setattr(driver, "_active", None)
+    monkeypatch.setattr(type(driver), "default", property(asked.append))
+    assert not hand_to_triton(scaled.lowering, scaled.config, scaled.cache)
+    assert asked == []
 
 
 def test_a_dropped_artifact_is_compiled_by_triton(scaled: Place) -> None:

@@ -20,8 +20,8 @@ from asmtune.runtime import torch_compile, torch_op
 from asmtune.runtime.events import UntunedWarning
 from asmtune.runtime.launch.planning import LaunchWarning
 from asmtune.runtime.patching.redirect import patch
-from tests.dispatch import test_torch_compile, torch_kernels
-from tests.dispatch.test_torch_compile import Doubled, adder, check, compiled, decorated
+from tests.dispatch import torch_kernels
+from tests.dispatch.test_torch_compile import adder, check, compiled, decorated
 from tests.dispatch.torch_support import Imagined
 
 CAPPED = Config({"BLOCK": 128}, num_warps=8, maxnreg=64)
@@ -136,8 +136,8 @@ def test_inductor_calls_the_operator(machine: Imagined) -> None:
 def test_gradients(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
     """A capped kernel in a function's forward and backward gives the right gradient."""
     machine.winner = CAPPED
-    monkeypatch.setattr(test_torch_compile, "doubling", decorated())
-    function: Callable[..., Any] = lambda x: Doubled.apply(x).sum()  # noqa: E731
+    monkeypatch.setattr(torch_kernels, "doubling", decorated())
+    function: Callable[..., Any] = lambda x: torch_kernels.Doubled.apply(x).sum()  # noqa: E731
     function(torch.randn(1000))
     x = torch.randn(1000, requires_grad=True)
     torch.compile(function, backend="aot_eager", fullgraph=True)(x).backward()

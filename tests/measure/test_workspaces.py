@@ -22,9 +22,16 @@ from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.messages import slots_of
 from asmtune.measure.checks.checker import OutputChecker
+from asmtune.measure.checks.compare import fill_poison
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
-from asmtune.measure.checks.workspaces import workspaces_of
+from asmtune.measure.checks.tensors import tensor_arguments
+from asmtune.measure.checks.workspaces import (
+    SlotLayout,
+    Workspace,
+    WorkspaceComparison,
+    workspaces_of,
+)
 from tests.workload.workload_lowering import call, lower, pointer
 
 UNSUMMED = dict.fromkeys(("maxima", "row maxima", "block maxima", "tiled maxima"), "maxima")
@@ -306,3 +313,22 @@ def test_a_default_that_writes_otherwise_than_its_ir_says() -> None:
         failure = verdict(checker, lambda: parts(buffer, 2, 128))
         assert failure is not None
         assert not any("workspace" in note for note in checker.notes)
+
+
+@pytest.mark.parametrize("reduction", ["sums", "maxima", "minima"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2", "int32", "int64", "uint8"])
+def test_what_no_program_writes_is_not_compared(dtype: str, reduction: str) -> None:
+    """Slots that are padded alike in both configs hold poison between what is written."""
+    buffer = torch.empty(8, 8, dtype=getattr(torch, dtype))
+    ((tensor,), _) = tensor_arguments({"partial_ptr": buffer})
+    fill_poison(tensor)
+    expected = buffer.clone()
+    expected[:2, :5] = 6
+    layouts = SlotLayout(4, 8, 0), SlotLayout(2, 8, 0)
+    workspace = Workspace("partial_ptr", "x", *layouts, reduction)
+    compared = WorkspaceComparison(workspace, tensor, lambda _: expected.view(-1), poisoned=True)
+    buffer[:4, :5] = 3 if reduction == "sums" else 6
+    assert compared.applies()
+    assert compared.failure(1e-3) is None
+    buffer[1, 2] = 5 if reduction == "minima" else 7
+    assert compared.failure(1e-3) is not None

@@ -99,7 +99,6 @@ def test_save_all_keeps_all_or_none(store: Store) -> None:
     ("config", "field"),
     [
         (Config({"ACC": object()}), "ACC"),
-        (Config({"SIZES": (1, 2)}), "SIZES"),
         (Config({"SCALE": float("inf")}), "SCALE"),
         (Config({"M": 1 << 64}), "M"),
         (Config.from_dict({"num_warps": 0}), "num_warps"),

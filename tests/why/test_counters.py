@@ -9,8 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import triton.language as tl
 
 from asmtune.cli.app import run
+from asmtune.core.config import Config
+from asmtune.core.kernel_module import load_kernel_module
 from asmtune.studies.counters import METRICS, CountedLaunch, CountersError, parse_csv, read_counters
 
 PLACES = (
@@ -63,6 +66,37 @@ def answer(tool: Path, out: str = "", err: str = "", code: int = 0, sleep: float
     """Set what the stand-in prints, how it ends and how long it takes."""
     text = json.dumps({"out": out, "err": err, "code": code, "sleep": sleep})
     (tool / "answer").write_text(text)
+
+
+MODULE = """
+import torch, triton
+import triton.language as tl
+from asmtune.core.problem import Problem
+DTYPES, SHAPES = ("fp32",), [{"n": 64}]
+
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr, DTYPE: tl.constexpr, TILE: tl.constexpr):
+    pass
+
+def space():
+    return {"BLOCK": [64], "DTYPE": [tl.float16, tl.float32], "TILE": [(1, 2)]}
+
+def problem(shape, dtype, device):
+    return Problem(kernel, {"x_ptr": torch.empty(64)}, (1,), shape)
+"""
+
+
+def test_dtypes_and_tuples_reach_the_process_that_launches(tool: Path, tmp_path: Path) -> None:
+    """What JSON has no form for is found again in the kernel module's space."""
+    module = tmp_path / "typed.py"
+    module.write_text(MODULE)
+    config = Config({"BLOCK": 64, "DTYPE": tl.float32, "TILE": (1, 2)})
+    launch = CountedLaunch(str(module), {"n": 64}, "fp32", (), None, config.to_dict())
+    answer(tool, csv_text())
+    read_counters(launch, "kernel")
+    sent = CountedLaunch(**json.loads((tool / "launch").read_text()))
+    problem = load_kernel_module(sent.kernel).problem({"n": 64}, "fp32", "cpu")
+    assert sent.own_config(problem) == config
 
 
 def test_the_raw_page_is_read() -> None:

@@ -108,7 +108,7 @@ def walk(
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that constraints see of a config, with defaults of missing options."""
-    return {**context, **OPTION_DEFAULTS, **config.to_dict()}
+    return {**context, **OPTION_DEFAULTS, **config.values()}
 
 
 def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
@@ -166,7 +166,7 @@ def spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
     """Return the axes of a list of configs, values in the order of their first config."""
     spanned: dict[str, dict[Any, None]] = {}
     for config in points:
-        for name, value in config.to_dict().items():
+        for name, value in config.values().items():
             if name != "ir_override":  # files have no order
                 spanned.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in spanned.items()}

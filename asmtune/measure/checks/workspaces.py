@@ -360,12 +360,13 @@ class WorkspaceComparison:
         """Return the sums over slots, or those of magnitudes, as 64-bit floats; or the maxima."""
         import torch
 
+        written = None if self._poison is None else self._written(slots)
         if not slots.dtype.is_floating_point or slots.dtype.itemsize == 1:
             slots = slots.to(torch.float64)
         kind = self._workspace.reduction
         empty = {"sums": 0.0, "maxima": -math.inf, "minima": math.inf}[kind]
-        if self._poison is not None and not bool(self._written(slots).all()):
-            slots = slots.masked_fill(~self._written(slots), empty)
+        if written is not None and not bool(written.all()):
+            slots = slots.masked_fill(~written, empty)
         if kind != "sums":  # the kernel's own folds leave out NaN as well
             slots = slots.masked_fill(slots.isnan(), empty)
             return (slots.amax if kind == "maxima" else slots.amin)(1).double()

@@ -23,7 +23,7 @@ from asmtune.measure.timing.statistics import ENOUGH, slower, summarise
 
 _LONG_US: Final = 5_000.0
 _LONG_FACTOR: Final = 5.0
-"""One sample beyond both is enough to drop a config: it costs as much as a hundred others, and
+"""Limits beyond which a single sample drops a config: it costs as much as a hundred others, and
 another process's turn on the GPU (2 ms) cannot make a quick kernel's sample that long."""
 
 _FINAL_SHARE: Final = 5

@@ -77,19 +77,19 @@ def _p_value(above: Sequence[float], below: Sequence[float]) -> float:
 
 def _share_of_orders(above: int, below: int, wins: int) -> float:
     """Return the share of all orders of two sides in which the first wins so many pairs."""
-    return sum(_orders(above, below)[wins:]) / math.comb(above + below, above)
+    return sum(_orders(*sorted((above, below)))[wins:]) / math.comb(above + below, above)
 
 
 @lru_cache
-def _orders(above: int, below: int) -> list[int]:
-    """Count the orders of two sides by the pairs that the first wins.
+def _orders(fewer: int, more: int) -> list[int]:
+    """Count the orders of two sides by the pairs that either wins.
 
-    They are the coefficients of a Gaussian binomial: a product of (1 - q^(below + i)) / (1 - q^i).
+    They are the coefficients of a Gaussian binomial: a product of (1 - q^(more + i)) / (1 - q^i).
     """
-    counts = [1] + [0] * (above * below)
-    for i in range(1, above + 1):
-        for wins in range(len(counts) - 1, below + i - 1, -1):
-            counts[wins] -= counts[wins - below - i]
+    counts = [1] + [0] * (fewer * more)
+    for i in range(1, fewer + 1):
+        for wins in range(len(counts) - 1, more + i - 1, -1):
+            counts[wins] -= counts[wins - more - i]
         for wins in range(i, len(counts)):
             counts[wins] += counts[wins - i]
     return counts

@@ -47,7 +47,7 @@ GLUON_NOTE: Final = (
     "a Gluon kernel has no TTIR: its front end runs for every config, and none is estimated by "
     "tile arithmetic"
 )
-"""What a report and a run tell once of a kernel whose layouts are its own."""
+"""Note of reports and runs on a kernel whose layouts are its own."""
 
 SKETCHES: Final = 100
 """Least configs of a large space that are sketched, by the rank that the arithmetic gives."""

@@ -108,10 +108,10 @@ def _neighbour(configs: Sequence[Config], default: Config, axis: str) -> Config 
 
     Of equally unlike ones the one with the least value of it, which needs most programs.
     """
-    own = default.to_dict()
+    own = default.values()
 
     def unlikeness(config: Config) -> tuple[int, int, float]:
-        values = config.to_dict()
+        values = config.values()
         tiles = sum(value != own.get(name) for name, value in config.kwargs.items())
         value = config.kwargs[axis]
         order = float(value) if isinstance(value, Real) else 0.0

@@ -55,7 +55,7 @@ def named_config(text: str, option: str, base: Config) -> Config:
     unknown = [name for name in values if name not in known and name not in AMD_OPTIONS]
     if unknown:
         raise InputError(f"{option}: no axis {unknown[0]!r}; the axes are {', '.join(known)}")
-    return Config.from_dict({**base.to_dict(), **base.kwargs, **values})
+    return Config.from_dict({**base.values(), **values})
 
 
 def rival_before(

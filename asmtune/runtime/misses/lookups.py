@@ -199,7 +199,7 @@ class MissLookup:
 
 
 _READERS: Final = ("asmtune.predict.features.reader", "asmtune.predict.features.sketch.reader")
-"""What the workers import before the modules that tune are loaded here."""
+"""Modules that the workers import before those that tune are loaded here."""
 
 
 def start_workers(device: str) -> None:

@@ -12,8 +12,7 @@ from asmtune.core.config import OPTION_AXES, Config
 
 Place = tuple[int, ...]
 
-
-_OPTIONS: Final = (*OPTION_AXES, "ir_override")
+_OPTIONS: Final = (*OPTION_AXES, "ir_override")  # no other axis tells files of edited IR apart
 
 
 class Axes:

@@ -14,8 +14,6 @@ from asmtune.tuning.search.axes import Axes, Place, steps
 from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal, Strategy
 from asmtune.tuning.search.state import State
 
-# What a file of hand-edited IR changes, no other axis tells.
-
 
 @dataclass(frozen=True)
 class _Unmodelled:

@@ -110,7 +110,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Reach:
-    """How far the scorer's error reaches: factors of distances, and of each config's own part."""
+    """Reach of the scorer's error: factors of distances, and of each config's own part."""
 
     axes: float = 1.0
     features: float = 1.0
