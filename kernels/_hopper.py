@@ -42,6 +42,16 @@ def next_stage(stage, phase, STAGES: gl.constexpr):
     return gl.where(wraps, 0, stage + 1), gl.where(wraps, phase ^ 1, phase)
 
 
+@gluon.jit
+def stage_before(stage, STAGES: gl.constexpr):
+    """Returns the stage before this one.
+
+    A variable that lags one iteration behind would not do. Set to the first stage before a loop, it
+    has the value that the loop's first iteration gives it, and Triton takes it to be constant.
+    """
+    return gl.where(stage == 0, STAGES, stage) - 1
+
+
 def described(tensor: torch.Tensor) -> TensorDescriptor:
     """Describe a tensor for the copy engine, with a block of 64 x 64 until `set_block` is called.
 

@@ -56,6 +56,7 @@ from asmtune.kernels._hopper import (
     refuse_others,
     ring_of,
     set_block,
+    stage_before,
     store_tile,
 )
 from asmtune.runtime.decorator import asm_autotune
@@ -118,7 +119,6 @@ def _multiply_steps(
     B_BLOCK: gl.constexpr = [BLOCK_K, BLOCK_N] if B_DENSE == "n" else [BLOCK_N, BLOCK_K]
     B_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(B_BLOCK, dtype)
     acc = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
-    before = stage
     for step in range(steps):
         mbarrier.wait(full.index(stage), phase)
         a = a_ring.index(stage * PARTS + PART)._reinterpret(dtype, [ROWS, BLOCK_K], A_LAYOUT)
@@ -128,13 +128,12 @@ def _multiply_steps(
         acc = warpgroup_mma(a, b, acc, is_async=True)
         # The product of the step before is done: its stage is free.
         acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
-        mbarrier.arrive(empty.index(before), count=1, pred=step > 0)
-        before = stage
+        mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1, pred=step > 0)
         stage, phase = next_stage(stage, phase, STAGES)
     if PARTS == 1:
         mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1)
     acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
-    mbarrier.arrive(empty.index(before), count=1)
+    mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1)
     return acc
 
 

@@ -2,14 +2,16 @@
 
 A kernel's own source is executed with other globals. Tiles are NumPy arrays. Copies and products
 are in flight until they must be over, so that a tile that is read or overwritten too early is an
-error or a wrong number. Waits know a phase by its parity alone, as the device does.
+error or a wrong number. Waits know a phase by its parity alone, as the device does. Loops carry
+what Triton's front end would carry from one iteration to the next, or are an error.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, SimpleNamespace
 from typing import Any, ClassVar
@@ -18,7 +20,7 @@ import numpy as np
 from triton.experimental.gluon import language as gl
 from triton.runtime.jit import JITFunction
 
-from tests.kernels.gluon_values import DTYPES, Int, Tile, chosen, load, store, tile
+from tests.kernels.gluon_values import DTYPES, Int, Tile, chosen, load, scalar, store, tile
 
 Slot = tuple[int, int]
 """An allocation's number and the index of a tile in it."""
@@ -266,7 +268,9 @@ class Machine:
         for function, arguments in parts:
             agent = Agent()
             self.agents.append(agent)
-            threading.Thread(target=self._run, args=(agent, function, arguments)).start()
+            # An error in one partition leaves the others waiting.
+            arguments = (agent, function, arguments)
+            threading.Thread(target=self._run, args=arguments, daemon=True).start()
         while not all(agent.finished for agent in self.agents):
             self._advance()
         if self.flights or any(agent.products or agent.stores for agent in self.agents):
@@ -306,7 +310,7 @@ class Machine:
         if id(jitted) not in self._functions:
             plain = jitted.fn
             others = {name: self._other(name, value) for name, value in plain.__globals__.items()}
-            others |= {"range": lambda *span: map(Int, range(*span))}
+            others |= {"range": loop}
             made = FunctionType(plain.__code__, others, plain.__name__, plain.__defaults__)
             self._functions[id(jitted)] = made
         return self._functions[id(jitted)]
@@ -333,6 +337,32 @@ class Machine:
         }  # fmt: skip
 
 
+def loop(*span: int) -> Iterator[Int]:
+    """Yield a loop's numbers; refuse names that Triton does not carry through the loop.
+
+    Triton visits a loop's body once with the values from before it, and carries the names whose
+    value is another one then. A name that is first set to the very value it had, as by
+    `before = stage` where both were the same, stays what it was in all iterations.
+    """
+    frame = sys._getframe(1)
+    start, fixed = dict(frame.f_locals), set[str]()
+    for iteration, number in enumerate(range(*span)):
+        yield Int(number)
+        values = frame.f_locals
+        same = {name for name in start if name in values and _same(start[name], values[name])}
+        if iteration == 0:
+            fixed = same
+        if fixed - same:
+            raise MachineError(f"Triton does not carry {sorted(fixed - same)} through the loop")
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Say if two values are one value of Triton's."""
+    if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y):
+        return all(_same(a, b) for a, b in zip(x, y, strict=True))
+    return x is y
+
+
 def _language(machine: Machine) -> SimpleNamespace:
     return SimpleNamespace(
         program_id=lambda _: Int(machine.program), num_programs=lambda _: Int(machine.programs),
@@ -340,7 +370,7 @@ def _language(machine: Machine) -> SimpleNamespace:
         NVMMASharedLayout=gl.NVMMASharedLayout, NVMMADistributedLayout=lambda *_: None,
         SliceLayout=lambda *_: None, DotOperandLayout=lambda *_: None, constexpr=gl.constexpr,
         convert_layout=lambda x, _: x, static_range=lambda *span: map(Int, range(*span)),
-        to_tensor=Int, cdiv=lambda x, y: Int(-(-x // y)),
+        to_tensor=scalar, cdiv=lambda x, y: Int(-(-x // y)),
         minimum=lambda x, y: Int(min(x, y)), where=chosen, store=store, load=load,
         maximum=lambda x, y: tile(np.maximum(x, y)) if np.ndim(x) else Int(max(x, y)),
         arange=lambda low, high, **_: tile(np.arange(low, high)),

@@ -115,8 +115,14 @@ def load(pointer: Pointer, mask: Any, other: float) -> Any:
     return tile(np.where(mask, pointer.data[offsets], other))
 
 
+def scalar(value: int) -> Int:
+    """Make a scalar of a constant; one that is a scalar stays the very same."""
+    return value if isinstance(value, Int) else Int(value)
+
+
 def chosen(condition: Any, yes: Any, no: Any) -> Any:
-    """Choose by elements, or by a scalar."""
+    """Choose by elements, or by a scalar; the result is a new value."""
     if np.ndim(condition):
         return tile(np.where(condition, yes, no))
-    return yes if condition else no
+    value = yes if condition else no
+    return Int(value) if isinstance(value, int) else value

@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 from asmtune.base.settings import Settings
 from asmtune.compile.disassembly import disassemble
@@ -109,6 +111,24 @@ def test_each_wait_and_arrival_is_needed(name: str) -> None:
         # The last arrivals at some barriers have nobody who waits for them.
         with pytest.raises(MachineError):
             Interleavings(machine).explore()
+
+
+@gluon.jit
+def _lag(n):
+    new = gl.to_tensor(0)
+    old = new
+    for _ in range(n):
+        old = new
+        new += 1
+    return old
+
+
+def test_a_variable_that_lags_is_refused() -> None:
+    """A name that Triton takes to be constant in a loop, and Python does not, is an error."""
+    lag = Machine(0, 1, 0).function(_lag)
+    assert lag(1) == 0
+    with pytest.raises(MachineError, match=r"Triton does not carry \['old'\] through the loop"):
+        lag(2)
 
 
 def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Settings) -> str:
