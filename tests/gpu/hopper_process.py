@@ -1,10 +1,12 @@
 """Launches a Gluon kernel for Hopper by each config in a process of its own, and prints errors.
 
     python -m tests.gpu.hopper_process gemm NUMBER
-    compute-sanitizer --tool racecheck python -m tests.gpu.hopper_process attention 3
+    python -m tests.gpu.racecheck attention 3
 
 The number chooses a case. Each config is launched REPEATS times, with outputs poisoned before: the
-first result is compared with float64, the others with the first, bit by bit.
+first result is compared with float64, the others with the first, bit by bit. A config is named
+before it is compiled, so that one that never ends is known. `apart 0` launches a kernel whose
+partitions share no memory, for racecheck alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 from asmtune.core.config import Config
 from asmtune.kernels import _hopper_attention, _hopper_gemm
@@ -53,6 +57,17 @@ ATTENTIONS: tuple[dict[str, Any], ...] = (
     _heads(2, 4, 4, 700, 700, 64, causal=True, inside=True),
     _heads(1, 2, 2, 300, 5000, 128, causal=False, scale=0.3),
 )
+
+
+@gluon.jit
+def _mark(x_ptr, WHO: gl.constexpr):
+    gl.store(x_ptr + WHO, WHO)
+
+
+@gluon.jit
+def kernel(x_ptr):
+    """Has two partitions that touch no shared memory."""
+    gl.warp_specialize([(_mark, (x_ptr, 0)), (_mark, (x_ptr, 1))], [4], [24])
 
 
 def gemm_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
@@ -116,11 +131,14 @@ def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
     for config in module.space().configs(**context):
         if config.kwargs.get("GROUP_M", 8) != 8:
             continue  # the order of tiles alone
+        _say(f"{config}: compile")
         runs = []
         for _ in range(REPEATS):
             for output in outputs:
                 output.fill_(float("nan"))
             launch(module, arguments, config)
+            if not runs:
+                _say(f"{config}: wait")
             torch.cuda.synchronize()
             runs.append([output.clone() for output in outputs])
         tolerances = rows if module is _hopper_attention else {}
@@ -128,13 +146,27 @@ def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
         error = max(excess(got, want, tolerances) for got, want in pairs)
         same = all(torch.equal(x, y) for run in runs for x, y in zip(run, runs[0], strict=True))
         found[str(config)] = error if same else float("inf")
-        sys.stderr.write(f"{config} {error} {same}\n")
-        sys.stderr.flush()
+        _say(f"{config}: {error} {same}")
     return found
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main(which: str, number: int) -> None:
+    """Launch one case, and print the errors as JSON."""
+    if which == "apart":
+        x = torch.zeros(2, device="cuda")
+        kernel[(1,)](x, num_warps=4)
+        found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
+    else:
+        module = {"gemm": _hopper_gemm, "attention": _hopper_attention}[which]
+        cases = {"gemm": GEMMS, "attention": ATTENTIONS}[which]
+        found = errors(module, cases[number])
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
 if __name__ == "__main__":
-    which, number = sys.argv[1], int(sys.argv[2])
-    kernel = {"gemm": _hopper_gemm, "attention": _hopper_attention}[which]
-    cases = {"gemm": GEMMS, "attention": ATTENTIONS}[which]
-    sys.stdout.write(json.dumps(errors(kernel, cases[number])) + "\n")
+    main(sys.argv[1], int(sys.argv[2]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +23,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from tests.gpu import hopper_process
+from tests.gpu.racecheck import Line, handover_lines, other_hazards
 from tests.kernels.gluon_machine import Machine, MachineError
 from tests.kernels.hopper_runs import attend, multiply
 from tests.kernels.interleavings import Interleavings
@@ -132,8 +136,13 @@ def test_a_variable_that_lags_is_refused() -> None:
 
 
 def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Settings) -> str:
+    """Compile a launch for an H200; return the machine code as text."""
+    return machine_code(module.problem(shape, "bf16", "meta"), config, work)
+
+
+def machine_code(problem: Problem, config: Config, work: Settings) -> str:
     """Compile for an H200; return the machine code as text."""
-    lowering = Lowering(module.problem(shape, "bf16", "meta"), load_target("H200"), 60)
+    lowering = Lowering(problem, load_target("H200"), 60)
     request = lowering.request(config)
     assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, work)
@@ -184,6 +193,79 @@ def test_softmax_runs_under_products(D: int, settings: Settings) -> None:
         r"WARPGROUP.DEPBAR.LE gsb0, 0x1 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x0", code, re.DOTALL
     )
     assert [part.count("MUFU.EX2") for part in under] == [66, 66]
+
+
+def accesses(code: str, lines: Collection[Line]) -> list[str]:
+    """Return the instructions on shared memory at some lines, each with those beside it."""
+    at, marks, steps = ("", 0), [], []
+    for text in code.splitlines():
+        if mark := re.search(r'## File "[^"]*?([^/"]+)", line (\d+)', text):
+            at = (mark[1], int(mark[2]))
+        elif step := re.search(r"/\*[0-9a-f]+\*/ +(.*?) ;", text):
+            marks.append(at)
+            steps.append(step[1])
+    shared = re.compile(r"\b(LDS|STS|LDSM|STSM|ATOMS|REDS|SYNCS|HGMMA|UTMA\w+|UBLK\w+)\b")
+    return [
+        f"{steps[max(i - 3, 0) : i]} > {step} < {steps[i + 1 : i + 4]}"
+        for i, step in enumerate(steps)
+        if marks[i] in lines and shared.search(step)
+    ]
+
+
+def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
+    """Kernels of three and two warpgroups that multiply, and one without shared memory."""
+    attention, gemm = _hopper_attention, _hopper_gemm
+    shape, x = heads(1, 1, 1, 128, 128, 64, 0), {"x_ptr": torch.empty(2, device="meta")}
+    three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
+    product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
+    return {
+        "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
+        "gemm": (gemm, product, list(gemm.space())[-1]),
+        "apart": (hopper_process, Problem(hopper_process.kernel, x, lambda _: (1,)), Config({})),
+    }
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize("name", partitioned())
+def test_racecheck_is_silenced_at_tritons_bytes_alone(name: str, settings: Settings) -> None:
+    """What is not reported is a byte that is read after barrier 1, and written before it."""
+    module, problem, config = partitioned()[name]
+    code = machine_code(problem, config, settings)
+    steps = accesses(code, handover_lines(Path(module.__file__)))
+    barrier = r"BAR\.SYNC\.DEFER_BLOCKING 0x1\b(?!,)"
+    reads = [step for step in steps if re.search(rf"{barrier}.* > LDS\.U8 ", step)]
+    writes = [step for step in steps if re.search(rf" > STS[. ].* < .*{barrier}", step)]
+    assert len(reads) == 1
+    assert len(writes) >= 2
+    assert len(reads) + len(writes) == len(steps), steps
+
+
+RACES = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Read access at kernel+0x120 in _hopper_attention.py:7
+=========     and Write access at kernel+0x6140 in _hopper_attention.py:7 [8 hazards]
+=========     and Write access at kernel+0xaa60 in _hopper_attention.py:9 [1 hazards]
+=========
+BLOCK_N=128 STAGES=2
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+
+def test_races_at_other_lines_are_left() -> None:
+    """A hazard passes as Triton's where a read and a write are both at its lines."""
+    name = "_hopper_attention.py"
+    own = {(name, 7), (name, 9)}
+    assert other_hazards(RACES, own) == []
+    assert len(other_hazards(RACES, {(name, 7)})) == 1
+    assert len(other_hazards(RACES, {(name, 9)})) == 2
+    assert len(other_hazards(RACES, {("another.py", 7), ("another.py", 9)})) == 2
+    assert len(other_hazards(RACES.replace("Read", "Write"), own)) == 2
+    assert len(other_hazards(RACES.replace(f" in {name}:9", ""), own)) == 1
+    warned = RACES.replace("COMPUTE-SANITIZER", "Warning: an access is not tracked")
+    assert len(other_hazards(warned, own)) == 1
+    with pytest.raises(ValueError, match="1 hazards are printed, 2 are summed up"):
+        other_hazards(RACES.replace("SUMMARY: 1", "SUMMARY: 2"), own)
+    with pytest.raises(ValueError, match="the case did not end"):
+        other_hazards(RACES.replace("SUMMARY", ""), own)
 
 
 def test_other_tensors_are_refused_in_one_line() -> None:
