@@ -102,7 +102,7 @@ def main() -> None:
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                print(f"shape {number}: no end after {options.limit} s")
+                print(f"\nshape {number}: no end after {options.limit} s")
         return
     shape = shapes[options.shape]
     print(f"{options.kernel} {' '.join(map(str, shape))}", flush=True)
