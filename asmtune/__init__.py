@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from asmtune.core.keys.buckets import pow2 as pow2
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
+    from asmtune.runtime.call_trace import persistent as persistent
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.patching.redirect import patch as patch
+    from asmtune.runtime.prepared import prepared as prepared
     from asmtune.studies.api import bench as bench
     from asmtune.studies.api import check as check
     from asmtune.studies.api import prune_report as prune_report
@@ -40,7 +42,9 @@ _HOMES = {
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.runtime.patching.redirect",
+    "persistent": "asmtune.runtime.call_trace",
     "pow2": "asmtune.core.keys.buckets",
+    "prepared": "asmtune.runtime.prepared",
     "prune_report": "asmtune.studies.api",
     "roofline": "asmtune.studies.api",
     "tune": "asmtune.tuning.tuner",
@@ -58,7 +62,9 @@ __all__ = [
     "load_target",
     "multiple",
     "patch",
+    "persistent",
     "pow2",
+    "prepared",
     "prune_report",
     "roofline",
     "tune",

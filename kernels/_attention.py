@@ -1,5 +1,9 @@
 """Device functions of the attention kernels: loads, masks, dropout, and the walk over keys.
 
+`masks` is (keys, queries, window, ahead, padding_ptr, mask_ptr, stride_mask): query m sees keys
+from m - window + 1 on where WINDOWED, and up to m + ahead where CAUSAL, or to m if that is None.
+MASK is 1 for a boolean mask of scores, and 2 for one that is added to them.
+
 A block of queries meets its keys in up to three loops: those that a window cuts off on the
 left, those that need no mask at all, and those on the causal diagonal or at the end.
 Sums and maxima are for powers of 2, so that one fused multiply-add scales a score.
@@ -82,39 +86,59 @@ def key_limit(length_ptr, batch, N, PADDING: tl.constexpr):
 
 
 @triton.jit
+def mask_values(m, n, masks):
+    """The mask of scores at queries m and keys n, of which one lies along each axis."""
+    limit, M, _, _, _, mask_ptr, stride_mask = masks
+    # Queries past the last take its mask: no mask of the load is needed along them.
+    row = tl.minimum(m, M - 1).to(tl.int64) * stride_mask
+    return tl.load(mask_ptr + row + n, mask=n < limit, other=0)
+
+
+@triton.jit
+def added(m, n, masks):
+    """What an additive mask adds to scores for powers of 2."""
+    return mask_values(m, n, masks).to(tl.float32) * 1.4426950408889634
+
+
+@triton.jit
 def seen(
-    m, n, limit, window, mask_ptr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
-    PADDING: tl.constexpr,
+    m, n, masks, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
+    MASK: tl.constexpr,
 ):  # fmt: skip
     """Whether queries m see keys n, of which one lies along each axis."""
+    limit, _, window, ahead, padding_ptr, _, _ = masks
     inside = n < limit
     visible = inside
     if CAUSAL:
-        visible = visible & (n <= m)
+        visible = visible & (n <= (m if ahead is None else m + ahead))
     if WINDOWED:
         visible = visible & (n > m - window)
     if PADDING == 2:
-        visible = visible & (tl.load(mask_ptr + n, mask=inside, other=0) != 0)
+        visible = visible & (tl.load(padding_ptr + n, mask=inside, other=0) != 0)
+    if MASK == 1:
+        visible = visible & (mask_values(m, n, masks) != 0)
     return visible
 
 
 @triton.jit
 def key_spans(
-    first, limit, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    first, masks, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
+    MASK: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """Of BLOCK_M queries from `first` on: where keys begin, need no mask, need one again, end."""
+    limit, _, window, ahead, _, _, _ = masks
     begin = 0
     free = 0
     end = limit
     whole = limit
     if CAUSAL:
-        end = tl.minimum(end, first + BLOCK_M)
-        whole = tl.minimum(whole, first + 1)
+        last = first if ahead is None else first + ahead
+        end = tl.minimum(end, last + BLOCK_M)
+        whole = tl.minimum(whole, last + 1)
     if WINDOWED:
         begin = tl.maximum(first - window + 1, 0) // BLOCK_N * BLOCK_N
         free = tl.cdiv(tl.maximum(first + BLOCK_M - window, 0), BLOCK_N) * BLOCK_N
-    if PADDING == 2:
+    if PADDING == 2 or MASK != 0:
         whole = 0
     free = tl.maximum(tl.minimum(free, end), begin)
     return begin, free, tl.maximum(whole // BLOCK_N * BLOCK_N, free), end
@@ -122,20 +146,26 @@ def key_spans(
 
 @triton.jit
 def query_spans(
-    first, M, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    first, masks, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, MASK: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """Of BLOCK_N keys from `first` on: where queries begin, need no mask, need one again, end."""
+    _, M, window, ahead, _, _, _ = masks
     begin = 0
     free = 0
     end = M
     whole = M
     if CAUSAL:
-        begin = first // BLOCK_M * BLOCK_M
-        free = tl.cdiv(first + BLOCK_N - 1, BLOCK_M) * BLOCK_M
+        least = first if ahead is None else tl.maximum(first - ahead, 0)
+        most = first + BLOCK_N - 1
+        most = most if ahead is None else tl.maximum(most - ahead, 0)
+        begin = least // BLOCK_M * BLOCK_M
+        free = tl.cdiv(most, BLOCK_M) * BLOCK_M
     if WINDOWED:
         end = tl.minimum(end, first + BLOCK_N - 1 + window)
         whole = tl.minimum(whole, first + window)
+    if MASK != 0:
+        whole = 0
     free = tl.maximum(tl.minimum(free, end), begin)
     return begin, free, tl.maximum(whole // BLOCK_M * BLOCK_M, free), end
 
@@ -172,24 +202,24 @@ def softmax_step(s, top, total, scale):
 @triton.jit
 def walk(
     q, keys, values, state, m, span, masks, draw, scale, D: tl.constexpr, BLOCK: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr, DROPOUT: tl.constexpr,
-    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr, MASK: tl.constexpr,
+    DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Attends to the keys of a span; `state` is the sums of values, the maxima and the sums."""
     k_ptr, stride_k = keys
     v_ptr, stride_v = values
     acc, top, total = state
-    limit, window, mask_ptr = masks
+    limit = masks[0]
     for start in tl.range(span[0], span[1], BLOCK):
         k = load_rows(k_ptr, start, stride_k, limit, D, BLOCK, not MASKED)
         s = tl.dot(q, k.T)
+        n = start + tl.arange(0, BLOCK)
+        if MASK == 2:
+            s = s * scale + added(m[:, None], n[None, :], masks)
         if MASKED:
-            n = start + tl.arange(0, BLOCK)
-            visible = seen(
-                m[:, None], n[None, :], limit, window, mask_ptr, CAUSAL, WINDOWED, PADDING
-            )
+            visible = seen(m[:, None], n[None, :], masks, CAUSAL, WINDOWED, PADDING, MASK)
             s = tl.where(visible, s, float("-inf"))
-        p, top, shrink, total = softmax_step(s, top, total, scale)
+        p, top, shrink, total = softmax_step(s, top, total, 1.0 if MASK == 2 else scale)
         if DROPOUT:
             p = tl.where(kept(draw, m, start, BLOCK), p, 0.0)
         v = load_rows(v_ptr, start, stride_v, limit, D, BLOCK, not MASKED)
@@ -201,7 +231,7 @@ def walk(
 def walk_spans(
     q, keys, values, m, spans, masks, draw, scale, BLOCK_M: tl.constexpr, D: tl.constexpr,
     BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    DROPOUT: tl.constexpr, MASKED: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Attends to all keys of the spans that `key_spans` gives; returns what `walk` does."""
     begin, free, whole, end = spans
@@ -211,16 +241,16 @@ def walk_spans(
     if WINDOWED:
         state = walk(
             *(q, keys, values, state, m, (begin, free), masks, draw, scale, D, BLOCK_N),
-            *(CAUSAL, WINDOWED, PADDING, DROPOUT, True),
+            *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, True),
         )
-    if PADDING != 2:
+    if PADDING != 2 and MASK == 0:
         state = walk(
             *(q, keys, values, state, m, (free, whole), masks, draw, scale, D, BLOCK_N),
-            *(CAUSAL, WINDOWED, PADDING, DROPOUT, False),
+            *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, False),
         )
     if MASKED:
         state = walk(
             *(q, keys, values, state, m, (whole, end), masks, draw, scale, D, BLOCK_N),
-            *(CAUSAL, WINDOWED, PADDING, DROPOUT, True),
+            *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, True),
         )
     return state

@@ -5,29 +5,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from asmtune.kernels._attention import kept, load_rows, seen
+from asmtune.kernels._attention import added, kept, load_rows, seen
 
 
 @triton.jit
 def add_keys(
     q, dy, sums, keys, values, dq, m, span, masks, draw, scale, D: tl.constexpr,
     BLOCK: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    DROPOUT: tl.constexpr, MASKED: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Adds to dq what the keys of a span give; `scale` is for powers of 2."""
     k_ptr, stride_k = keys
     v_ptr, stride_v = values
     lse, delta = sums
-    limit, window, mask_ptr = masks
+    limit = masks[0]
     for start in tl.range(span[0], span[1], BLOCK):
         k = load_rows(k_ptr, start, stride_k, limit, D, BLOCK, not MASKED)
         v = load_rows(v_ptr, start, stride_v, limit, D, BLOCK, not MASKED)
-        p = tl.exp2(tl.dot(q, k.T) * scale - lse[:, None])
+        s = tl.dot(q, k.T) * scale
+        if MASK == 2:
+            n = start + tl.arange(0, BLOCK)
+            s += added(m[:, None], n[None, :], masks)
+        p = tl.exp2(s - lse[:, None])
         if MASKED:
             n = start + tl.arange(0, BLOCK)
-            visible = seen(
-                m[:, None], n[None, :], limit, window, mask_ptr, CAUSAL, WINDOWED, PADDING
-            )
+            visible = seen(m[:, None], n[None, :], masks, CAUSAL, WINDOWED, PADDING, MASK)
             p = tl.where(visible, p, 0.0)
         dp = tl.dot(dy, v.T)
         if DROPOUT:
@@ -41,7 +43,7 @@ def add_keys(
 def query_gradients(
     q, dy, sums, keys, values, m, spans, masks, draw, scale, BLOCK_M: tl.constexpr,
     D: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
-    PADDING: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
+    PADDING: tl.constexpr, MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """The sum of what the keys of the spans that `key_spans` gives contribute."""
     begin, free, whole, end = spans
@@ -49,17 +51,17 @@ def query_gradients(
     if WINDOWED:
         dq = add_keys(
             *(q, dy, sums, keys, values, dq, m, (begin, free), masks, draw, scale, D, BLOCK_N),
-            *(CAUSAL, WINDOWED, PADDING, DROPOUT, True),
+            *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, True),
         )
-    if PADDING != 2:
+    if PADDING != 2 and MASK == 0:
         dq = add_keys(
             *(q, dy, sums, keys, values, dq, m, (free, whole), masks, draw, scale, D, BLOCK_N),
-            *(CAUSAL, WINDOWED, PADDING, DROPOUT, False),
+            *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, False),
         )
     if MASKED:
         dq = add_keys(
             *(q, dy, sums, keys, values, dq, m, (whole, end), masks, draw, scale, D, BLOCK_N),
-            *(CAUSAL, WINDOWED, PADDING, DROPOUT, True),
+            *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, True),
         )
     return dq
 
@@ -68,13 +70,13 @@ def query_gradients(
 def add_queries(
     k, v, queries, grads, sums, dk, dv, n, span, masks, draw, scale, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
-    DROPOUT: tl.constexpr, MASKED: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Adds to dk and dv what the queries of a span give; `scale` is for powers of 2."""
     q_ptr, stride_q = queries
     dy_ptr, stride_dy = grads
     lse_ptr, delta_ptr = sums
-    limit, window, M = masks
+    M = masks[1]
     for start in tl.range(span[0], span[1], BLOCK_M):
         m = start + tl.arange(0, BLOCK_M)
         q = load_rows(q_ptr, start, stride_q, M, D, BLOCK_M, not MASKED)
@@ -86,9 +88,12 @@ def add_queries(
         else:
             lse = tl.load(lse_ptr + m)
             delta = tl.load(delta_ptr + m)
-        p = tl.exp2(tl.dot(k, q.T) * scale - lse[None, :])
-        if MASKED and (CAUSAL or WINDOWED):
-            visible = seen(m[None, :], n[:, None], limit, window, lse_ptr, CAUSAL, WINDOWED, 0)
+        s = tl.dot(k, q.T) * scale
+        if MASK == 2:
+            s += added(m[None, :], n[:, None], masks)
+        p = tl.exp2(s - lse[None, :])
+        if MASKED and (CAUSAL or WINDOWED or MASK == 1):
+            visible = seen(m[None, :], n[:, None], masks, CAUSAL, WINDOWED, 0, MASK)
             p = tl.where(visible, p, 0.0)
         dp = tl.dot(v, dy.T)
         if DROPOUT:
@@ -106,7 +111,7 @@ def add_queries(
 def key_gradients(
     k, v, queries, grads, sums, n, spans, first, masks, draw, scale, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
-    DROPOUT: tl.constexpr, ENDED: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, ENDED: tl.constexpr,
 ):  # fmt: skip
     """The sums of what the queries of the spans that `query_spans` gives contribute."""
     begin, free, whole, end = spans
@@ -115,15 +120,16 @@ def key_gradients(
     if CAUSAL:
         dk, dv = add_queries(
             *(k, v, queries, grads, sums, dk, dv, n, (begin, free, first), masks, draw),
-            *(scale, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, DROPOUT, True),
+            *(scale, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, MASK, DROPOUT, True),
         )
-    dk, dv = add_queries(
-        *(k, v, queries, grads, sums, dk, dv, n, (free, whole, first), masks, draw),
-        *(scale, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, DROPOUT, False),
-    )
+    if MASK == 0:
+        dk, dv = add_queries(
+            *(k, v, queries, grads, sums, dk, dv, n, (free, whole, first), masks, draw),
+            *(scale, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, MASK, DROPOUT, False),
+        )
     if ENDED:
         dk, dv = add_queries(
             *(k, v, queries, grads, sums, dk, dv, n, (whole, end, first), masks, draw),
-            *(scale, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, DROPOUT, True),
+            *(scale, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, MASK, DROPOUT, True),
         )
     return dk, dv

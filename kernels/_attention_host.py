@@ -17,7 +17,7 @@ DIMS = (16, 32, 64, 128, 256)
 """Head sizes: the extents that a tile in Triton may have."""
 
 KEY = (
-    *("D", "CAUSAL", "WINDOWED", "PADDING", "DROPOUT", "MULTIPLE", "DENSE"),
+    *("D", "CAUSAL", "WINDOWED", "PADDING", "MASK", "DROPOUT", "MULTIPLE", "DENSE"),
     *(pow2("heads"), pow2("M"), pow2("N")),
 )
 """The tuning key: a config is chosen for each combination of these."""
@@ -48,6 +48,10 @@ BACKWARD_SHAPES = (
     _shape(2, 32, 8, 4096, 128, 1),
 )
 
+Window = int | tuple[int | None, int | None] | None
+"""Keys that a query sees up to its own, or how many before and after it; None for all."""
+
+_WINDOW = "1 or more, or None, or a pair (left, right) of 0 or more or None"
 _WIDEST = 256
 _ROW_BYTES = 16
 _LENGTHS, _MASK = 1, 2
@@ -59,29 +63,49 @@ class Attending:
 
     Attributes:
         causal: query m sees keys up to m alone.
-        window: keys that a query sees up to its own; None for all.
+        window: keys that a query sees up to its own, or pair of how many before and after its
+            own; None for all.
         padding: lengths (batch,) or a mask (batch, keys) of keys to see; None for all.
+        mask: mask of scores, boolean or additive, that broadcasts to (batch, heads, queries,
+            keys); None for none.
         dropout: the share of weights to drop.
         seed: seed that draws the dropped weights.
         scale: factor of the scores; None for 1 / sqrt(dim).
     """
 
     causal: bool = False
-    window: int | None = None
+    window: Window = None
     padding: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
     dropout: float = 0.0
     seed: int = 0
     scale: float | None = None
+
+    @property
+    def sides(self) -> tuple[int | None, int | None]:
+        """Give how many keys before and after its own a query sees at most; None for all."""
+        if isinstance(self.window, tuple):
+            left, right = self.window
+        else:
+            left, right = None if self.window is None else self.window - 1, None
+        return left, 0 if self.causal else right
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether nothing but the causal diagonal hides a key, and no weight is dropped."""
+        left, right = self.sides
+        seen = left is None and (self.causal or right is None)
+        return seen and self.padding is None and self.mask is None and self.dropout == 0.0
 
     def checked(self, what: str, q: torch.Tensor, k: torch.Tensor) -> Attending:
         """Return these options with the scale filled in, checked against the tensors.
 
         Raises:
-            ValueError: an option is out of bounds, or the padding does not fit the keys.
+            ValueError: an option is out of bounds, or padding or mask do not fit the tensors.
         """
         scale = q.shape[-1] ** -0.5 if self.scale is None else self.scale
         bounds = {
-            "window": (self.window is None or self.window >= 1, "1 or more, or None"),
+            "window": (_is_window(self.window), _WINDOW),
             "dropout": (0.0 <= self.dropout < 1.0, "from 0 to below 1"),
             "seed": (0 <= self.seed < 1 << 63, "between 0 and 2**63 - 1"),
             "scale": (0.0 < scale < math.inf, "above 0 and finite"),
@@ -91,7 +115,30 @@ class Attending:
                 raise ValueError(f"{what}: {name} is {getattr(self, name)}; it must be {wanted}")
         if self.padding is not None:
             _check_padding(what, self.padding, k)
+        if self.mask is not None:
+            _check_mask(what, self.mask, q, k)
         return replace(self, scale=scale)
+
+
+def _is_window(window: Any) -> bool:
+    sides, least = (window, 0) if isinstance(window, tuple) else ((window,), 1)
+    whole = (n is None or (type(n) is int and n >= least) for n in sides)
+    return len(sides) == 2 - least and all(whole)
+
+
+def _check_mask(what: str, mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> None:
+    if mask.dtype not in (torch.bool, torch.float32, q.dtype):
+        raise ValueError(
+            f"{what}: mask is {mask.dtype}; it must be bool, True for keys to see, or of fp32 or "
+            f"q's {q.dtype}, to be added to the scores"
+        )
+    wanted = (*q.shape[:3], k.shape[2])
+    if mask.ndim != 4 or any(n not in (1, m) for n, m in zip(mask.shape, wanted, strict=True)):
+        raise ValueError(
+            f"{what}: mask is {tuple(mask.shape)}; it must be {wanted}, each of these or 1"
+        )
+    if mask.device != q.device:
+        raise ValueError(f"{what}: mask is on {mask.device}, and q on {q.device}; move one")
 
 
 def _check_padding(what: str, padding: torch.Tensor, k: torch.Tensor) -> None:
@@ -157,20 +204,23 @@ def strides(**tensors: torch.Tensor) -> dict[str, Any]:
 def sizes(q: torch.Tensor, k: torch.Tensor, how: Attending) -> dict[str, Any]:
     """Give extents, options and contracts by kernel parameter."""
     (batches, heads, M, D), N = q.shape, k.shape[2]
-    narrow = how.window is not None and how.window < M
+    left, right = how.sides
+    narrow = left is not None and left + 1 < M
+    ends = how.causal or (right is not None and right + 1 < N)
     return {
         "heads": batches * heads,
         "H": heads,
         "GROUP": heads // k.shape[1],
         "M": M,
         "N": N,
-        "window": how.window if narrow else 0,
+        "window": left + 1 if left is not None and narrow else 0,
+        "ahead": right if ends and not how.causal and right else None,
         "scale": how.scale,
         "seed": how.seed,
         "threshold": round(how.dropout * (1 << 31)),
         "boost": 1.0 / (1.0 - how.dropout),
         "D": D,
-        "CAUSAL": how.causal,
+        "CAUSAL": ends,
         "WINDOWED": narrow,
         "PADDING": _padding(how.padding),
         "DROPOUT": how.dropout > 0.0,
@@ -182,12 +232,21 @@ def _padding(padding: torch.Tensor | None) -> int:
     return 0 if padding is None else _MASK if padding.dtype == torch.bool else _LENGTHS
 
 
-def padding_ptr(how: Attending, other: torch.Tensor) -> torch.Tensor:
-    """Give the lengths or the mask in bytes; without padding, `other`, which is not read."""
-    if how.padding is None:
-        return other
-    padding = how.padding.contiguous()
-    return padding.view(torch.uint8) if padding.dtype == torch.bool else padding
+def mask_arguments(how: Attending, k: torch.Tensor, other: torch.Tensor) -> dict[str, Any]:
+    """Give padding and mask by kernel parameter; for those not given `other`, which is not read."""
+    pointers, strides = {"padding_ptr": other, "mask_ptr": other}, [0, 0, 0]
+    if how.padding is not None:
+        pointers["padding_ptr"] = how.padding.contiguous()
+    if how.mask is not None:
+        mask = how.mask.expand(*how.mask.shape[:3], k.shape[2])
+        mask = mask if mask.stride(3) == 1 else mask.contiguous()
+        pointers["mask_ptr"] = mask
+        strides = [mask.stride(place) if mask.shape[place] > 1 else 0 for place in range(3)]
+    return {
+        **{n: t.view(torch.uint8) if t.dtype == torch.bool else t for n, t in pointers.items()},
+        **{f"stride_mask{axis}": step for axis, step in zip("bhr", strides, strict=True)},
+        "MASK": 0 if how.mask is None else 1 if how.mask.dtype == torch.bool else 2,
+    }
 
 
 def room_for_heads(q: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

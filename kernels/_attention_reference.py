@@ -21,10 +21,13 @@ def visible(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
     m = torch.arange(M, device=q.device)[:, None]
     n = torch.arange(N, device=q.device)[None, :]
     seen = torch.ones((1, 1, M, N), dtype=torch.bool, device=q.device)
-    if how.causal:
-        seen = seen & (n <= m)
-    if how.window is not None:
-        seen = seen & (n > m - how.window)
+    left, right = how.sides
+    if left is not None:
+        seen = seen & (n >= m - left)
+    if right is not None:
+        seen = seen & (n <= m + right)
+    if how.mask is not None:
+        seen = seen & (how.mask if how.mask.dtype == torch.bool else how.mask != -math.inf)
     if how.padding is not None:
         own = how.padding
         mask = own if own.dtype == torch.bool else n < own[:, None]
@@ -51,6 +54,8 @@ def scores(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
     """Compute scaled scores, -inf where a query does not see a key."""
     assert how.scale is not None
     s = q @ widened(k, q.shape[1]).mT * how.scale
+    if how.mask is not None and how.mask.dtype != torch.bool:
+        s = s + how.mask
     return s.masked_fill(~visible(q, k, how), -math.inf)
 
 

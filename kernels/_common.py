@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 import triton
@@ -17,6 +18,8 @@ import triton.language as tl
 
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.shipped import chosen_target
+
+T = TypeVar("T")
 
 FLOATS = ("fp32", "fp16", "bf16")
 """Dtypes of kernels that compute in fp32."""
@@ -174,6 +177,28 @@ def walkers(x: torch.Tensor) -> int:
     """
     sms = processors(x.device)
     return min(x.shape[0], sms * max(1, min(x.shape[0] // (_LEAST_WALK * sms), 8)))
+
+
+def is_hopper(device: torch.device) -> bool:
+    """Return whether a device has the instructions of the Gluon kernels for Hopper."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
+
+
+def beside(tuners: Sequence[T], vendor: bool, gluon: bool) -> T:
+    """Return a kernel's tuner by the alternatives that are wanted.
+
+    Args:
+        tuners: with no alternatives, with the Gluon kernel, with the vendor's, with both.
+        vendor: the vendor's function is wanted.
+        gluon: the Gluon kernel for Hopper is wanted, and takes the launch.
+    """
+    return tuners[2 * vendor + gluon]
+
+
+def is_expanded(x: torch.Tensor) -> bool:
+    """Return whether elements of a tensor share memory, as an expanded one's do."""
+    steps = zip(x.shape, x.stride(), strict=True)
+    return any(extent > 1 and step == 0 for extent, step in steps)
 
 
 def processors(device: torch.device) -> int:

@@ -53,6 +53,7 @@ def sum_by_taps(
     part,
     window: tl.constexpr,
     IN_PLACE: tl.constexpr,
+    PADDED: tl.constexpr,
     MULTIPLE: tl.constexpr,
     BLOCK_K: tl.constexpr,
     PARTS: tl.constexpr,
@@ -68,13 +69,13 @@ def sum_by_taps(
         part: which part.
         window: as above.
         IN_PLACE: the result's pixels are those of x, one after another.
+        PADDED: taps reach beyond the image.
         MULTIPLE: divides depth and strides.
         BLOCK_K: channels of a step.
         PARTS: in all.
     """
     TAPS_W: tl.constexpr = window[1]
     FULL: tl.constexpr = MULTIPLE % BLOCK_K == 0
-    PADDED: tl.constexpr = window[4] + window[5] > 0
     _, height, width, depth, filters, _, _ = sizes
     pixel = origin[0] + tl.arange(0, acc.shape[0])[:, None]
     x_rows, row, col = pixel_rows(x, sizes, pixel, window, IN_PLACE)
@@ -108,8 +109,8 @@ def sum_by_taps(
 
 
 @triton.jit
-def store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU: tl.constexpr):
-    """Bias and ReLU in fp32, rounded once."""
+def store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU: tl.constexpr, GROUPS: tl.constexpr):
+    """Bias and ReLU in fp32, rounded once; `filters` are those of one of GROUPS groups."""
     batch, _, _, _, filters, out_height, out_width = sizes
     m, n = tl.arange(0, acc.shape[0])[:, None], origin[1] + tl.arange(0, acc.shape[1])[None, :]
     if bias_ptr is not None:
@@ -118,7 +119,8 @@ def store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU: tl.constexpr):
         # Not maximum, which makes 0 of NaN.
         acc = tl.where(acc < 0, 0.0, acc)
     inside = (m < batch * out_height * out_width - origin[0]) & (n < filters)
-    y_rows = y_ptr + origin[0].to(tl.int64) * filters + m * filters
+    pitch = filters * GROUPS
+    y_rows = y_ptr + origin[0].to(tl.int64) * pitch + m * pitch
     tl.store(y_rows + n, acc.to(y_ptr.dtype.element_ty), mask=inside)
 
 

@@ -36,6 +36,7 @@ class Layer:
         y: (batch, out_height, out_width, filters), without gaps, to be written.
         window: stride, padding and dilation over x.
         size: channels, height and width of the layer, of which a copy in x may have more.
+        groups: groups of channels, each of which has filters of its own.
     """
 
     x: torch.Tensor
@@ -44,11 +45,12 @@ class Layer:
     y: torch.Tensor
     window: Window
     size: tuple[int, int, int]
+    groups: int = 1
 
     def arguments(self, *, relu: bool) -> dict[str, Any]:
         """Give a launch's arguments by parameter name, without the tuned ones."""
-        (batch, depth, _, _), (out_height, out_width) = self.x.shape, self.y.shape[1:3]
-        filters = self.weight.shape[0]
+        batch, (out_height, out_width) = self.x.shape[0], self.y.shape[1:3]
+        depth, filters = self.x.shape[1] // self.groups, self.weight.shape[0] // self.groups
         # A stride that is never taken need not be divisible.
         strides = [self.x.stride(a) if self.x.shape[a] > 1 else depth for a in (0, 2, 3)]
         sizes = {"batch": batch, "depth": depth, "filters": filters}
@@ -57,8 +59,9 @@ class Layer:
         sizes |= dict(zip(("stride_xn", "stride_xh", "stride_xw"), strides, strict=True))
         pairs = {"TAPS": self.weight.shape[1:3], "STRIDE": self.window.stride}
         pairs |= {"PAD": self.window.padding, "DILATION": self.window.dilation}
-        room = sums_bytes(batch, out_height, out_width, filters)
-        sums, counts = workspace(self.y.device, room) if room else (None, None)
+        room = self.groups * sums_bytes(batch, out_height, out_width, filters)
+        shared = 0 < room <= SUMS_BYTES
+        sums, counts = workspace(self.y.device, room) if shared else (None, None)
         return {
             "x_ptr": self.x,
             "weight_ptr": self.weight,
@@ -71,9 +74,20 @@ class Layer:
             **{f"{name}_W": across for name, (_, across) in pairs.items()},
             "RELU": int(relu),
             "IN_PLACE": int(self._is_in_place(strides)),
+            "PADDED": int(self._is_padded()),
+            "GROUPS": self.groups,
             "MULTIPLE": multiple(depth, *strides),
             "OUT_MULTIPLE": multiple(filters),
         }
+
+    def _is_padded(self) -> bool:
+        """Say if taps reach beyond the image."""
+        axes = zip(self.x.shape[2:], self.y.shape[1:3], self.weight.shape[1:3], strict=True)
+        window = zip(self.window.stride, self.window.padding, self.window.dilation, strict=True)
+        return any(
+            pad > 0 or (extent - 1) * stride + (taps - 1) * apart - pad >= size
+            for (size, extent, taps), (stride, pad, apart) in zip(axes, window, strict=True)
+        )
 
     def _is_in_place(self, strides: Sequence[int]) -> bool:
         """Say if the result's pixels are those of x, in order and evenly spaced."""
@@ -81,6 +95,7 @@ class Layer:
         wanted = (rows * cols * strides[2], cols * strides[2], strides[2])
         apart = zip((batch, rows, cols), strides, wanted, strict=True)
         alone = tuple(self.weight.shape[1:3]) == (1, 1) and self.window.is_whole
+        alone = alone and self.y.shape[1:3] == self.x.shape[2:]
         return alone and all(size == 1 or given == want for size, given, want in apart)
 
 
@@ -88,30 +103,45 @@ def grid(values: Mapping[str, Any]) -> tuple[int, int]:
     """Give the grid: a program a tile, and along the second axis those that share one."""
     pixels = values["batch"] * values["out_height"] * values["out_width"]
     tiles = triton.cdiv(pixels, values["BLOCK_M"])
-    tiles *= triton.cdiv(values["filters"], values["BLOCK_N"])
+    tiles *= triton.cdiv(values["filters"], values["BLOCK_N"]) * values["GROUPS"]
     return tiles, 1 if values["sums_ptr"] is None else values["SPLIT"]
 
 
 def layer(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, window: Window
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    window: Window,
+    groups: int = 1,
+    extent: tuple[int, int] | None = None,
 ) -> Layer:
     """Bring a convolution into the kernel's layout; tensors laid out otherwise are copied.
+
+    Args:
+        x: (batch, channels, height, width).
+        weight: (filters, channels / groups, taps_h, taps_w).
+        bias: (filters,), or None.
+        window: stride, padding and dilation; with an extent, padding may be below 0.
+        groups: groups of channels.
+        extent: height and width of the result, if they are not those of the padded image.
 
     Raises:
         ValueError: the window is larger than the padded image.
     """
-    size = (x.shape[1], x.shape[2], x.shape[3])
-    extent = window.out_size(x.shape[2:], weight.shape[2:])
+    size = (weight.shape[1], x.shape[2], x.shape[3])
+    by_rows = weight.shape[1] < FEWEST and weight.shape[3] > 1 and window.dilation[1] == 1
+    by_rows = by_rows and groups == 1 and extent is None
+    extent = extent or window.out_size(x.shape[2:], weight.shape[2:])
     y = torch.empty((x.shape[0], *extent, weight.shape[0]), device=x.device, dtype=x.dtype)
     bias = None if bias is None else bias.contiguous()
-    if x.shape[1] < FEWEST and weight.shape[3] > 1 and window.dilation[1] == 1:
+    if by_rows:
         x, weight = _rows_of_taps(x, weight, window, extent[1])
         window = Window((window.stride[0], 1), (0, 0), (window.dilation[0], 1))
     else:
         if x.stride(1) != 1 and x.shape[1] > 1:
             x = x.contiguous(memory_format=torch.channels_last)
         weight = weight.permute(0, 2, 3, 1).contiguous()
-    return Layer(x, weight, bias, y, window, size)
+    return Layer(x, weight, bias, y, window, size, groups)
 
 
 def _rows_of_taps(

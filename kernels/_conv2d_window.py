@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,42 @@ class Window:
         return (padded - span) // self.stride[axis] + 1
 
 
+@dataclass(frozen=True)
+class Phase:
+    """The part of an axis's input gradient whose pixels see the same taps.
+
+    Attributes:
+        first: its first pixel; the others follow each stride.
+        extent: number of pixels.
+        taps: taps that reach these pixels, from the last to the first; none if all are 0.
+        padding: zeros before the gradient of the result, or minus how many of it are left out.
+        dilation: pixels of the result's gradient from tap to tap.
+    """
+
+    first: int
+    extent: int
+    taps: list[int]
+    padding: int
+    dilation: int
+
+
+def phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> list[Phase]:
+    """Split an axis of an input gradient into convolutions of stride 1, one for each remainder.
+
+    Pixel h takes gradient i by tap r where i * stride = h + padding - r * dilation. Pixels a
+    stride apart take the same taps, which lie stride / gcd(stride, dilation) apart, and from tap
+    to tap i moves by dilation / gcd(stride, dilation).
+    """
+    step = dilation // math.gcd(stride, dilation)
+    parts = []
+    for first in range(min(stride, size)):
+        seen = [r for r in reversed(range(taps)) if (first + padding - r * dilation) % stride == 0]
+        # The pixel's tap of the least place comes first: its place is minus the padding.
+        least = (first + padding - seen[0] * dilation) // stride if seen else 0
+        parts.append(Phase(first, -(-(size - first) // stride), seen, -least, step))
+    return parts
+
+
 def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
     pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
     whole = [isinstance(n, int) and not isinstance(n, bool) and n >= least for n in pair]
@@ -67,8 +104,10 @@ def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
     return pair
 
 
-def check_shapes(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Refuse an x that is no image, a weight that does not fit it, or a bias that fits neither.
+def check_shapes(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, groups: Any
+) -> None:
+    """Refuse an x that is no image, groups, a weight or a bias that do not fit.
 
     Raises:
         ValueError: it does not fit; the message says what it is and what it must be.
@@ -77,10 +116,21 @@ def check_shapes(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
         raise ValueError(
             f"conv2d: x is {tuple(x.shape)}; it must be (batch, channels, height, width)"
         )
-    if weight.ndim != 4 or weight.shape[1] != x.shape[1] or 0 in weight.shape[2:]:
+    whole = isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1
+    if not whole or x.shape[1] % groups:
         raise ValueError(
-            f"conv2d: weight is {tuple(weight.shape)}; it must be (filters, {x.shape[1]}, "
-            "taps_h, taps_w), without groups"
+            f"conv2d: groups is {groups!r}; it must be a whole number that divides x's "
+            f"{x.shape[1]} channels"
+        )
+    wanted = x.shape[1] // groups
+    if weight.ndim != 4 or weight.shape[1] != wanted or 0 in weight.shape[2:]:
+        raise ValueError(
+            f"conv2d: weight is {tuple(weight.shape)}; it must be (filters, {wanted}, "
+            f"taps_h, taps_w), for {x.shape[1]} channels in groups={groups}"
+        )
+    if weight.shape[0] % groups:
+        raise ValueError(
+            f"conv2d: weight has {weight.shape[0]} filters; groups={groups} must divide them"
         )
     if bias is not None:
         check_shape("conv2d", "bias", bias, (weight.shape[0],))

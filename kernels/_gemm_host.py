@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,14 @@ import torch
 import triton
 
 from asmtune.core.dtypes import dtype_of
-from asmtune.kernels._common import check_tensors, forward_only, processors
+from asmtune.kernels._common import (
+    beside,
+    check_tensors,
+    forward_only,
+    is_expanded,
+    is_hopper,
+    processors,
+)
 from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.measure.bench.gpu import allocating
 
@@ -157,17 +164,89 @@ def product(
     )
 
 
-def launch(tuned: Any, operands: Product, grid: Any) -> torch.Tensor:
-    """Launch a tuned kernel; return the product, (batch, M, N)."""
+def launch(
+    tuners: Sequence[Any], operands: Product, grid: Any, *, vendor: bool, gluon: bool
+) -> torch.Tensor:
+    """Launch a tuned kernel; return the product, (batch, M, N).
+
+    Args:
+        tuners: the kernel by its alternatives, as `beside` takes them.
+        operands: what is multiplied.
+        grid: as a launch takes it.
+        vendor: cuBLAS may be called.
+        gluon: the Gluon kernel for Hopper may be called.
+    """
     batch, M, K = operands.a.shape
     shape = (batch, M, operands.b.shape[2])
     c = torch.empty(shape, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
     if c.numel() and K:
+        arguments = operands.arguments(c)
         with allocating():
-            tuned[grid](**operands.arguments(c))
+            beside(tuners, vendor, gluon and _fits_hopper(arguments))[grid](**arguments)
     elif c.numel():
         raise ValueError(f"matmul: a is {tuple(operands.a.shape)}; K must be 1 or more")
     return c
+
+
+def _fits_hopper(arguments: Mapping[str, Any]) -> bool:
+    """Return whether the Gluon kernel for Hopper takes a launch's operands.
+
+    The tuning key does not tell an expanded batch from another.
+    """
+    a, b = arguments["a_ptr"], arguments["b_ptr"]
+    rows = arguments["MULTIPLE_STRIDES"], arguments["MULTIPLE_C"]
+    return (
+        a.dtype in (torch.float16, torch.bfloat16)
+        and arguments["LAYOUT"] in ("kn", "kk")
+        and rows == (_VECTOR, _VECTOR)
+        and not (is_expanded(a) or is_expanded(b))
+        and is_hopper(a.device)
+    )
+
+
+def by_gluon(operands: Product) -> torch.Tensor:
+    """Compute the product, (batch, M, N), by the Gluon kernel for Hopper."""
+    from asmtune.kernels import _hopper_gemm
+
+    a, b = operands.a, operands.b
+    c = torch.empty((*a.shape[:2], b.shape[2]), device=a.device, dtype=a.dtype)
+    _hopper_gemm.multiply(a, b, c, operands.bias, operands.activation)
+    return c
+
+
+def by_cublas(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, c: torch.Tensor, activation: str
+) -> None:
+    """Write the product of (batch, M, K) and (batch, K, N) by cuBLAS; 8 bits in one product alone.
+
+    Bias and activation come after rounding to C's dtype, and fp32 is multiplied as PyTorch's
+    `allow_tf32` says.
+    """
+    if a.dtype == torch.float8_e4m3fn:
+        one = _one(a.device)
+        torch._scaled_mm(
+            *(a.squeeze(0), b.squeeze(0), one, one), out_dtype=c.dtype, out=c.squeeze(0)
+        )
+    elif a.dtype == torch.int8:
+        torch._int_mm(a.squeeze(0), b.squeeze(0), out=c.squeeze(0))
+    elif bias is not None and a.shape[0] == 1:
+        torch.addmm(bias, a[0], b[0], out=c[0])
+    else:
+        torch.matmul(a, b, out=c)
+    if bias is not None and (a.shape[0] > 1 or a.element_size() == 1):
+        c.add_(bias)
+    if activation != "none":
+        c.copy_(activate(c, activation))
+
+
+def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """Apply an activation in PyTorch, by name."""
+    return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
+
+
+@functools.lru_cache(maxsize=64)
+def _one(device: torch.device) -> torch.Tensor:
+    return torch.ones((), device=device)
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels._common import FLOATS, check_shape, check_tensors, forward_only
+from asmtune.kernels._common import FLOATS, check_shape, check_tensors
 
 
 def recurrence(
@@ -65,9 +65,8 @@ def check(what: str, given: Mapping[str, torch.Tensor]) -> None:
     """Refuse arguments that are not those of a GRU layer.
 
     Raises:
-        ValueError: a dtype, device or shape does not fit, or a gradient is asked for.
+        ValueError: a dtype, device or shape does not fit.
     """
-    forward_only(what, *given.values())
     check_tensors(what, given, FLOATS)
     x, h0 = given["x"], given["h0"]
     if x.ndim != 3:

@@ -3,7 +3,8 @@
 Each program keeps a block of queries, walks over the keys that these may see, and never
 writes a score: a running maximum and sum rescale what it has when a higher score comes.
 Blocks of keys without a mask are walked apart from those on the causal diagonal, at a
-window's edge or at the end; where the sizes divide, no mask is left.
+window's edge or at the end; where the sizes divide, no mask is left. A mask of scores is
+loaded tile by tile beside the keys, and never copied for heads or batches that share it.
 Three more variants were tried on an H200 and are not here. The copy engine (TMA) lost at eight
 shapes of nine; a sum over values a block behind the scores never won; Triton 3.6 compiled
 specialized warps to wrong results.
@@ -19,6 +20,7 @@ Backward: `attention_backward_q` and `attention_backward_kv`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,15 +43,17 @@ from asmtune.kernels._attention import (
     store_rows,
     walk_spans,
 )
-from asmtune.kernels._attention_host import Attending
+from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels._common import beside, is_expanded, is_hopper
 from asmtune.kernels.attention_backward_kv import attention_backward_kv
 from asmtune.kernels.attention_backward_q import attention_backward_q
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 _PLAIN = (
-    *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),
-    *(f"stride_{name}{axis}" for name in "qkvy" for axis in "bhr"),
+    *("heads", "H", "GROUP", "M", "N", "window", "ahead", "seed", "threshold"),
+    *(f"stride_{name}{axis}" for name in ("q", "k", "v", "y", "mask") for axis in "bhr"),
 )
 
 
@@ -59,12 +63,13 @@ def kernel(
     heads, H, GROUP, M, N, window, scale, seed, threshold, boost,
     stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
     stride_vb, stride_vh, stride_vr, stride_yb, stride_yh, stride_yr,
+    mask_ptr, stride_maskb, stride_maskh, stride_maskr, ahead,
     D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """BLOCK_M queries of one head a program."""
-    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING != 0 or MULTIPLE % BLOCK_N != 0
+    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING + MASK > 0 or MULTIPLE % BLOCK_N != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_M == 0
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = place(blocks, heads, CAUSAL)
@@ -82,12 +87,13 @@ def kernel(
     values = (v_ptr, row_stride(stride_vr, v_ptr, D, DENSE))
     q = load_rows(q_ptr, first, row_stride(stride_qr, q_ptr, D, DENSE), M, D, BLOCK_M, EVEN)
     limit = key_limit(padding_ptr, batch, N, PADDING)
-    masks = (limit, window, padding_ptr + batch * N)
+    mask_ptr += batch * stride_maskb + own * stride_maskh
+    masks = (limit, M, window, ahead, padding_ptr + batch * N, mask_ptr, stride_maskr)
     draw = (seed, threshold, row, tl.cdiv(N, 4), boost)
-    spans = key_spans(first, limit, window, CAUSAL, WINDOWED, PADDING, BLOCK_M, BLOCK_N)
+    spans = key_spans(first, masks, CAUSAL, WINDOWED, PADDING, MASK, BLOCK_M, BLOCK_N)
     acc, top, total = walk_spans(
         *(q, keys, values, m, spans, masks, draw, scale * 1.4426950408889634, BLOCK_M, D, BLOCK_N),
-        *(CAUSAL, WINDOWED, PADDING, DROPOUT, MASKED),
+        *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, MASKED),
     )
     # A query that sees no key has no sum.
     blind = total == 0.0
@@ -139,14 +145,15 @@ def baseline(
     v: torch.Tensor,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: Window = None,
     padding: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
     """Compute the kernel's result in PyTorch."""
-    how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
+    how = Attending(causal, window, padding, mask, dropout, seed, scale).checked("attention", q, k)
     return exact.attend(q, k, v, how)[0]
 
 
@@ -157,44 +164,143 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return exact.attend(q, k, v, how)
 
 
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
-    ) -> torch.Tensor:
-        q, k, v = host.laid(q), host.laid(k), host.laid(v)
-        arguments = _arguments(q, k, v, how)
-        y: torch.Tensor = arguments["y_ptr"]
-        if k.shape[2] == 0:
-            y.zero_()
-            arguments["lse_ptr"].fill_(float("inf"))
-        elif y.numel():
-            _tuned[_grid](**arguments)
-        ctx.save_for_backward(q, k, v, y, arguments["lse_ptr"])
-        ctx.how = how
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        q, k, v, y, lse = ctx.saved_tensors
-        dq, delta = attention_backward_q(dy, q, k, v, y, lse, ctx.how)
-        dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, ctx.how)
-        return dq, dk, dv, None
+@prepared
+def _gradients(
+    dy: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    y: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    window: Window,
+    padding: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    dropout: float,
+    seed: int,
+    scale: float,
+) -> tuple[torch.Tensor, ...]:
+    """Compute the gradients of queries, keys and values."""
+    how = Attending(causal, window, padding, mask, dropout, seed, scale)
+    dq, delta = attention_backward_q(dy, q, k, v, y, lse, how)
+    dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, how)
+    return dq, dk, dv
 
 
+_LOG2_E = 1.4426950408889634
+
+
+def _launch_flash(
+    q_ptr: torch.Tensor, k_ptr: torch.Tensor, v_ptr: torch.Tensor, *rest: Any
+) -> None:
+    """Launch FlashAttention-2 with the arguments of this kernel."""
+    _write_fused(torch.ops.aten._scaled_dot_product_flash_attention, q_ptr, k_ptr, v_ptr, rest)
+
+
+def _launch_cudnn(
+    q_ptr: torch.Tensor, k_ptr: torch.Tensor, v_ptr: torch.Tensor, *rest: Any
+) -> None:
+    """Launch cuDNN with the arguments of this kernel."""
+    fused = torch.ops.aten._scaled_dot_product_cudnn_attention
+    _write_fused(functools.partial(_without_bias, fused), q_ptr, k_ptr, v_ptr, rest)
+
+
+def _without_bias(fused: Any, q: Any, k: Any, v: Any, *options: Any, scale: float) -> Any:
+    return fused(q, k, v, None, True, *options, scale=scale)
+
+
+def _write_fused(
+    fused: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rest: tuple[Any, ...]
+) -> None:
+    given = dict(zip(kernel.arg_names[3:], rest, strict=False))
+    y, lse, *_ = fused(q, k, v, 0.0, given["CAUSAL"], False, scale=given["scale"])
+    given["y_ptr"].copy_(y)
+    torch.mul(lse.view(given["lse_ptr"].shape), _LOG2_E, out=given["lse_ptr"])
+
+
+def _has_vendor(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:
+    """Return whether the vendor's functions compute the same.
+
+    Theirs have no windows, other padding, masks and dropout, a head of keys for each head, and a
+    diagonal that ends at the last query and key. A key of the kernel's holds more than that.
+    """
+    square = not how.causal or q.shape[2] == k.shape[2]
+    return how.is_plain and q.shape[1] == k.shape[1] and square
+
+
+def _launch_gluon(*values: Any) -> None:
+    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
+    from asmtune.kernels import _hopper_attention
+
+    _hopper_attention.in_place_of_plain(*values)
+
+
+def _fits_hopper(heads: tuple[torch.Tensor, ...], how: Attending) -> bool:
+    """Return whether the Gluon kernel for Hopper computes the same.
+
+    The tuning key tells neither expanded tensors nor how far a window reaches to the right.
+    """
+    q = heads[0]
+    fits = q.element_size() == 2 and q.shape[3] in (64, 128) and how.is_plain
+    return fits and not any(map(is_expanded, heads)) and is_hopper(q.device)
+
+
+def _flash(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
+) -> torch.Tensor:
+    """Compute `attention` by FlashAttention-2."""
+    fused = torch.ops.aten._scaled_dot_product_flash_attention
+    y: torch.Tensor = fused(q, k, v, 0.0, causal, False, scale=options.get("scale"))[0]
+    return y
+
+
+def _cudnn(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
+) -> torch.Tensor:
+    """Compute `attention` by cuDNN."""
+    fused, scale = torch.ops.aten._scaled_dot_product_cudnn_attention, options.get("scale")
+    y: torch.Tensor = fused(q, k, v, None, False, 0.0, causal, False, scale=scale)[0]
+    return y
+
+
+def _gluon(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
+) -> torch.Tensor:
+    """Compute `attention` by the Gluon kernel for Hopper."""
+    from asmtune.kernels import _hopper_attention
+
+    q, k, v = host.laid(q), host.laid(k), host.laid(v)
+    y = torch.empty_like(q)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    scale = options.get("scale")
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    _hopper_attention.attend(q, k, v, y, lse, causal=causal, scale=scale)
+    return y
+
+
+@prepared(
+    backward=_gradients,
+    gradients=("q", "k", "v"),
+    alternatives={"flash": _flash, "cudnn": _cudnn, "gluon": _gluon},
+)
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: Window = None,
     padding: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
-) -> torch.Tensor:
-    """Compute attention by the tuned kernels, with its gradients; results repeat bit by bit.
+    vendor: bool = True,
+    gluon: bool = True,
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
+    """Compute attention by the tuned kernels, with its gradients.
+
+    Results repeat bit by bit; where the vendor's forward is called, as far as its do.
 
     Args:
         q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
@@ -202,15 +308,21 @@ def attention(
         v: as k.
         causal: query m sees keys up to m, as `scaled_dot_product_attention` has it:
             counted from the first of each, whatever their numbers.
-        window: query m sees keys from m - window + 1 on: itself and window - 1 before it.
+        window: query m sees keys from m - window + 1 on: itself and window - 1 before it. Of a
+            pair (left, right) it sees keys from m - left to m + right; None for all on a side.
         padding: keys that exist: lengths (batch,) in int32 or int64, or a mask
             (batch, keys) of bool, True for keys to see. Lengths are faster: what is
             behind them is not read.
+        mask: (batch, heads, queries, keys), each of these or 1, of any strides: bool, True for
+            scores to keep, or fp32 or q's dtype, added to the scaled scores. It gets no
+            gradient. Values below -2.3e38, which leave fp32 as powers of 2, are -inf.
         dropout: the share of weights to drop, from 0 to below 1; the others are
             divided by what is left.
         seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
+        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
@@ -221,18 +333,33 @@ def attention(
         ValueError: shapes, dtypes or devices differ, or an option is out of bounds.
     """
     host.check("attention", q, k, v)
-    how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
-    y: torch.Tensor = _Attention.apply(q, k, v, how)
-    return y
+    how = Attending(causal, window, padding, mask, dropout, seed, scale).checked("attention", q, k)
+    q, k, v = host.laid(q), host.laid(k), host.laid(v)
+    arguments = _arguments(q, k, v, how)
+    y, lse = arguments["y_ptr"], arguments["lse_ptr"]
+    if k.shape[2] == 0:
+        y.zero_()
+        lse.fill_(float("inf"))
+    elif y.numel():
+        tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+        wanted = vendor and _has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
+        beside(tuners, *wanted)[_grid](**arguments)
+    saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
+    return y, saved
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
     y = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "padding_ptr": host.padding_ptr(how, lse)}
-    results = {"y_ptr": y, "lse_ptr": lse}
-    return {**tensors, **results, **host.sizes(q, k, how), **host.strides(q=q, k=k, v=v, y=y)}
+    tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": y, "lse_ptr": lse}
+    sizes = host.sizes(q, k, how) | host.strides(q=q, k=k, v=v, y=y)
+    return {**tensors, **host.mask_arguments(how, k, lse), **sizes}
 
 
-_tuned = asm_autotune(space=space, key=host.KEY)(kernel)
+_BY_VENDOR, _BY_GLUON = {"flash": _launch_flash, "cudnn": _launch_cudnn}, {"gluon": _launch_gluon}
+_decorated = functools.partial(asm_autotune, space=space, key=host.KEY)
+_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
+_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
+_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
+_alone = _decorated()(kernel)

@@ -45,8 +45,12 @@ from asmtune.kernels._common import check_shape, check_tensors
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (
-    *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),
-    *(f"stride_{name}{axis}" for name in ("q", "k", "v", "dy", "dk", "dv") for axis in "bhr"),
+    *("heads", "H", "GROUP", "M", "N", "window", "ahead", "seed", "threshold"),
+    *(
+        f"stride_{name}{axis}"
+        for name in ("q", "k", "v", "dy", "dk", "dv", "mask")
+        for axis in "bhr"
+    ),
 )
 
 
@@ -57,12 +61,13 @@ def kernel(
     stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
     stride_vb, stride_vh, stride_vr, stride_dyb, stride_dyh, stride_dyr,
     stride_dkb, stride_dkh, stride_dkr, stride_dvb, stride_dvh, stride_dvr,
+    mask_ptr, stride_maskb, stride_maskh, stride_maskr, ahead,
     D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """BLOCK_N keys and one head of queries a program."""
-    ENDED: tl.constexpr = WINDOWED or MULTIPLE % BLOCK_M != 0
+    ENDED: tl.constexpr = WINDOWED or MASK != 0 or MULTIPLE % BLOCK_M != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_N == 0
     block, head = place(tl.cdiv(N, BLOCK_N), heads, CAUSAL)
     first = block * BLOCK_N
@@ -80,21 +85,23 @@ def kernel(
     k = load_rows(k_ptr, first, row_stride(stride_kr, k_ptr, D, DENSE), N, D, BLOCK_N, EVEN)
     v = load_rows(v_ptr, first, row_stride(stride_vr, v_ptr, D, DENSE), N, D, BLOCK_N, EVEN)
     limit = key_limit(padding_ptr, batch, N, PADDING)
-    begin, free, whole, end = query_spans(first, M, window, CAUSAL, WINDOWED, BLOCK_M, BLOCK_N)
+    mask_ptr += batch * stride_maskb + own * stride_maskh
+    masks = (limit, M, window, ahead, padding_ptr + batch * N, mask_ptr, stride_maskr)
+    begin, free, whole, end = query_spans(first, masks, CAUSAL, WINDOWED, MASK, BLOCK_M, BLOCK_N)
     if PADDING == 1:
         there = (first < limit).to(tl.int32)  # no queries for keys that do not exist
         begin, free, whole, end = begin * there, free * there, whole * there, end * there
     sums, powers = (lse_ptr + row, delta_ptr + row), scale * 1.4426950408889634
     draw = (seed, threshold, row, tl.cdiv(N, 4), boost)
     dk, dv = key_gradients(
-        *(k, v, queries, grads, sums, n, (begin, free, whole, end), first, (limit, window, M)),
-        *(draw, powers, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, DROPOUT, ENDED),
+        *(k, v, queries, grads, sums, n, (begin, free, whole, end), first, masks, draw),
+        *(powers, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, MASK, DROPOUT, ENDED),
     )
     dk *= scale
     if DROPOUT:
         dv *= boost
     if PADDING != 0:
-        here = seen(0, n, limit, window, padding_ptr + batch * N, False, False, PADDING)[:, None]
+        here = seen(0, n, masks, False, False, PADDING, 0)[:, None]
         dk = tl.where(here, dk, 0.0)
         dv = tl.where(here, dv, 0.0)
     store_rows(dk_ptr, first, row_stride(stride_dkr, dk_ptr, D, DENSE), N, dk, D, BLOCK_N, EVEN)
@@ -207,9 +214,9 @@ def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, A
     """Give the launch's arguments by name, with room for the results."""
     tensors = {f"{name}_ptr": tensor for name, tensor in given.items()}
     dk, dv = (host.room_for_heads(given["q"], given[name]) for name in "kv")
-    tensors["padding_ptr"] = host.padding_ptr(how, given["lse"])
     laid = {name: given[name] for name in ("q", "k", "v", "dy")}
     sizes = host.sizes(given["q"], given["k"], how)
+    sizes |= host.mask_arguments(how, given["k"], given["lse"])
     results = {"dk_ptr": dk, "dv_ptr": dv}
     return {**tensors, **results, **sizes, **host.strides(**laid, dk=dk, dv=dv)}
 

@@ -42,8 +42,12 @@ from asmtune.kernels._common import check_shape, check_tensors
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (
-    *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),
-    *(f"stride_{name}{axis}" for name in ("q", "k", "v", "dy", "y", "dq") for axis in "bhr"),
+    *("heads", "H", "GROUP", "M", "N", "window", "ahead", "seed", "threshold"),
+    *(
+        f"stride_{name}{axis}"
+        for name in ("q", "k", "v", "dy", "y", "dq", "mask")
+        for axis in "bhr"
+    ),
 )
 
 
@@ -54,12 +58,13 @@ def kernel(
     stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
     stride_vb, stride_vh, stride_vr, stride_dyb, stride_dyh, stride_dyr,
     stride_yb, stride_yh, stride_yr, stride_dqb, stride_dqh, stride_dqr,
+    mask_ptr, stride_maskb, stride_maskh, stride_maskr, ahead,
     D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
-    DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """BLOCK_M queries of one head a program."""
-    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING != 0 or MULTIPLE % BLOCK_N != 0
+    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING + MASK > 0 or MULTIPLE % BLOCK_N != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_M == 0
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = place(blocks, heads, CAUSAL)
@@ -84,13 +89,14 @@ def kernel(
     tl.store(delta_ptr + row + m, delta, mask=m < M)
     lse = tl.load(lse_ptr + row + m, mask=m < M, other=float("inf"))
     limit = key_limit(padding_ptr, batch, N, PADDING)
-    masks = (limit, window, padding_ptr + batch * N)
+    mask_ptr += batch * stride_maskb + own * stride_maskh
+    masks = (limit, M, window, ahead, padding_ptr + batch * N, mask_ptr, stride_maskr)
     draw = (seed, threshold, row, tl.cdiv(N, 4), boost)
-    spans = key_spans(first, limit, window, CAUSAL, WINDOWED, PADDING, BLOCK_M, BLOCK_N)
+    spans = key_spans(first, masks, CAUSAL, WINDOWED, PADDING, MASK, BLOCK_M, BLOCK_N)
     sums, powers = (lse, delta), scale * 1.4426950408889634
     dq = scale * query_gradients(
         *(q, dy, sums, keys, values, m, spans, masks, draw, powers, BLOCK_M, D, BLOCK_N),
-        *(CAUSAL, WINDOWED, PADDING, DROPOUT, MASKED),
+        *(CAUSAL, WINDOWED, PADDING, MASK, DROPOUT, MASKED),
     )
     store_rows(dq_ptr, first, row_stride(stride_dqr, dq_ptr, D, DENSE), M, dq, D, BLOCK_M, EVEN)
 
@@ -201,9 +207,9 @@ def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, A
     tensors = {f"{name}_ptr": tensor for name, tensor in given.items()}
     dq, delta = torch.empty_like(given["q"]), torch.empty_like(given["lse"])
     results = {"dq_ptr": dq, "delta_ptr": delta}
-    tensors["padding_ptr"] = host.padding_ptr(how, given["lse"])
     laid = {name: tensor for name, tensor in given.items() if name != "lse"}
     sizes = host.sizes(given["q"], given["k"], how)
+    sizes |= host.mask_arguments(how, given["k"], given["lse"])
     return {**tensors, **results, **sizes, **host.strides(**laid, dq=dq)}
 
 

@@ -15,13 +15,17 @@ faster at none of SHAPES.) Two kinds of layers are special:
 
 Shapes: x is (batch, channels, height, width), weight (filters, channels, taps_h, taps_w), bias
 (filters,); the result is (batch, filters, out_height, out_width).
+Groups: of G groups of channels each has its own filters, and weight channels / G. Tiles are of one
+group: with few channels a group they are mostly empty.
 Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; accumulates in fp32.
 Layout: PyTorch's channels_last: in memory x is (batch, height, width, channels), and weight
 (filters, taps_h, taps_w, channels). x is read in place at any strides of its other axes (a
 part of a batch or of an image); what is laid out otherwise is copied at each call. The result
 is channels_last.
 Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
-than the padded image, a setting is out of range, or a gradient is asked for.
+than the padded image, or a setting is out of range.
+Backward: with respect to x a convolution of dy, by this kernel, for each remainder of pixels by
+the stride; with respect to the weights `_conv2d_weight.py`.
 Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
 implicit product of CUTLASS's convolutions, and its few-channels variant.
 """
@@ -29,20 +33,23 @@ implicit product of CUTLASS's convolutions, and its few-channels variant.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from torch.autograd.function import once_differentiable
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
-from asmtune.kernels._common import FLOATS, check_tensors, forward_only, vouched
+from asmtune.kernels._common import FLOATS, check_tensors, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
 from asmtune.kernels._conv2d_host import grid, layer
 from asmtune.kernels._conv2d_space import DEFAULT, space
-from asmtune.kernels._conv2d_window import Window, check_shapes
+from asmtune.kernels._conv2d_weight import weight_gradient
+from asmtune.kernels._conv2d_window import Window, check_shapes, phases
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 
@@ -83,6 +90,8 @@ def kernel(
     DILATION_W: tl.constexpr,
     RELU: tl.constexpr,
     IN_PLACE: tl.constexpr,
+    PADDED: tl.constexpr,
+    GROUPS: tl.constexpr,
     MULTIPLE: tl.constexpr,
     OUT_MULTIPLE: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -112,15 +121,24 @@ def kernel(
     # Tiles of the same pixels are neighbours, so that x comes from memory once, then from L2.
     tile, part = tl.program_id(0), tl.program_id(1)
     tiles_n = tl.cdiv(filters, BLOCK_N)
-    origin = tile // tiles_n * BLOCK_M, tile % tiles_n * BLOCK_N
+    local = tile
+    if GROUPS > 1:
+        tiles = tl.num_programs(0) // GROUPS
+        group, local = tile // tiles, tile % tiles
+        x = x_ptr + group * depth, x[1], x[2], x[3]
+        weight_ptr += group.to(tl.int64) * filters * (TAPS_H * TAPS_W * depth)
+        y_ptr += group * filters
+        if bias_ptr is not None:
+            bias_ptr += group * filters
+    origin = local // tiles_n * BLOCK_M, local % tiles_n * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     place = acc, x, weight_ptr, sizes, origin, part
-    acc = sum_by_taps(*place, window, IN_PLACE, MULTIPLE, BLOCK_K, PARTS)
+    acc = sum_by_taps(*place, window, IN_PLACE, PADDED, MULTIPLE, BLOCK_K, PARTS)
     complete = True
     if PARTS > 1:
         acc, complete = gathered(acc, sums_ptr, count_ptr, tile, part, PARTS)
     if complete:
-        store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU)
+        store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU, GROUPS)
 
 
 OUTPUTS = ("y_ptr",)
@@ -149,11 +167,13 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random arguments of `conv2d` by name, padded so that stride 1 keeps an image's size."""
     kind, taps, channels = torch_dtype(dtype), shape["taps"], shape["channels"]
     x = torch.randn(shape["batch"], channels, shape["height"], shape["width"], device=device)
-    weight = torch.randn(shape["filters"], channels, taps, taps, device=device)
-    weight *= (channels * taps * taps) ** -0.5
+    groups = shape.get("groups", 1)
+    weight = torch.randn(shape["filters"], channels // groups, taps, taps, device=device)
+    weight *= (channels // groups * taps * taps) ** -0.5
     bias = torch.randn(shape["filters"], device=device).to(kind)
     x, weight = (t.to(kind, memory_format=torch.channels_last) for t in (x, weight))
     settings = {"stride": shape["stride"], "padding": taps // 2, "relu": True}
+    settings |= {"groups": groups} if groups > 1 else {}
     return {"x": x, "weight": weight, "bias": bias, **settings}
 
 
@@ -161,7 +181,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random images and filters."""
     given = inputs(shape, dtype, device)
     window = Window.of(given["stride"], given["padding"])
-    conv = layer(given["x"], given["weight"], given["bias"], window)
+    conv = layer(given["x"], given["weight"], given["bias"], window, given.get("groups", 1))
     return Problem(kernel, conv.arguments(relu=True), grid, shape, "conv2d")
 
 
@@ -173,10 +193,11 @@ def baseline(
     stride: int | tuple[int, int] = 1,
     padding: int | tuple[int, int] = 0,
     dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
     relu: bool = False,
 ) -> torch.Tensor:
     """Compute the kernel's result in PyTorch."""
-    y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation)
+    y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation, groups)
     return torch.relu(y) if relu else y
 
 
@@ -187,8 +208,78 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
         what: (arguments[f"{name}_H"], arguments[f"{name}_W"])
         for what, name in {"stride": "STRIDE", "padding": "PAD", "dilation": "DILATION"}.items()
     }
-    y = baseline(x, weight.permute(0, 3, 1, 2), bias, **window, relu=bool(arguments["RELU"]))
+    more = {"groups": arguments["GROUPS"], "relu": bool(arguments["RELU"])}
+    y = baseline(x, weight.permute(0, 3, 1, 2), bias, **window, **more)
     return y.permute(0, 2, 3, 1)
+
+
+def _convolved(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    window: Window,
+    groups: int,
+    *,
+    relu: bool = False,
+    extent: tuple[int, int] | None = None,
+) -> torch.Tensor:
+    """Launch the tuned kernel; `extent` is the result's, if it is not that of the padded image."""
+    conv = layer(x, weight, bias, window, groups, extent)
+    if conv.y.numel():
+        _tuned[grid](**conv.arguments(relu=relu))
+    return conv.y.permute(0, 3, 1, 2)
+
+
+def _input_gradient(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
+) -> torch.Tensor:
+    """Convolve dy with the taps that pixels of each remainder by the stride see, last tap first."""
+    filters, depth, *taps = weight.shape
+    by_group = weight.reshape(groups, filters // groups, depth, *taps).transpose(1, 2)
+    turned = by_group.reshape(groups * depth, filters // groups, *taps)
+    options = zip(window.stride, window.padding, window.dilation, strict=True)
+    axes = [phases(size, n, *o) for size, n, o in zip(x.shape[2:], taps, options, strict=True)]
+    dx = torch.zeros_like(x, memory_format=torch.channels_last)
+    for down, across in product(*axes):
+        if down.taps and across.taps:
+            part = turned[:, :, down.taps][..., across.taps]
+            pads, apart = (down.padding, across.padding), (down.dilation, across.dilation)
+            extent = down.extent, across.extent
+            grad = _convolved(dy, part, None, Window((1, 1), pads, apart), groups, extent=extent)
+            dx[:, :, down.first :: window.stride[0], across.first :: window.stride[1]] = grad
+    return dx
+
+
+class _Conv2d(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        window: Window,
+        groups: int,
+        relu: bool,
+    ) -> torch.Tensor:
+        y = _convolved(x, weight, bias, window, groups, relu=relu)
+        ctx.save_for_backward(x, weight, y if relu else None)
+        ctx.window, ctx.groups = window, groups
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        if y is not None:  # NaN lets the gradient through, as PyTorch's ReLU does
+            dy = dy.masked_fill(y <= 0, 0.0)
+        dx = dw = db = None
+        if ctx.needs_input_grad[0]:
+            dx = _input_gradient(dy, x, weight, ctx.window, ctx.groups)
+        if ctx.needs_input_grad[1]:
+            dw = weight_gradient(dy, x, tuple(weight.shape[2:]), ctx.window, ctx.groups)
+        if ctx.needs_input_grad[2]:
+            db = dy.sum((0, 2, 3))
+        return dx, dw, db, None, None, None
 
 
 def conv2d(
@@ -199,41 +290,51 @@ def conv2d(
     stride: int | tuple[int, int] = 1,
     padding: int | tuple[int, int] = 0,
     dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
     relu: bool = False,
 ) -> torch.Tensor:
-    """Compute convolution with bias and ReLU by the tuned kernel, forward only.
+    """Compute convolution with bias and ReLU by the tuned kernels, with its gradients.
 
     Args:
         x: (batch, channels, height, width), of a dtype of DTYPES, on a GPU, in
             `torch.channels_last`; copied at each call where its channels have gaps.
-        weight: (filters, channels, taps_h, taps_w), of the same dtype and memory format.
+        weight: (filters, channels / groups, taps_h, taps_w), of the same dtype and memory format.
         bias: (filters,), of the same dtype.
         stride: steps of the window, one number or (down, across).
         padding: rows and columns of zeros on each side of x, likewise.
         dilation: pixels from tap to tap, likewise.
+        groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.
 
     Raises:
-        ValueError: something does not fit, as the module says, or a gradient is asked for.
+        ValueError: something does not fit, as the module says.
     """
     tensors = {"x": x, "weight": weight, **({} if bias is None else {"bias": bias})}
-    forward_only("conv2d", *tensors.values())
     check_tensors("conv2d", tensors, DTYPES)
-    check_shapes(x, weight, bias)
+    check_shapes(x, weight, bias, groups)
     window = Window.of(stride, padding, dilation)
-    conv = layer(x, weight, bias, window)
-    if conv.y.numel():
-        _tuned[grid](**conv.arguments(relu=relu))
-    return conv.y.permute(0, 3, 1, 2)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
+        y: torch.Tensor = _Conv2d.apply(x, weight, bias, window, groups, relu)
+        return y
+    return _convolved(x, weight, bias, window, groups, relu=relu)
 
 
 _tuned = asm_autotune(
     space=space,
     key=[
         *(pow2("batch"), "height", "width", "channels", "depth", "filters", "TAPS_H", "TAPS_W"),
-        *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
+        *(
+            "GROUPS",
+            "STRIDE_H",
+            "STRIDE_W",
+            "DILATION_H",
+            "DILATION_W",
+            "PAD_H",
+            "PAD_W",
+            "MULTIPLE",
+        ),
     ],
 )(kernel)

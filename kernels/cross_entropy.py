@@ -38,6 +38,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.cross_entropy_backward import cross_entropy_backward
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "ignored"])
@@ -75,6 +76,30 @@ def kernel(
     lse = top + tl.log(total)
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, lse - chosen))
     tl.store(lse_ptr + row, lse)
+
+
+@triton.jit(do_not_specialize=["rows", "ignored"])
+def total(
+    loss_ptr,
+    target_ptr,
+    result_ptr,
+    count_ptr,
+    rows,
+    ignored,
+    MEAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum of all losses, or their mean, and the number of rows that count, by one program."""
+    losses = tl.zeros((BLOCK,), tl.float32)
+    counted = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, rows, BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        losses += tl.load(loss_ptr + row, mask=row < rows, other=0.0)
+        target = tl.load(target_ptr + row, mask=row < rows, other=ignored)
+        counted += tl.where(target == ignored, 0.0, 1.0)
+    result, count = tl.sum(losses, 0), tl.sum(counted, 0)
+    tl.store(result_ptr, result / count if MEAN else result)
+    tl.store(count_ptr, count)
 
 
 OUTPUTS = ("loss_ptr", "lse_ptr")
@@ -135,29 +160,26 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, target, arguments["ignored"], "none"), torch.logsumexp(x, 1)
 
 
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, target: torch.Tensor, ignored: int) -> torch.Tensor:
-        arguments = _arguments(as_rows(logits), target.contiguous(), ignored)
-        if logits.numel():
-            _tuned[row_grid](**arguments)
-        ctx.ignored = ignored
-        ctx.save_for_backward(*(arguments[name] for name in ("x_ptr", "target_ptr", "lse_ptr")))
-        losses: torch.Tensor = arguments["loss_ptr"]
-        return losses
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        logits, target, lse = ctx.saved_tensors
-        return cross_entropy_backward(grad, logits, target, lse, ctx.ignored), None, None
+def _backward(
+    grad: torch.Tensor,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    lse: torch.Tensor,
+    count: torch.Tensor,
+    ignored: int,
+    reduction: str,
+) -> tuple[torch.Tensor]:
+    grad = grad / count if reduction == "mean" else grad
+    return (cross_entropy_backward(grad.expand(target.shape), logits, target, lse, ignored),)
 
 
+@prepared(backward=_backward)
 def cross_entropy(
     logits: torch.Tensor,
     target: torch.Tensor,
     ignore_index: int = IGNORED,
     reduction: str = "mean",
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute cross entropy by the tuned kernel, with its gradient.
 
     Args:
@@ -185,8 +207,16 @@ def cross_entropy(
         )
     check_rows(what, logits)
     check_shape(what, "target", target, logits.shape[:1])
-    losses: torch.Tensor = _CrossEntropy.apply(logits, target, ignore_index)
-    return _reduced(losses, target != ignore_index, reduction)
+    x, target = as_rows(logits), target.contiguous()
+    arguments = _arguments(x, target, ignore_index)
+    losses, lse = arguments["loss_ptr"], arguments["lse_ptr"]
+    if logits.numel():
+        _tuned[row_grid](**arguments)
+    if reduction == "none":
+        return losses, (logits, target, lse, None, ignore_index, reduction)
+    result, count = (torch.empty((), dtype=torch.float32, device=x.device) for _ in range(2))
+    _total[(1,)](*(losses, target, result, count, len(x), ignore_index), MEAN=reduction == "mean")
+    return result, (logits, target, lse, count, ignore_index, reduction)
 
 
 def _reduced(losses: torch.Tensor, kept: torch.Tensor, reduction: str) -> torch.Tensor:
@@ -197,9 +227,11 @@ def _reduced(losses: torch.Tensor, kept: torch.Tensor, reduction: str) -> torch.
 
 def _arguments(x: torch.Tensor, target: torch.Tensor, ignored: int) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
-    loss, lse = torch.empty((2, x.shape[0]), dtype=torch.float32, device=x.device)
+    loss, lse = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
     tensors = {"x_ptr": x, "target_ptr": target, "loss_ptr": loss, "lse_ptr": lse}
     return {**tensors, "ignored": ignored, **whole_row_sizes(x=x)}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
+# Eight losses a thread, so that a few thousand rows are read at once.
+_total = asm_autotune(configs=[Config({"BLOCK": 8192}, num_warps=32)])(total)

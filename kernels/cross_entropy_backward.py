@@ -36,6 +36,7 @@ from asmtune.kernels._common import (
     vouched,
 )
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_grad", "stride_x", "stride_dx", "ignored"])
@@ -149,6 +150,7 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(grad, x, arguments["target_ptr"], lse, arguments["ignored"])
 
 
+@prepared
 def cross_entropy_backward(
     grad: torch.Tensor,
     logits: torch.Tensor,

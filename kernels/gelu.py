@@ -26,6 +26,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import FLOATS, check_tensors, dense, forward_only
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit
@@ -116,12 +117,28 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(arguments["x_ptr"].double(), FORMS[bool(arguments["TANH"])])
 
 
-def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+def _by_torch(x_ptr: torch.Tensor, y_ptr: torch.Tensor, n: int, TANH: bool) -> None:  # noqa: ARG001
+    """Launch PyTorch's kernel with the arguments of this one."""
+    torch._C._nn.gelu(x_ptr, approximate=FORMS[TANH], out=y_ptr)
+
+
+def _gelu_of_torch(
+    x: torch.Tensor,
+    approximate: str = "none",
+    *,
+    vendor: bool = True,  # noqa: ARG001
+) -> torch.Tensor:
+    return torch.nn.functional.gelu(x, approximate=approximate)
+
+
+@prepared(alternatives={"torch": _gelu_of_torch})
+def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> torch.Tensor:
     """Compute GELU by the tuned kernel.
 
     Args:
         x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         approximate: "none" for erf, "tanh" for that form.
+        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -135,7 +152,7 @@ def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
         raise ValueError(f"gelu: approximate is {approximate!r}; it must be one of {FORMS}")
     y, (x,) = dense(x)
     if x.numel():
-        _tuned[_grid](**_arguments(x, y, approximate))
+        (_tuned if vendor else _alone)[_grid](**_arguments(x, y, approximate))
     return y
 
 
@@ -143,4 +160,6 @@ def _arguments(x: torch.Tensor, y: torch.Tensor, form: str) -> dict[str, Any]:
     return {"x_ptr": x, "y_ptr": y, "n": x.numel(), "TANH": form == "tanh"}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("n"), "TANH"])(kernel)
+_KEY = (pow2("n"), "TANH")
+_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
+_alone = asm_autotune(space=space, key=_KEY)(kernel)

@@ -24,7 +24,8 @@ Dtypes: fp16, bf16, fp32, the same for all; states are kept in fp32. Products of
 them to the dtype first, fp32 to tf32 where there are several lanes, as cuDNN does; the product
 of the inputs is PyTorch's, and follows `torch.backends.cuda.matmul.allow_tf32`.
 Layout: any strides; the output is contiguous.
-Errors: ValueError where shapes, dtypes or devices differ, or a gradient is asked for.
+Errors: ValueError where shapes, dtypes or devices differ.
+Backward: `_gru_backward.py`, a launch and a product a step.
 More than 1024 hidden units, or 512 in fp32, do not fit the registers: the 16 units of a product
 by 1024 terms are 192 KiB of the 256 KiB that a multiprocessor has, in fp32, and with what tensor
 cores take beside them they spill. `gru_step` runs these.
@@ -45,6 +46,7 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.kernels._common import vouched
 from asmtune.kernels._gru import cell, load_gates, places, product, split, warps_apart
+from asmtune.kernels._gru_backward import differentiated, is_differentiated
 from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
 from asmtune.kernels._gru_space import DEFAULT, arguments_of, fits, grid, space
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
@@ -195,11 +197,13 @@ def gru(
         The states (seq, batch, hidden), and the last of them.
 
     Raises:
-        ValueError: shapes, dtypes or devices differ, or a gradient is asked for.
+        ValueError: shapes, dtypes or devices differ.
     """
     given = {"x": x, "h0": h0, "weight_ih": weight_ih, "weight_hh": weight_hh}
     given |= {"bias_ih": bias_ih, "bias_hh": bias_hh}
     check("gru", given)
+    if is_differentiated(*given.values()):
+        return differentiated(gru, *given.values())
     if not fits(h0.shape[1], h0.element_size()):
         return gru_step(**given)
     if not len(x) or not h0.numel():

@@ -10,7 +10,8 @@ Dtypes: fp16, bf16, fp32, the same for all; computed in fp32, states are rounded
 after each step. Products of several lanes are those of tensor cores, fp32 rounded to tf32; the
 product of the inputs is PyTorch's, and follows `torch.backends.cuda.matmul.allow_tf32`.
 Layout: any strides; the output is contiguous.
-Errors: ValueError where shapes, dtypes or devices differ, or a gradient is asked for.
+Errors: ValueError where shapes, dtypes or devices differ.
+Backward: `_gru_backward.py`, a launch and a product a step.
 Source: Cho et al. 2014 (arXiv:1406.1078) as in torch.nn.GRU.
 """
 
@@ -29,6 +30,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
 from asmtune.kernels._gru import add_three, cell, load_gates
+from asmtune.kernels._gru_backward import differentiated, is_differentiated
 from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
 from asmtune.runtime.decorator import asm_autotune
 
@@ -178,11 +180,13 @@ def gru_step(
         The states (seq, batch, hidden), and the last of them.
 
     Raises:
-        ValueError: shapes, dtypes or devices differ, or a gradient is asked for.
+        ValueError: shapes, dtypes or devices differ.
     """
     given = {"x": x, "h0": h0, "weight_ih": weight_ih, "weight_hh": weight_hh}
     given |= {"bias_ih": bias_ih, "bias_hh": bias_hh}
     check("gru_step", given)
+    if is_differentiated(*given.values()):
+        return differentiated(gru_step, *given.values())
     output = h0.new_empty((len(x), *h0.shape))
     if not output.numel():
         return output, h0.clone()

@@ -39,6 +39,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import layernorm_backward
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit
@@ -166,28 +167,55 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, bias, arguments["eps"]), x.mean(-1), rstd
 
 
-class _LayerNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
-    ) -> torch.Tensor:
-        arguments = _arguments(as_rows(x), weight.contiguous(), bias.contiguous(), eps)
-        if x.numel():
-            _tuned[row_grid](**arguments)
-        kept = [arguments[name] for name in ("x_ptr", "weight_ptr", "mean_ptr", "rstd_ptr")]
-        ctx.save_for_backward(*kept)
-        y: torch.Tensor = arguments["y_ptr"].view(x.shape)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        dx, *rest = layernorm_backward(as_rows(grad), *ctx.saved_tensors)
-        return dx.view(grad.shape), *rest, None
+def _backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    dx, dweight, dbias = layernorm_backward(as_rows(grad), as_rows(x), weight, mean, rstd)
+    return dx.view(grad.shape), dweight, dbias
 
 
-def layernorm(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
+def _by_torch(
+    x_ptr: torch.Tensor,
+    weight_ptr: torch.Tensor,
+    bias_ptr: torch.Tensor,
+    y_ptr: torch.Tensor,
+    mean_ptr: torch.Tensor,
+    rstd_ptr: torch.Tensor,
+    *numbers: Any,
+) -> None:
+    """Launch PyTorch's kernel with the arguments of this one."""
+    torch.ops.aten.native_layer_norm.out(
+        *(x_ptr, weight_ptr.shape, weight_ptr, bias_ptr, numbers[_EPS]),
+        out0=y_ptr,
+        out1=mean_ptr[:, None],
+        out2=rstd_ptr[:, None],
+    )
+
+
+def _layer_norm_of_torch(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float = EPS,
+    *,
+    vendor: bool = True,  # noqa: ARG001
 ) -> torch.Tensor:
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+@prepared(backward=_backward, alternatives={"torch": _layer_norm_of_torch})
+def layernorm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float = EPS,
+    *,
+    vendor: bool = True,
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute LayerNorm over the last axis by the tuned kernel, with its gradients.
 
     Args:
@@ -195,6 +223,7 @@ def layernorm(
         weight: (cols,), of the same dtype.
         bias: likewise.
         eps: added to the variance.
+        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -206,8 +235,12 @@ def layernorm(
     check_rows("layernorm", x)
     check_shape("layernorm", "weight", weight, x.shape[-1:])
     check_shape("layernorm", "bias", bias, x.shape[-1:])
-    y: torch.Tensor = _LayerNorm.apply(x, weight, bias, eps)
-    return y
+    weight = weight.contiguous()
+    arguments = _arguments(as_rows(x), weight, bias.contiguous(), eps)
+    if x.numel():
+        (_tuned if vendor else _alone)[row_grid](**arguments)
+    saved = (x, weight, arguments["mean_ptr"], arguments["rstd_ptr"])
+    return arguments["y_ptr"].view(x.shape), saved
 
 
 def _arguments(
@@ -215,10 +248,13 @@ def _arguments(
 ) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    mean, rstd = torch.empty((2, x.shape[0]), dtype=torch.float32, device=x.device)
+    mean, rstd = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
     tensors = {"x_ptr": x, "weight_ptr": weight, "bias_ptr": bias, "y_ptr": y}
     results = {"mean_ptr": mean, "rstd_ptr": rstd}
     return {**tensors, **results, "eps": eps, **whole_row_sizes(x=x, y=y)}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
+_EPS = kernel.arg_names.index("eps") - 6
+_KEY = (pow2("rows"), "cols", "MULTIPLE")
+_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
+_alone = asm_autotune(space=space, key=_KEY)(kernel)

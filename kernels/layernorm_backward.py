@@ -39,6 +39,7 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit
@@ -230,6 +231,22 @@ def layernorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
+    dx, parts = _launched(dy, x, weight, mean, rstd)
+    if not x.numel():
+        return dx, torch.zeros_like(weight), torch.zeros_like(weight)
+    dweight, dbias = parts.sum(1).to(weight.dtype)
+    return dx, dweight, dbias
+
+
+@prepared
+def _launched(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Check the arguments and launch: the gradient of x, and parts of the others."""
     what = "layernorm_backward"
     check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
     check_tensors(what, {"mean": mean, "rstd": rstd}, ("fp32",))
@@ -238,12 +255,11 @@ def layernorm_backward(
     for name, (tensor, shape) in expected.items():
         check_shape(what, name, tensor, shape)
     if not x.numel():
-        return torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
+        return torch.empty_like(x), torch.empty(0, device=x.device)
     rows = [as_rows(dy), as_rows(x)]
     arguments = _arguments(*rows, *(t.contiguous() for t in (weight, mean, rstd)))
     _tuned[_grid](**arguments)
-    dweight, dbias = arguments["parts_ptr"].sum(1).to(weight.dtype)
-    return arguments["dx_ptr"], dweight, dbias
+    return arguments["dx_ptr"], arguments["parts_ptr"]
 
 
 def _arguments(

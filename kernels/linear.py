@@ -20,17 +20,17 @@ import torch
 from asmtune.core.problem import Problem
 from asmtune.kernels import matmul
 from asmtune.kernels._common import check_tensors
-from asmtune.kernels._gemm_host import grid, launch, product
+from asmtune.kernels._gemm_host import activate, by_gluon, grid, launch, product
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels.matmul import (
     OPTIONAL,
     OUTPUTS,
-    activate,
     kernel,
     problem_of,
     random_matrices,
     reference,
 )
+from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "OPTIONAL", "OUTPUTS", "kernel", "linear", "reference", "space"]
 
@@ -82,11 +82,38 @@ def baseline(
     return activate(torch.nn.functional.linear(x, weight, bias), activation)
 
 
+def _cublas(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    **_: bool,
+) -> torch.Tensor:
+    return baseline(x, weight, bias, activation)
+
+
+def _gluon(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    **_: bool,
+) -> torch.Tensor:
+    """Compute `linear` by the Gluon kernel for Hopper."""
+    rows = x.reshape(-1, x.shape[-1])
+    y = by_gluon(product("linear", rows, weight.mT, bias, activation))
+    return y[0].reshape(*x.shape[:-1], weight.shape[0])
+
+
+@prepared(alternatives={"cublas": _cublas, "gluon": _gluon})
 def linear(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
     activation: str = "none",
+    *,
+    vendor: bool = True,
+    gluon: bool = True,
 ) -> torch.Tensor:
     """Compute activation(x @ weight.T + bias) by the tuned kernel.
 
@@ -95,6 +122,8 @@ def linear(
         weight: (out, in), likewise.
         bias: (out,), likewise.
         activation: "none", "relu", "silu" or "gelu" (by the error function).
+        vendor: call cuBLAS where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         (.., out), of the inputs' dtype.
@@ -109,7 +138,10 @@ def linear(
             "they must be (out, in) and (.., in)"
         )
     operands = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
-    return launch(_tuned, operands, grid)[0].reshape(*x.shape[:-1], weight.shape[0])
+    tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+    y = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
+    return y[0].reshape(*x.shape[:-1], weight.shape[0])
 
 
-_tuned = matmul._tuned
+_tuned, _alone = matmul._tuned, matmul._alone
+_beside_gluon, _beside_vendor = matmul._beside_gluon, matmul._beside_vendor

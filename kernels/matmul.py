@@ -18,6 +18,7 @@ Source: Triton's tutorials 03 and 09 (order of tiles, persistence); the split su
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,10 +30,21 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.kernels._gemm import finish_tile, known, operand_descriptors, summed, tile_origin
-from asmtune.kernels._gemm_host import DTYPES, Product, grid, launch, product, result_dtype
+from asmtune.kernels._gemm_host import (
+    DTYPES,
+    Product,
+    activate,
+    by_cublas,
+    by_gluon,
+    grid,
+    launch,
+    product,
+    result_dtype,
+)
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "DTYPES", "kernel", "matmul", "space"]
 
@@ -185,11 +197,6 @@ def baseline(
     return activate(c if bias is None else c + bias, activation)
 
 
-def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """Apply an activation in PyTorch, by name."""
-    return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
-
-
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """Compute C in float64 from a problem's arguments; exact for int8."""
     c = arguments["a_ptr"].double() @ arguments["b_ptr"].double()
@@ -197,8 +204,43 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return activate(c if bias is None else c + bias.double(), arguments["ACTIVATION"])
 
 
+def _cublas(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    **_: bool,
+) -> torch.Tensor:
+    """Compute `matmul` by cuBLAS."""
+    if a.element_size() > 1:
+        c = a @ b
+        return activate(c if bias is None else c + bias, activation)
+    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_dtype(a.dtype))
+    by_cublas(a[None], b[None], bias, c[None], activation)
+    return c
+
+
+def _gluon(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    **_: bool,
+) -> torch.Tensor:
+    """Compute `matmul` by the Gluon kernel for Hopper."""
+    c = by_gluon(product("matmul", a, b, bias, activation))
+    return c if a.ndim == 3 or b.ndim == 3 else c[0]
+
+
+@prepared(alternatives={"cublas": _cublas, "gluon": _gluon})
 def matmul(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    *,
+    vendor: bool = True,
+    gluon: bool = True,
 ) -> torch.Tensor:
     """Compute activation(A @ B + bias) by the tuned kernel.
 
@@ -207,6 +249,8 @@ def matmul(
         b: (K, N) or (batch, K, N), likewise, of the same dtype; a matrix serves a whole batch.
         bias: (N,), of C's dtype; none for int8.
         activation: "none", "relu", "silu" or "gelu" (by the error function); "none" for int8.
+        vendor: call cuBLAS where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         (M, N), or (batch, M, N) where either is a batch: of the inputs' dtype; fp16 for fp8,
@@ -216,12 +260,30 @@ def matmul(
         ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
     operands = product("matmul", a, b, bias, activation)
-    c = launch(_tuned, operands, grid)
+    tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+    c = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-_tuned = asm_autotune(
-    space=space,
-    key=["batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION"],
-    tiles=True,
-)(kernel)
+def _launch_cublas(
+    a_ptr: torch.Tensor, b_ptr: torch.Tensor, bias_ptr: Any, c_ptr: torch.Tensor, *numbers: Any
+) -> None:
+    """Launch cuBLAS with the arguments of this kernel."""
+    by_cublas(a_ptr, b_ptr, bias_ptr, c_ptr, activation=numbers[_ACTIVATION])
+
+
+def _launch_gluon(*values: Any) -> None:
+    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
+    from asmtune.kernels import _hopper_gemm
+
+    _hopper_gemm.in_place_of_plain(*values)
+
+
+_ACTIVATION = kernel.arg_names.index("ACTIVATION") - 4
+_KEY = ("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION")
+_BY_VENDOR, _BY_GLUON = {"cublas": _launch_cublas}, {"gluon": _launch_gluon}
+_decorated = functools.partial(asm_autotune, space=space, key=_KEY, tiles=True)
+_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
+_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
+_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
+_alone = _decorated()(kernel)

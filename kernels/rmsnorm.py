@@ -38,6 +38,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -136,29 +137,47 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, arguments["eps"]), rstd
 
 
-class _RMSNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        arguments = _arguments(as_rows(x), weight.contiguous(), eps)
-        if x.numel():
-            _tuned[row_grid](**arguments)
-        ctx.save_for_backward(*(arguments[name] for name in ("x_ptr", "weight_ptr", "rstd_ptr")))
-        y: torch.Tensor = arguments["y_ptr"].view(x.shape)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        dx, dweight = rmsnorm_backward(as_rows(grad), *ctx.saved_tensors)
-        return dx.view(grad.shape), dweight, None
+def _backward(
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    dx, dweight = rmsnorm_backward(as_rows(grad), as_rows(x), weight, rstd)
+    return dx.view(grad.shape), dweight
 
 
-def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
+def _by_torch(
+    x_ptr: torch.Tensor,
+    weight_ptr: torch.Tensor,
+    y_ptr: torch.Tensor,
+    rstd_ptr: torch.Tensor,
+    *numbers: Any,
+) -> None:
+    """Launch PyTorch's kernel with the arguments of this one."""
+    y, rstd = torch._fused_rms_norm(x_ptr, weight_ptr.shape, weight_ptr, numbers[_EPS])
+    y_ptr.copy_(y)
+    rstd_ptr.copy_(rstd.view(-1))
+
+
+def _rms_norm_of_torch(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = EPS,
+    *,
+    vendor: bool = True,  # noqa: ARG001
+) -> torch.Tensor:
+    return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
+
+
+@prepared(backward=_backward, alternatives={"torch": _rms_norm_of_torch})
+def rmsnorm(
+    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, vendor: bool = True
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute RMSNorm over the last axis by the tuned kernel, with its gradients.
 
     Args:
         x: (..., cols), of a dtype of DTYPES, on a GPU.
         weight: (cols,), of the same dtype.
         eps: added to the mean square.
+        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -169,8 +188,11 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Te
     check_tensors("rmsnorm", {"x": x, "weight": weight}, DTYPES)
     check_rows("rmsnorm", x)
     check_shape("rmsnorm", "weight", weight, x.shape[-1:])
-    y: torch.Tensor = _RMSNorm.apply(x, weight, eps)
-    return y
+    weight = weight.contiguous()
+    arguments = _arguments(as_rows(x), weight, eps)
+    if x.numel():
+        (_tuned if vendor else _alone)[row_grid](**arguments)
+    return arguments["y_ptr"].view(x.shape), (x, weight, arguments["rstd_ptr"])
 
 
 def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, Any]:
@@ -181,4 +203,7 @@ def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, A
     return {**tensors, "eps": eps, **whole_row_sizes(x=x, y=y)}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
+_EPS = kernel.arg_names.index("eps") - 4
+_KEY = (pow2("rows"), "cols", "MULTIPLE")
+_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
+_alone = asm_autotune(space=space, key=_KEY)(kernel)

@@ -38,6 +38,7 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -120,11 +121,18 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(arguments["x_ptr"].double())
 
 
-def softmax(x: torch.Tensor) -> torch.Tensor:
+def _by_torch(x_ptr: torch.Tensor, y_ptr: torch.Tensor, *_: Any) -> None:
+    """Launch PyTorch's kernel with the arguments of this one."""
+    torch.softmax(x_ptr, -1, out=y_ptr)
+
+
+@prepared(alternatives={"torch": lambda x, *, vendor=True: torch.softmax(x, -1)})  # noqa: ARG005
+def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
     """Compute softmax over the last axis by the tuned kernel.
 
     Args:
         x: tensor of a dtype of DTYPES, on a GPU.
+        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         A tensor of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is all NaN.
@@ -138,7 +146,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.numel():
         rows = as_rows(x)
-        _tuned[row_grid](**_arguments(rows, y.view(rows.shape)))
+        (_tuned if vendor else _alone)[row_grid](**_arguments(rows, y.view(rows.shape)))
     return y
 
 
@@ -146,4 +154,6 @@ def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
     return {"x_ptr": x, "y_ptr": y, **whole_row_sizes(x=x, y=y)}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
+_KEY = (pow2("rows"), "cols", "MULTIPLE")
+_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
+_alone = asm_autotune(space=space, key=_KEY)(kernel)

@@ -20,6 +20,7 @@ from triton.runtime import driver
 from asmtune.base.child import temporary_files
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
+from asmtune.core.alternatives import call_in_race
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -144,6 +145,12 @@ def build_launcher(lowering: Lowering, config: Config, artifact: Artifact) -> No
     if isinstance(binary, Binary) and torch.cuda.is_available():
         kernel = handle(binary)
         driver.active.launcher_cls(kernel.src, kernel.metadata)
+
+
+def call_alternative(function: Callable[..., Any], problem: Problem) -> LoadedLaunch:
+    """Makes a launch that calls an alternative with a problem's arguments; it has no `pre_hook`."""
+    parameters = [p.name for p in jit_function(problem.kernel).params]
+    return LoadedLaunch(lambda: None, call_in_race(function, parameters, problem.arguments))
 
 
 def handle(binary: Binary) -> Any:

@@ -25,6 +25,9 @@ A config has them among its `kwargs`, as a `triton.Config` does; a kernel's own 
 name is given the value as well.
 """
 
+ALTERNATIVE: Final = "@alternative"
+"""Name of `Config.alternative` among a config's values: none that a parameter can have."""
+
 _POWERS: Final = "a power of two from 1"
 _ALLOWED: Final[Mapping[str, tuple[str, int]]] = {
     "num_warps": (_POWERS, 64),  # a rule knows the limit of each target
@@ -108,13 +111,17 @@ class Config:
         ir_override: file of hand-edited IR (.ttir, .ttgir, .llir or .ptx) to use instead of
             the compiler's own, from that stage on.
 
+    Attributes:
+        alternative: name of the function that is called in the config's place, as a record's
+            winner has it; None for a config that is launched.
+
     Raises:
         SpaceError: an option has a value that Triton does not take, or `kwargs` is no mapping.
     """
 
     # Triton's autotuner writes `vars(config)` to disk: it must hold Triton's own
     # attributes and no more.
-    __slots__ = ("__dict__", "_hash")
+    __slots__ = ("__dict__", "_hash", "alternative")
 
     def __init__(
         self,
@@ -135,6 +142,7 @@ class Config:
         self.pre_hook = pre_hook
         # Triton takes it as a keyword of the launch, whichever way it gets there.
         self.ir_override = self.kwargs.pop("ir_override", None) or ir_override
+        self.alternative: str | None = None
         self._hash: int | None = None
 
     @classmethod
@@ -167,6 +175,7 @@ class Config:
         config.num_ctas = kwargs.pop("num_ctas", 1)
         config.maxnreg = kwargs.pop("maxnreg", None)
         config.ir_override = kwargs.pop("ir_override", None)
+        config.alternative = kwargs.pop(ALTERNATIVE, None)
         config.kwargs = kwargs
         config.pre_hook = config._hash = None
         return config
@@ -194,6 +203,8 @@ class Config:
             values["maxnreg"] = self.maxnreg
         if self.ir_override is not None:
             values["ir_override"] = self.ir_override.rpartition("/")[2]
+        if self.alternative is not None:
+            values[ALTERNATIVE] = self.alternative
         return values
 
     def all_kwargs(self) -> dict[str, Any]:
@@ -210,8 +221,19 @@ class Config:
             values["ir_override"] = self.ir_override
         return values
 
+    @property
+    def plain(self) -> Config:
+        """The config itself, without the alternative that is called in its place."""
+        return self if self.alternative is None else self.with_alternative(None)
+
+    def with_alternative(self, name: str | None) -> Config:
+        """Return the config, its hook included, with an alternative in its place."""
+        config = Config(**vars(self))
+        config.alternative = name
+        return config
+
     def with_cap(self, maxnreg: int | None) -> Config:
-        """Return the config, its hook included, with another `maxnreg`."""
+        """Return the config, its hook included, with another `maxnreg`, to be launched."""
         return Config(**{**vars(self), "maxnreg": maxnreg})
 
     def with_override(self, ir_override: str | None) -> Config:
@@ -221,7 +243,7 @@ class Config:
     def _identity(self) -> tuple[Any, ...]:
         kwargs = tuple(sorted(self.kwargs.items()))
         options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
-        return (kwargs, options, self.pre_hook, self.ir_override)
+        return (kwargs, options, self.pre_hook, self.ir_override, self.alternative)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self._identity() == other._identity()
@@ -234,9 +256,12 @@ class Config:
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the hash, which differs between processes.
         options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
-        return (type(self), (self.kwargs, *options, self.pre_hook, self.ir_override))
+        arguments = (self.kwargs, *options, self.pre_hook, self.ir_override)
+        return (type(self), arguments, (None, {"alternative": self.alternative}))
 
     def __str__(self) -> str:
+        if self.alternative is not None:
+            return f"{self.alternative} in place of {self.plain}"
         return " ".join(f"{name}={value}" for name, value in self.to_dict().items())
 
     def __repr__(self) -> str:

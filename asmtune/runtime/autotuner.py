@@ -12,8 +12,9 @@ import triton
 from triton.runtime.autotuner import Autotuner
 
 from asmtune.base.errors import InputError, MeasureError
+from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
-from asmtune.core.problem import heuristic_rules
+from asmtune.core.problem import Problem, heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import NO_GPU
@@ -28,6 +29,7 @@ from asmtune.runtime.launch.planning import (
     TritonLaunch,
     backend,
     plan_of,
+    plan_of_alternative,
     quiet_lists,
 )
 from asmtune.runtime.options import DecoratorOptions
@@ -233,11 +235,19 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         traced = isinstance(grid, SiteGrid)
         choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
         config = self._best = choice.config
+        alternative = self._chooser.alternative(config)
         self._launcher.last = None
         if choice.how == "tuned":
             self.bench_time = choice.seconds
         if choice.record is not None:
             self.configs_timings = timings_ms(choice.record)
+        if alternative is not None:
+            self._call(alternative, call, config)
+            if key is not None and choice.final and before == call.tensor_classes():
+                given = (alternative, call.arguments, config)
+                plan = plan_of_alternative(self._part, self._function, *given)
+                self._launcher.keep(key, plan, held)
+            return None
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
             config.pre_hook({**call.arguments, **chosen})
@@ -250,6 +260,17 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             if plan is not None:
                 self._launcher.keep(key, plan, held)
         return compiled
+
+    def _call(self, alternative: Callable[..., Any], call: KernelCall, config: Config) -> None:
+        """Call an alternative in a config's place.
+
+        As in a planned launch, the grid is evaluated and checked; one of no programs calls nothing.
+        """
+        grid = self._chooser.checked_grid(call.grid, config)
+        problem = Problem(self.fn, call.arguments, grid, name=self.__name__)
+        sizes = problem.grid_at(config, problem.bind(config.plain)) if callable(grid) else grid
+        if 0 not in (sizes if isinstance(sizes, tuple | list) else (sizes,)):
+            call_of(alternative, self.arg_names, call.arguments)()
 
     def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
         """Return the key of a launch, and the provenance that it would be tuned with now.

@@ -139,5 +139,5 @@ def timings_ms(record: TuneRecord) -> dict[Any, list[float]]:
     """Return `[median, p20, p80]` in milliseconds by `triton.Config`."""
     return {
         as_triton(timed.config): [timed.median_us / 1e3, timed.p20_us / 1e3, timed.p80_us / 1e3]
-        for timed in record.measurements
+        for timed in record.config_timings
     }

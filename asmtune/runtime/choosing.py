@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
+from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
@@ -121,6 +122,13 @@ class Chooser:
         key = memory_key(call, values)
         return (*key, "deterministic") if mode else key
 
+    def alternative(self, config: Config) -> Callable[..., Any] | None:
+        """Return the user's function that is called in a config's place; None to launch it."""
+        if config.alternative is None:
+            return None
+        named: Alternatives = self.options.choices.get("alternatives") or {}
+        return named.get(config.alternative)
+
     def checked_grid(self, grid: Any, config: Config) -> Any:
         """Wrap the grid of a launch so that bad use raises when Triton evaluates it."""
         if not hasattr(self._function, "params"):
@@ -173,8 +181,13 @@ class Chooser:
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         """Return key and config of a launch described by meta tensors; tune and compile nothing.
 
-        `positional` holds by name the arguments that are given by position.
+        `positional` holds by name the arguments that are given by position. A compiler launches the
+        config where an alternative has won.
         """
+        key, choice = self._look_up(positional, named)
+        return key, replace(choice, config=choice.config.plain)
+
+    def _look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
@@ -194,7 +207,7 @@ class Chooser:
         """
         key = self._memory_key(call, self._values(call))
         if key not in self.memory and key not in self._untuned:
-            tune_key, choice = self.look_up(call.positional, call.kwargs)
+            tune_key, choice = self._look_up(call.positional, call.kwargs)
             if choice.final:
                 self.memory.learn(key, choice.config)
                 self._emit_resolved(choice)
@@ -204,7 +217,7 @@ class Chooser:
                 self._untuned.add(key)
         known = self.memory.get(key)
         if known is not None and fits(own := Config.of(known)):
-            return Choice(own, True, "known")
+            return Choice(own.plain, True, "known")
         return Choice(default, False, "heuristic")
 
     def winners(self, device: str) -> list[Config]:
@@ -220,7 +233,7 @@ class Chooser:
         # A list: another thread may launch a new key.
         configs = [Config.of(config) for config in list(self.memory.values())]
         restored = (self.space.restored(record.winner) for record in stored)
-        return list(dict.fromkeys([*configs, *filter(None, restored)]))
+        return list(dict.fromkeys(c.plain for c in (*configs, *filter(None, restored))))
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""
@@ -248,7 +261,7 @@ class Chooser:
         strict = self.options.strict
         if not check_launch(self._kernel, given, call.grid, space, strict=strict):
             return None, self._heuristic(space, call, final=False)  # a grid of no programs
-        if space.is_listed and space.size == 1:
+        if space.is_listed and space.size == 1 and not request.alternatives:
             return None, self._heuristic(space, call, final=True)
         emit_launch(request, call)
         choice = resolve(self._resolver, request, capturing=capturing)

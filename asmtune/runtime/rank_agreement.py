@@ -33,7 +33,7 @@ from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import printable
 from asmtune.base.text import shortened, user_stacklevel
-from asmtune.core.config import Config
+from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
@@ -142,6 +142,10 @@ def decode_config(text: str, configs: Iterable[Config]) -> Config:
         values = dict(json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
         raise GroupStoreError(f"it holds {shortened(printable(text))}, and no config") from error
+    alternative = values.pop(ALTERNATIVE, None)
+    if isinstance(alternative, str):
+        own = decode_config(canonical(values), configs)
+        return own.with_alternative(alternative)
     cap = values.get("maxnreg")
     bare = canonical({name: value for name, value in values.items() if name != "maxnreg"})
     capped: Config | None = None

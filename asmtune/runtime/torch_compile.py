@@ -190,7 +190,7 @@ def inductor_config(
     if _is_plain(config):
         return config
     record = choice.record or _stored(key, config)
-    timed = [] if record is None else [m for m in record.measurements if _is_plain(m.config)]
+    timed = [] if record is None else [m for m in record.config_timings if _is_plain(m.config)]
     own = {config_text(one): one for one in searched()} if timed else {}
     timed = [m for m in timed if config_text(m.config) in own]
     if timed and config.pre_hook is None:
@@ -204,7 +204,9 @@ def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
 
     records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
     same = (record for record in records if key_digest(record.key) == key_digest(key))
-    return next((record for record in same if record.winner.to_dict() == winner.to_dict()), None)
+    return next(
+        (record for record in same if record.winner.plain.to_dict() == winner.to_dict()), None
+    )
 
 
 def _configs(launches: TracedLaunches, placed: Described, named: Described) -> list[Traced]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from asmtune.base import json_codec
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import JsonCodec, to_json
-from asmtune.core.config import Config
+from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 
@@ -198,6 +198,9 @@ def config_from_json(value: Any, where: str) -> Config:
             )
     if not isinstance(named.get("ir_override", ""), str):
         raise json_codec.expected("a file's name", f"{where}.ir_override", named["ir_override"])
+    named_function = named.get(ALTERNATIVE, "a name")
+    if not isinstance(named_function, str) or not named_function:
+        raise json_codec.expected("a function's name", f"{where}.{ALTERNATIVE}", named_function)
     return Config.from_dict(
         {name: json_codec.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
     )

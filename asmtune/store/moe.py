@@ -238,7 +238,7 @@ def moe_files(records: Iterable[TuneRecord], names: MoeMap, engine: Engine) -> d
     files: dict[str, dict[int, tuple[dict[str, Any], TuneRecord]]] = {}
     for record in records:
         path = _path(record, names, engine)
-        fields = names.fields(record.winner, engine, f"kernel {record.key.kernel}")
+        fields = names.fields(record.winner.plain, engine, f"kernel {record.key.kernel}")
         tokens = names.size("M", record.key)
         earlier = files.setdefault(path, {}).setdefault(tokens, (fields, record))
         if earlier[0] != fields:

@@ -53,8 +53,8 @@ def configs_of(record: TuneRecord, count: int) -> KeyedConfigs | None:
 
     A config of hand-edited IR is left out, since its file does not travel. None if none is left.
     """
-    timed = (timing.config for timing in abridged(record, count).measurements)
-    configs = [c for c in unique_configs([record.winner, *timed]) if c.ir_override is None]
+    timed = (timing.config.plain for timing in abridged(record, count).measurements)
+    configs = [c for c in unique_configs([record.winner.plain, *timed]) if c.ir_override is None]
     return KeyedConfigs(record.key, tuple(configs[:count])) if configs else None
 
 

@@ -99,8 +99,8 @@ class _Timed:
         key, made = record.key, record.provenance
         dtypes = tuple(sorted(key.dtypes.items()))
         setting = (key.device, dtypes, tuple(key.shape), made.source, made.triton)
-        times = {one.config: one.median_us for one in record.measurements}
-        return cls(key, setting, record.winner, times)
+        times = {one.config: one.median_us for one in record.config_timings}
+        return cls(key, setting, record.winner.plain, times)
 
 
 def _reports(kernel: str, records: Sequence[_Timed], limit: float) -> Iterator[ArgumentReport]:

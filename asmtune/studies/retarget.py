@@ -209,7 +209,7 @@ class RecordedLaunch:
         Raises:
             InputError: it is hand-edited code of one architecture.
         """
-        winner = self.record.winner
+        winner = self.record.winner.plain
         if winner.ir_override is not None:
             raise InputError(
                 f"record of {self.record.key.kernel}: its config is hand-edited code "
@@ -219,11 +219,12 @@ class RecordedLaunch:
 
     def timings(self) -> dict[Config, float]:
         """Return microseconds of the fastest timed configs in the space, and the winner's."""
-        timed = sorted(self.record.measurements, key=lambda one: one.median_us)
+        timed = sorted(self.record.config_timings, key=lambda one: one.median_us)
         owned = [(self._own(one.config), one.median_us) for one in timed]
         found = {c: us for c, us in owned if c is not None and c.ir_override is None}
         fastest = dict(list(found.items())[:MOST_TIMED])
-        winner_us = self.record.median_us
+        stored = self.record.winner.plain
+        winner_us = next((one.median_us for one in timed if one.config == stored), None)
         return fastest if winner_us is None else {**fastest, self.winner: winner_us}
 
     def notes(self) -> Iterator[str]:

@@ -214,7 +214,7 @@ class Sweep:
         key = self._text(self._key(shape))
         for record in self.records:
             if self._text(record.key.shape) == key:
-                return ShapePick(record.winner, 0.0)
+                return ShapePick(record.winner.plain, 0.0)
         if isinstance(self.model, str):
             return None
         space = self.queue.space

@@ -230,7 +230,7 @@ class TuningQueue:
         return result
 
     def _default_us(self, result: TuningResult) -> float | None:
-        timings = result.record.measurements if result.record is not None else ()
+        timings = result.record.config_timings if result.record is not None else ()
         default = self.space.first(**result.request.problem.shape)
         return next((m.median_us for m in timings if m.config == default), None)
 

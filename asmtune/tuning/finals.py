@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
@@ -27,11 +29,13 @@ class FinalDecision:
         winner: the config to launch.
         outcomes: timings or failures of the finalists, in their order.
         costs: costs of those that ran, if more than time counts; else empty.
+        best_config: the best finalist that is no alternative; None if more than time counts.
     """
 
     winner: Measurement
     outcomes: tuple[Outcome, ...]
     costs: tuple[Costs, ...] = ()
+    best_config: Config | None = None
 
     def measurement(self, config: Config) -> Measurement | None:
         """Return a finalist's timing; None if it has none."""
@@ -62,8 +66,14 @@ class Finals:
         timed = [m for _, m in outcomes if isinstance(m, Measurement)]
         by_config = {verdict.config: verdict for verdict in finalists}
         if self.objective.only_time:
-            best = winner(timed, lambda config: _resources(by_config[config]), self.policy)
-            return FinalDecision(best, tuple(outcomes))
+
+            def cost(config: Config) -> tuple[float, float]:
+                return _resources(by_config[config])
+
+            best = winner(timed, cost, self.policy)
+            configs = [m for m in timed if m.config.alternative is None]
+            fallback = best if not configs else winner(configs, cost, self.policy)
+            return FinalDecision(best, tuple(outcomes), best_config=fallback.config.plain)
         if not timed:
             raise MeasureError("no finalist could be timed; see the failures of the run")
         costs = [self._costs(m, by_config[m.config]) for m in timed]
@@ -80,6 +90,28 @@ class Finals:
         return Costs(verdict.config, measurement.median_us, energy, held, flops or None)
 
 
+def named_for_best(decision: FinalDecision) -> FinalDecision:
+    """Name each alternative after the best config, which is launched where the name is unknown.
+
+    A policy's ties have decided already: an alternative has won where no config is as good.
+    """
+    best = decision.best_config
+    if best is None:
+        return decision
+
+    def named(config: Config) -> Config:
+        return config if config.alternative is None else best.with_alternative(config.alternative)
+
+    def of(outcome: Measurement | Failure) -> Measurement | Failure:
+        if isinstance(outcome, Failure):
+            return outcome
+        return replace(outcome, config=named(outcome.config))
+
+    outcomes = tuple((named(config), of(outcome)) for config, outcome in decision.outcomes)
+    winner = replace(decision.winner, config=named(decision.winner.config))
+    return FinalDecision(winner, outcomes, decision.costs)
+
+
 def memory_bytes(verdict: Verdict) -> int:
     """Return the bytes of registers and shared memory that one program of a config holds."""
     features: Mapping[str, float] = verdict.features or {}
@@ -89,6 +121,11 @@ def memory_bytes(verdict: Verdict) -> int:
 
 
 def _resources(verdict: Verdict) -> tuple[float, float]:
-    """Return registers a thread and shared memory: of equals, the one with fewer is launched."""
+    """Return registers a thread and shared memory: of equals, the one with fewer is launched.
+
+    Of a config and an alternative that are equal, the config.
+    """
+    if verdict.config.alternative is not None:
+        return math.inf, math.inf
     features: Mapping[str, float] = verdict.features or {}
     return features.get("regs_per_thread", 0.0), features.get("shared_bytes", 0.0)

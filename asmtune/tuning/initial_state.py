@@ -82,8 +82,8 @@ def experience(
     origins: dict[Config, str] = {}
     for one in near:
         count = most if one.same_code else BEST_OF_EACH
-        fastest = sorted(one.record.measurements, key=lambda m: m.median_us)[:count]
-        own = dict.fromkeys([one.record.winner, *(m.config for m in fastest)])
+        fastest = sorted(one.record.config_timings, key=lambda m: m.median_us)[:count]
+        own = dict.fromkeys([one.record.winner.plain, *(m.config for m in fastest)])
         fresh = [config for config in own if config not in seeds]
         if one.recorded_on is not None:
             fresh = fresh[: most - len(origins)]
@@ -123,8 +123,8 @@ def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
     bad: Counter[Config] = Counter()
     good: set[Config] = set()
     for record in records:
-        best = min((m.median_us for m in record.measurements), default=0.0)
-        for measurement in record.measurements:
+        best = min((m.median_us for m in record.config_timings), default=0.0)
+        for measurement in record.config_timings:
             if measurement.median_us > SLOW * best:
                 bad[measurement.config] += 1
             else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
+from asmtune.core.alternatives import Alternatives, checked_alternatives
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -202,6 +203,11 @@ class Choices(TypedDict, total=False):
         a config wins whose outputs equal the default's in every bit, which is checked while
         tuning. Where nothing is tuned, the default is launched.
 
+    alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does: called
+        with a launch's arguments (by position up to the first that the launch leaves to the config,
+        by name after it), they write its outputs. They are checked like a config, timed beside
+        the finalists, stored by name, and called where one wins. Only time may be the objective.
+
     Those from `pre_hook` on are `triton.autotune`'s, with its meaning where it has one here:
 
     pre_hook: called as `pre_hook(kwargs)` before each launch while tuning, after that of the
@@ -237,6 +243,7 @@ class Choices(TypedDict, total=False):
     check: bool
     bits: Bits
     reference: Callable[[Mapping[str, Any]], Any] | None
+    alternatives: Alternatives | None
     restore_value: tuple[str, ...]
     reset_to_zero: tuple[str, ...]
     pre_hook: PreHook | None
@@ -273,6 +280,7 @@ class TuneOptions:
         hooks: called around every launch; with `isolate` or `devices` in the process that times,
             to which they are sent, on its copies of the arguments.
         do_bench: the user's function that times, in the place of our clock; sent likewise.
+        alternatives: the user's functions that are timed beside the configs; sent likewise.
     """
 
     effort: Effort
@@ -287,6 +295,7 @@ class TuneOptions:
     checks: CheckOptions = field(default_factory=CheckOptions)
     hooks: TunerHooks = field(default_factory=TunerHooks)
     do_bench: DoBench | None = None
+    alternatives: Alternatives = field(default_factory=dict)
 
     @property
     def clock(self) -> str:
@@ -325,4 +334,5 @@ class TuneOptions:
             checks=checks_of(choices),
             hooks=hooks_of(choices),
             do_bench=do_bench_of(choices),
+            alternatives=checked_alternatives(choices.get("alternatives")),
         )

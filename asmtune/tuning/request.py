@@ -13,6 +13,7 @@ from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import printable
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.compile.source import source_digest
+from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import described
 from asmtune.core.problem import Problem
@@ -51,6 +52,11 @@ class TuningRequest:
     reference: str | None = None
 
     @property
+    def alternatives(self) -> Alternatives:
+        """The user's functions that are timed beside the configs, by name."""
+        return self.choices.get("alternatives") or {}
+
+    @property
     def expected(self) -> Provenance:
         """Return the provenance that a config tuned here and now would have, in milliseconds."""
         # Not `cached_property`: up to Python 3.11 it has a lock, which a child that is forked
@@ -70,7 +76,8 @@ class TuningRequest:
 
         A store holds what others have written. Only a config of the space is launched, with the
         space's own hook and the user's own file of hand-edited IR, which its name holds a digest
-        of. A register cap derived from an artifact may come on top.
+        of. A register cap derived from an artifact may come on top, and the name of an alternative
+        that the code still has.
         """
         shape = self.problem.shape
         own = self.space.matching(stored, **shape)
@@ -82,7 +89,12 @@ class TuningRequest:
                 f"space ({printable(reason)}): it counts as stale; tune the key again, or clear "
                 "the kernel's records with `asmtune cache clear`"
             )
-        return own
+        return None if own is None else self.with_alternative_of(stored, own)
+
+    def with_alternative_of(self, stored: Config, own: Config) -> Config:
+        """Return a config of the space with a stored one's alternative, if the code has it."""
+        name = stored.alternative
+        return own.with_alternative(name) if name in self.alternatives else own.plain
 
     def with_arguments_of(self, problem: Problem) -> TuningRequest:
         """Make the same request for other tensors of the same shape; provenance is handed on."""
@@ -201,7 +213,7 @@ def with_own_values(record: TuneRecord, request: TuningRequest) -> TuneRecord:
     Raises:
         InputError: no config of the space has the file.
     """
-    winner = record.winner
+    winner = record.winner.plain
     if winner.ir_override is None and not any(isinstance(v, str) for v in winner.kwargs.values()):
         return record
     own = request.space.matching(winner, **request.problem.shape)
@@ -213,7 +225,8 @@ def with_own_values(record: TuneRecord, request: TuningRequest) -> TuneRecord:
     if own is None or (own.kwargs, own.ir_override) == (winner.kwargs, winner.ir_override):
         return record
     timed = (replace(m, config=own) if m.config == winner else m for m in record.measurements)
-    return replace(record, winner=own, measurements=tuple(timed))
+    chosen = own.with_alternative(record.winner.alternative)
+    return replace(record, winner=chosen, measurements=tuple(timed))
 
 
 def space_digest(configs: Sequence[Config], *aims: str) -> str:

@@ -197,6 +197,7 @@ class Session:
             seed=options.seed,
             do_bench=options.do_bench,
             hooks=options.hooks,
+            alternatives=options.alternatives,
         )
         if self.opener is not None:
             return self.opener(setup)
@@ -230,7 +231,9 @@ class Session:
         state, watch = stages.state, stages.watch
         finals = {config: o for config, o in decision.outcomes if isinstance(o, Measurement)}
         measured = {**stages.timer.measurements, **finals}
-        failures = tuple(state.failures.items())
+        named = [(config, o) for config, o in decision.outcomes if config.alternative is not None]
+        lost = [(config, o) for config, o in named if not isinstance(o, Measurement)]
+        failures = (*state.failures.items(), *lost)
         record = TuneRecord(
             request.key, decision.winner.config, (*measured.values(),), watch.expected, failures
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asmtune.base.errors import (
@@ -24,7 +24,7 @@ from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.tuning.background_compiler import BackgroundCompiler
-from asmtune.tuning.finals import FinalDecision, Finals
+from asmtune.tuning.finals import FinalDecision, Finals, named_for_best
 from asmtune.tuning.options import Effort, TuneOptions
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Ended, Limits, Strategy
@@ -100,10 +100,12 @@ class BenchTimer:
         lost: dict[Config, Measurement | Failure] = {}
         for verdict in verdicts:
             artifact = self.cache.get(verdict.artifact or "")
-            if not self.covers(verdict.config):
+            if not self.covers(verdict.config.plain):
                 lost[verdict.config] = _UNSAVED
             elif isinstance(artifact, Artifact):
-                slots = self.slots(verdict.config)
+                # An alternative has no slots of its own: it writes what the default writes.
+                is_config = verdict.config.alternative is None
+                slots = self.slots(verdict.config) if is_config else ConfigSlots()
                 entrants.append(TimingCandidate(verdict.config, artifact, slots))
             else:
                 lost[verdict.config] = artifact or Failure(
@@ -186,10 +188,24 @@ class Stages:
         effort = self.options.effort
         finals = Finals(self.timer.final, self.timer.energy, effort.policy, self.options.objective)
         with self.watch.timed_stage("finals"):
-            decision = finals.decide(self._finalists(), self.state.default)
+            finalists = self._finalists()
+            entrants = [*finalists, *self._alternatives(finalists)]
+            decision = named_for_best(finals.decide(entrants, self.state.default))
         self.watch.decided(decision)
         self.front.hand_to_triton(decision.winner.config)
         return decision
+
+    def _alternatives(self, finalists: Sequence[Verdict]) -> list[Verdict]:
+        """Return the user's functions, each as one that stands in a finalist's place."""
+        names = tuple(self.options.alternatives)
+        if not names or not finalists:
+            return []
+        if not self.options.objective.only_time:
+            text = f"alternatives are not timed ({', '.join(names)}): more than time counts"
+            self.watch.note(text)
+            return []
+        base = finalists[0]
+        return [replace(base, config=base.config.with_alternative(name)) for name in names]
 
     def _finalists(self) -> list[Verdict]:
         """Return the fastest of different code, and the default; equal binaries share samples."""

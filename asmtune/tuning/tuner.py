@@ -110,7 +110,8 @@ class Tuner:
     ) -> TuningRequest:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
-        choices = {name: getattr(options, name) for name in ("tiles", "objective", "do_bench")}
+        names = ("tiles", "objective", "do_bench", "alternatives")
+        choices = {name: getattr(options, name) for name in names}
         if options.checks.bits_equal:
             choices["bits"] = "equal"
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)
@@ -136,6 +137,9 @@ class Tuner:
             result = self._leased(request, force=self.options.force)
         if result.record is not None:
             record = with_own_values(result.record, request)
+            winner = record.winner_among(request.alternatives)
+            if winner != record.winner:  # the code has no such function any more, or not here
+                record = replace(record, winner=winner)
             self.done.append(record)
             result = replace(result, record=record)
             if result.outcome == "tuned":

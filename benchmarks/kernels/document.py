@@ -224,8 +224,15 @@ def _kernel(name: str, rows: Sequence[Row]) -> str:
         heads += ("vendor p50 us", "p90", "p99")
     factors = dict.fromkeys(key for row in rows for key in row if key.startswith("over_"))
     shown = [] if name in PARTS else list(factors)
-    heads += (*(key.replace("_", " ") for key in shown), "rate", "of the limit")
+    if any("called_over_vendor" in row for row in rows):
+        shown.insert(1, "called_over_vendor")
+    titles = [_TITLES.get(key, key.replace("_", " ")) for key in shown]
+    titles[:1] = ["over vendor, ours alone"] if "called_over_vendor" in shown else titles[:1]
+    heads += (*titles, "rate", "of the limit")
     return f"### {name}\n\n{table(heads, [_cells(row, shown) for row in rows])}"
+
+
+_TITLES = {"called_over_vendor": "over vendor, as called"}
 
 
 def _cells(row: Row, over: Sequence[str]) -> list[str]:

@@ -201,3 +201,27 @@ def test_a_hook_that_cannot_travel_is_told() -> None:
 
     with pytest.raises(InputError, match=r"pre_hook= .*held.*isolate=False"):
         ChildBench(hooked(TunerHooks(held)), command=CHILD)
+
+
+def test_functions_of_the_user_are_timed_in_the_child() -> None:
+    """They travel by name, on its copies of the arguments; a wrong one fails with a reason."""
+
+    def twice(x: torch.Tensor, y: torch.Tensor, n: int) -> None:
+        y.copy_(x + x)
+
+    def thrice(x: torch.Tensor, y: torch.Tensor, n: int) -> None:
+        y.copy_(3 * x)
+
+    given = replace(setup(), alternatives={"twice": twice, "thrice": thrice})
+    bench = ChildBench(given, command=CHILD)
+    good = entrant("good")
+    bench.begin(good)
+    named = [replace(good, config=good.config.with_alternative(n)) for n in ("twice", "thrice")]
+    outcomes = [outcome for _, outcome in bench.final([good, *named])]
+    bench.close()
+    assert [type(outcome) for outcome in outcomes] == [Measurement, Measurement, Failure]
+    assert isinstance(outcomes[1], Measurement)
+    assert outcomes[1].config.alternative == "twice"
+    assert isinstance(outcomes[2], Failure)
+    assert outcomes[2].kind == "wrong_output"
+    assert torch.equal(given.lowering.problem.arguments["y_ptr"], torch.full((8,), 7.0))

@@ -96,12 +96,14 @@ class HostGpu(HostMachine):
     def bench(self, setup: BenchSetup) -> Any:
         """Times a problem's configs here."""
         self.tuned += 1
-        self.effect = next(
+        effect = next(
             effect
             for kernel, effect in KERNELS.items()
             if kernel.__name__ == setup.lowering.problem.name.rpartition(".")[2]
         )
-        return DedupBench(setup.lowering.problem, LocalBench(setup, self))
+        # Its own: a function that a race calls may tune another kernel meanwhile.
+        machine = replace(self, effect=effect)
+        return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
     def runs(self, kernel: Any) -> Callable[..., None]:
         """Stand in for `kernel.run`: launch once for the user."""

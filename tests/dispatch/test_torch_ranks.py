@@ -218,6 +218,8 @@ def test_configs_survive_being_told() -> None:
     assert decode_config(encode_config(odd), [plain, odd]) is odd
     assert decode_config(encode_config(plain), [plain]) == plain
     assert decode_config(encode_config(replaced), [Config({"BLOCK": 64}), replaced]) is replaced
+    named = odd.with_alternative("vendor")
+    assert decode_config(encode_config(named), [plain, odd]) == named
     for foreign in (encode_config(replaced), encode_config(plain), "{", "[1]", "[" * 100_000):
         with pytest.raises(GroupStoreError, match=r"not in the kernel's space|and no config"):
             decode_config(foreign, [odd])

@@ -82,9 +82,12 @@ def launched_with(config: Config, *names: str) -> Iterator[None]:
     with ExitStack() as undo:
         for place, name in enumerate(names):
             module = module_of(name)
-            undo.callback(setattr, module, "_tuned", module._tuned)
             chosen = config if place == 0 else module.DEFAULT
-            module._tuned = asm_autotune(configs=[chosen])(module.kernel)
+            fixed = asm_autotune(configs=[chosen])(module.kernel)
+            for tuner in ("_tuned", "_alone", "_beside_gluon", "_beside_vendor"):
+                if hasattr(module, tuner):
+                    undo.callback(setattr, module, tuner, getattr(module, tuner))
+                    setattr(module, tuner, fixed)
         yield
 
 

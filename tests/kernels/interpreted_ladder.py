@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import torch
 from torch.nn import functional
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from benchmarks.ladder import gemm
+from asmtune.kernels._conv2d_window import Window
+from benchmarks.ladder import attention, conv, gemm
 from tests.kernels.tolerances import excess
 
 SIZES = ((1, 1, 1), (17, 33, 65), (5, 30, 0), (0, 4, 4), (35, 3, 50))
@@ -68,3 +70,46 @@ def errors(dtype: str, steps: Sequence[str]) -> dict[str, float]:
         for size, rows in made.items()
         for name, got, want in rows
     }
+
+
+def attention_errors(dtype: str) -> dict[str, float]:
+    """Return the error of every step of the attention ladder; NaN stays in its rows."""
+    found = {}
+    for heads, m, n, d in ((2, 70, 100, 16), (1, 1, 1, 16), (1, 64, 128, 32), (1, 5, 65, 16)):
+        q, k, v = (torch.randn(heads, rows, d).to(torch_dtype(dtype)) for rows in (m, n, n))
+        if heads > 1:
+            q[0, 3, 4], k[1, 7, 2] = float("nan"), 30.0
+        exact = functional.scaled_dot_product_attention(q.double(), k.double(), v.double())
+        for step in attention.BETWEEN:
+            got = getattr(attention, step)(q, k, v)
+            # Weights are rounded, and v0's scores before them.
+            rows = {"fp16": "fp16 weights"} if step != "v0" else {"fp16": "bf16 weights"}
+            error = min(excess(got, exact, rows), 1e300)
+            found[f"{step} of {heads} heads, {m} by {n}, {d}"] = error
+    return found
+
+
+def conv_errors(dtype: str) -> dict[str, float]:
+    """Return the error of both steps of the convolution ladder, of bias and of ReLU, with NaN."""
+    found = {}
+    kind, windows = torch_dtype(dtype), (Window.of(1, 1), Window.of((2, 1), (0, 2), (1, 2)))
+    for window, (size, channels, filters, taps) in product(
+        windows, (((4, 3), 3, 5, (3, 2)), ((3, 2), 5, 66, (1, 1)), ((0, 3), 2, 2, (1, 1)))
+    ):
+        x = torch.randn(2 if size[0] else 0, max(size[0], 1), size[1], channels).to(kind)
+        weight = torch.randn(filters, *taps, channels).to(kind)
+        if len(x):
+            x[1, 2, 1, 0] = float("nan")
+        places = (x.double().permute(0, 3, 1, 2), weight.double().permute(0, 3, 1, 2))
+        options = (window.stride, window.padding, window.dilation)
+        exact = functional.conv2d(*places, None, *options).permute(0, 2, 3, 1)
+        for step in ("v0", "v1"):
+            got = getattr(conv, step)(x, weight, window)
+            found[f"{step} of {tuple(x.shape)} by {taps}, {window}"] = excess(got, exact)
+    y, bias = torch.randn(5, 7, 3).to(kind), torch.randn(3).to(kind)
+    y[0, 1, 2], z, grid = float("nan"), torch.empty_like(y), (1,)
+    conv.add_bias[grid](y, bias, z, y.numel(), 3, **conv.ROWS.all_kwargs())
+    found["bias"] = excess(z, y.double() + bias.double())
+    conv.relu[grid](y, z, y.numel(), **conv.ROWS.all_kwargs())
+    found["relu"] = excess(z, y.double().relu())
+    return {what: min(error, 1e300) for what, error in found.items()}

@@ -8,12 +8,13 @@ of the inputs in all ways, and of the others by what a recurrence does not ampli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Final
 
 import torch
 
+from asmtune.core.config import Config
 from tests.kernels.accuracy import Case, case_of, launched_with, module_of
 from tests.kernels.tolerances import excess
 
@@ -53,10 +54,39 @@ def extremes(name: str, device: str) -> dict[str, float]:
             for argument, what in product(given, ways):
                 filled = {**given, argument: FILLS[what](given[argument])}
                 found[f"{argument} {what} by {config}"] = _off(name, case, filled, device)
+            found |= {f"{what} by {config}": e for what, e in _gradients(name, config, device)}
             nothing = {**given, "x": given["x"][:0]}
             output, last = getattr(module, name)(**nothing)
             found[f"no steps by {config}"] = float(len(output) or not last.equal(given["h0"])) * 2
     return found
+
+
+def _gradients(name: str, config: Config, device: str) -> Iterator[tuple[str, float]]:
+    """Compare all arguments' gradients, through states and the last; without steps too."""
+    module, case = module_of(name), case_of(name)
+    for dtype, seq, batch in (("fp32", 4, 3), ("fp16", 3, 2), ("fp32", 1, 1), ("fp32", 0, 2)):
+        given = module.inputs({**_SHAPE, "seq": seq, "batch": batch}, dtype, device)
+        exact = {key: value.double().requires_grad_() for key, value in given.items()}
+        mine = {
+            key: value.mT.contiguous().mT.requires_grad_()
+            for key, value in given.items()
+            if value.ndim > 1
+        }
+        mine |= {key: given[key].requires_grad_() for key in ("bias_ih", "bias_hh")}
+        mine = {key: mine[key] for key in given}
+        output, last = getattr(module, name)(**mine)
+        dy, dlast = torch.randn_like(output), torch.randn_like(last)
+        ((output * dy).sum() + (last * dlast).sum()).backward()
+        output, last = module.baseline(**exact)
+        ((output * dy.double()).sum() + (last * dlast.double()).sum()).backward()
+        for key, value in mine.items():
+            grad = exact[key].grad
+            want = torch.zeros_like(exact[key]) if grad is None else grad
+            got = torch.zeros_like(value) if value.grad is None else value.grad
+            yield (
+                f"d{key} of {seq} steps of {batch} in {dtype}",
+                excess(got, want, case.rows(device, dtype)),
+            )
 
 
 def _off(name: str, case: Case, given: dict[str, Any], device: str) -> float:

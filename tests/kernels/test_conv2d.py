@@ -15,8 +15,11 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.kernels import conv2d
+from asmtune.ir.asm.cubin import read_cubin
+from asmtune.kernels import _conv2d_weight, conv2d
 from asmtune.kernels._conv2d_window import Window
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
@@ -81,6 +84,32 @@ def test_few_channels_are_copied_by_rows(channels: int, taps: int, compiled: Any
     assert "ld.global.b16" not in ptx
 
 
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("device", ["A100", "H200", "B200"])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_gradients_of_weights_compile(groups: int, device: str, settings: Settings) -> None:
+    """Pixels and gradients are copied ahead by 16 bytes into tensor cores, and nothing spills."""
+    x, dy = (torch.empty(4, 256, 14, 14, dtype=torch.float16, device="meta") for _ in range(2))
+    x = x.contiguous(memory_format=torch.channels_last)
+    given = _conv2d_weight.arguments_of(dy, x, (3, 3), Window.of(1, 1), groups)
+    problem = Problem(_conv2d_weight.kernel, given, _conv2d_weight.grid, {}, "conv2d_weight")
+    request = Lowering(problem, load_target(device), 60).request(_conv2d_weight.DEFAULT)
+    assert isinstance(request, LowerRequest), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    assert {copy.partition(",")[0] for copy in copies(artifact.outputs["ptx"])} == {"0x10"}
+    assert re.search(r"wgmma\.mma_async|mma\.sync|tcgen05\.mma", artifact.outputs["ptx"])
+    assert read_cubin(artifact.cubin).spill_words == 0
+
+
+def test_groups_are_tiles_of_their_own(compiled: Any) -> None:
+    """A group's tiles follow those of the group before; without groups nothing asks which."""
+    shape = layer(64, 64, 3)
+    plain, grouped = (compiled(s)["ptx"] for s in (shape, {**shape, "groups": 2}))
+    assert "%nctaid.x" not in plain
+    assert "%nctaid.x" in grouped
+
+
 def test_pixels_in_place_are_counted_on(compiled: Any) -> None:
     """A single tap over a whole batch divides no pixel's number by the image's sizes."""
     whole, strided = layer(64, 256, 1), {**layer(64, 256, 1), "stride": 2}
@@ -130,6 +159,13 @@ def test_tiles_are_shared_where_there_are_few() -> None:
     [
         ({"x": torch.zeros(3, 4, 5)}, r"x is \(3, 4, 5\); it must be \(batch, channels"),
         ({"weight": torch.zeros(8, 3, 1, 1)}, r"weight is \(8, 3, 1, 1\); it must be \(filters, 4"),
+        ({"groups": 3}, "groups is 3; it must be a whole number that divides x's 4 channels"),
+        ({"groups": True}, "groups is True; it must be a whole number"),
+        ({"groups": 2}, r"weight is \(8, 4, 7, 3\); it must be \(filters, 2, taps_h.* groups=2"),
+        (
+            {"groups": 4, "weight": torch.zeros(6, 1, 1, 1)},
+            "weight has 6 filters; groups=4 must divide them",
+        ),
         ({"weight": torch.zeros(8, 4, 0, 1)}, r"weight is \(8, 4, 0, 1\); it must be"),
         ({"bias": torch.zeros(7)}, r"bias is \(7,\); it must be \(8,\)"),
         ({"bias": torch.zeros(8).half()}, "bias is torch.float16 on cpu, and x is torch.float32"),

@@ -6,15 +6,18 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import gru
+from asmtune.kernels import _gru_backward, gru
 from asmtune.kernels._gru_space import fits, grid
 from asmtune.runtime.checks import launch_options
 
@@ -75,6 +78,21 @@ def test_parts_are_added_in_registers(settings: Settings, target: Target) -> Non
     ttgir = compiled(8, "fp16", settings, target).outputs["ttgir"]
     assert "tt.reduce" not in ttgir
     assert ttgir.count("tt.split") >= 3
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("device", ["A100", "H200", "B200"])
+def test_backward_compiles(device: str, settings: Settings) -> None:
+    """The gradients of a step's gates spill nothing, with fp32 among halves."""
+    half, full = (torch.empty(16, 768, dtype=d, device="meta") for d in (torch.half, torch.float))
+    names = ("of_x_ptr", "of_h_ptr", "before_ptr", "dy_ptr", "d_x_ptr", "d_h_ptr")
+    given = {**dict.fromkeys(names, half), "carry_ptr": full, "size": 16 * 256, "hidden": 256}
+    problem = Problem(_gru_backward.kernel, given, lambda _: (16,), {}, "gru_backward")
+    request = Lowering(problem, load_target(device), 60).request(Config({"BLOCK": 256}))
+    assert isinstance(request, LowerRequest), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    assert read_cubin(artifact.cubin).spill_words == 0
 
 
 def values(**changed: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The GEMM ladder: its results under Triton's interpreter, its assembly, and its document."""
+"""The ladders: their results under Triton's interpreter, their assembly, and their documents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.cubin import read_cubin
+from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.ladder import __main__ as command
-from benchmarks.ladder import gemm
+from benchmarks.ladder import attention, conv, gemm, memory, traffic
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
 from benchmarks.provenance import RESULTS
@@ -150,3 +158,124 @@ def test_without_times_none_are_told() -> None:
     assert "times as fast" not in text
     assert "the assembly alone;" in text
     assert all(f"| 1000 | {step} | - | - | - |" in text for step in STEPS)
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_attention_against_float64(dtype: str, interpreter: Interpreter) -> None:
+    """Every step of attention is off by no more than rounding, at odd sizes and with NaN."""
+    found = interpreter.call("tests.kernels.interpreted_ladder:attention_errors", dtype)
+    assert len(found) == 12
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.slow(seconds=10)
+@pytest.mark.parametrize("device", ["A100", "H200", "B200"])
+def test_attention_compiles(device: str, settings: Settings) -> None:
+    """Each kernel of attention compiles for three generations, and spills nothing."""
+    extents = {"M": 1024, "N": 1024, "D": 64}
+    q = torch.empty(4, 1024, 64, dtype=torch.float16, device="meta")
+    s = attention.buffers("v0", q, q)["scores"]
+    rows = {"s_ptr": s, "p_ptr": s, "N": 1024, "BLOCK": 1024}
+    tensors = {"q_ptr": q, "k_ptr": q, "v_ptr": q, "y_ptr": q, "s_ptr": s, "p_ptr": s, "scale": 0.1}
+    for kernel in (attention.scores, attention.weights, attention.values, attention.flash):
+        given = {n: v for n, v in {**tensors, **extents}.items() if n in kernel.arg_names}
+        problem = Problem(kernel, given, lambda _: (16, 4, 16), {}, kernel.fn.__name__)
+        assert spilled(problem, attention.TILE, device, settings) == 0
+    problem = Problem(attention.softmax, rows, lambda _: (4096,), {}, "softmax")
+    assert spilled(problem, Config({}, num_warps=4), device, settings) == 0
+
+
+def spilled(problem: Problem, config: Config, device: str, settings: Settings) -> int:
+    """Compile a config for a device; return its spilled words."""
+    request = Lowering(problem, load_target(device), 60).request(config)
+    assert isinstance(request, LowerRequest), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    return read_cubin(artifact.cubin).spill_words
+
+
+def test_memory_of_attention() -> None:
+    """v0 allocates two squares of the keys, v1 one, v2 none; the document has today's figures."""
+    square, result = 16 * 4096 * 4096 * 2, 16 * 4096 * 64 * 2
+    steps = [memory.allocated(step, 4096) for step in memory.NAMES]
+    assert steps == [2 * square + result, square + result, result]
+    text = memory.DOCUMENT.read_text()
+    assert memory.rewritten(text) == text, "run python -m benchmarks.ladder.memory"
+    assert f"v0 allocates {steps[0] // result} times and v1 {steps[1] // result} times" in text
+    assert memory.FIGURE.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"q": torch.zeros(4, 16)}, r"q \(4, 16\) torch.float32, .*: expected \(heads, rows, dim"),
+        ({"k": torch.zeros(2, 0, 16)}, "expected .* none of them 0"),
+        ({"v": torch.zeros(2, 5, 16)}, "k and v must be alike, with q's heads and dim"),
+        ({"q": torch.zeros(3, 4, 16)}, "k and v must be alike, with q's heads and dim"),
+        ({"q": torch.zeros(2, 4, 16).half()}, "the dtypes must be equal, and fp16, bf16 or fp32"),
+        ({"q": torch.zeros(2, 4, 16, device="meta")}, "all must be on one device"),
+        ({"q": torch.zeros(2, 16, 4).mT}, "all must be contiguous; call"),
+        ({n: torch.zeros(2, 4, 24) for n in "qkv"}, "dim must be one of 16, 32, 64, 128"),
+    ],
+)
+def test_attention_that_does_not_fit(changed: dict[str, Any], message: str) -> None:
+    """Tensors that no step takes are refused with their shapes, in one line."""
+    fitting = {"q": torch.zeros(2, 4, 16), "k": torch.zeros(2, 7, 16), "v": torch.zeros(2, 7, 16)}
+    with pytest.raises(ValueError, match=message):
+        attention.v2(**{**fitting, **changed})
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_convolution_against_float64(dtype: str, interpreter: Interpreter) -> None:
+    """Both steps, the bias and ReLU are off by no more than rounding, at odd sizes and with NaN."""
+    found = interpreter.call("tests.kernels.interpreted_ladder:conv_errors", dtype)
+    assert len(found) == 14
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("device", ["A100", "H200", "B200"])
+def test_convolution_compiles(device: str, settings: Settings) -> None:
+    """The kernels of both steps, and those after them, compile for three generations."""
+    x, weight = torch.empty(4, 9, 9, 64, device="meta"), torch.empty(64, 3, 3, 64, device="meta")
+    window = Window.of(1, 1)
+    y = conv.result(x, weight, window)
+    given = {**conv.arguments(x, weight, y, window), "m_ptr": x, "bias_ptr": y, "z_ptr": y, "n": 9}
+    configs = {conv.direct: conv.DIRECT, conv.windows: conv.WINDOWS, conv.relu: conv.ROWS}
+    for kernel, config in {**configs, conv.add_bias: conv.ROWS}.items():
+        named = {name: value for name, value in given.items() if name in kernel.arg_names}
+        problem = Problem(kernel, named, lambda _: (9, 1), {}, kernel.fn.__name__)
+        assert spilled(problem, config, device, settings) == 0
+
+
+@pytest.mark.slow(seconds=8)
+def test_one_kernel_moves_less_than_three() -> None:
+    """Bias and ReLU on the tile save a quarter of the bytes or more, at each layer of ResNet."""
+    saved = [int(line.split()[-2].rstrip("%")) for line in traffic.table().splitlines()[2:]]
+    assert len(saved) == len(traffic.SHAPES)
+    assert min(saved) >= 25
+    made = traffic.Layer(traffic.SHAPES[0])
+    sizes = sum(tensor.numel() * 2 for tensor in (made.x, made.weight, made.y))
+    assert made.implicit(fused=False) == made.direct() == sizes
+    assert made.im2col() == sizes + 2 * 9 * 2 * made.x.numel()
+    text = traffic.DOCUMENT.read_text()
+    assert traffic.rewritten(text) == text, "run python -m benchmarks.ladder.traffic"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": torch.zeros(3, 4, 5)}, r"x \(3, 4, 5\) torch.float32 and .*: expected \(batch, he"),
+        ({"weight": torch.zeros(2, 3, 3, 7)}, "expected .*, C"),
+        ({"weight": torch.zeros(2, 3, 3, 5).half()}, "the dtypes must be equal, and fp16, bf16"),
+        ({"x": torch.zeros(1, 4, 5, 4).mT}, "both must be contiguous; call"),
+        ({"window": Window.of(1, 0, 3)}, "the window spans 7 pixels down and the padded image"),
+    ],
+)
+def test_convolution_that_does_not_fit(changed: dict[str, Any], message: str) -> None:
+    """Tensors that no step takes are refused with their shapes, in one line."""
+    fitting = {"x": torch.zeros(1, 4, 4, 5), "weight": torch.zeros(2, 3, 3, 5)}
+    with pytest.raises(ValueError, match=message):
+        conv.v1(**{**fitting, "window": Window.of(1, 1), **changed})

@@ -22,6 +22,7 @@ from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
+from benchmarks.kernels.document import _kernel
 from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.identities import source_of
 from benchmarks.kernels.plan import Place, Plan
@@ -106,6 +107,37 @@ def test_further_competitors(target: Target) -> None:
     means = summary([found, {**found, "over_steps": 2.0}])["over_others_by_kernel"]
     assert means == {"vector_add": {"steps": expected}}
     assert summary([row(0.0, target)])["over_others_by_kernel"] == {}
+
+
+def test_a_function_that_may_call_its_vendor() -> None:
+    """It is timed without the vendor and as it is called; both are checked, and both are shown."""
+    made: list[bool] = []
+
+    def public(x: torch.Tensor, y: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
+        made.append(vendor)
+        return x + y + (0.0 if vendor else offset)
+
+    class FourTimer(Timer):
+        def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
+            for launch in launches:
+                launch()
+            return [(label, summarise(label, [us] * 20)) for us in (10.0, 8.0, 5.0, 7.5)]
+
+    offset = 0.0
+    module = adding(0.0)
+    module.vector_add = public
+    timer = FourTimer(TimingPolicy(), None, device="cpu")
+    found = timer.row(module, ENTRY, SHAPE, "fp32")
+    assert made == [True, False, False, True]  # twice checked, then in the race
+    assert (found["over_vendor"], found["called_over_vendor"]) == (0.8, 1.067)
+    assert "over_called" not in found
+    assert " 0.80 alone, 1.07 as called" in line(found)
+    assert summary([found])["over_others_by_kernel"] == {}
+    heads, _, cells, *_ = _kernel("vector_add", [found]).splitlines()[2:]
+    assert "| over vendor, ours alone | over vendor, as called |" in heads
+    assert "| 0.80 | 1.07 |" in cells
+    offset = 1e-3
+    assert timer.row(module, ENTRY, SHAPE, "fp32")["wrong"] > 1
 
 
 def test_an_unknown_machine_has_no_shares() -> None:

@@ -33,6 +33,16 @@ int cuCtxGetCurrent(void **context) {
   return 0;
 }
 
+static int capturing;
+
+int cuStreamIsCapturing(void *stream, int *status) {
+  (void)stream;
+  *status = capturing;
+  return 0;
+}
+
+void fake_capture(int state) { capturing = state; }
+
 int cuGetErrorString(int code, const char **text) {
   *text = code == 700 ? "an illegal memory access was encountered" : 0;
   return 0;

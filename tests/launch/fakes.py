@@ -47,6 +47,10 @@ class FakeDriver:
         """Set the bytes of each parameter, the answer of a launch, and if there is a context."""
         self._library.fake_expect(len(widths), bytes(widths), code, int(context))
 
+    def capture(self, state: int) -> None:
+        """Set if streams are being captured into a graph."""
+        self._library.fake_capture(state)
+
     @property
     def noted(self) -> Noted:
         """The last launch."""

@@ -140,21 +140,19 @@ def test_shared_memory_of_a_program() -> None:
     assert plan.shared == plan.kernel.metadata.shared
 
 
-@pytest.mark.parametrize(
-    ("function", "given", "chosen"),
-    [
-        (scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64}),
-        (scalars, GIVEN, {"B": 64, "num_ctas": 2}),
-    ],
-    ids=["scratch memory", "a cluster"],
-)
-def test_the_rest_goes_through_triton(
-    function: Any, given: dict[str, Any], chosen: dict[str, Any]
-) -> None:
+def test_a_cluster_goes_through_triton() -> None:
     """What needs more than a grid and parameters is relayed to Triton's own launcher."""
-    plan = planned(function, given, chosen)
+    plan = planned(scalars, GIVEN, {"B": 64, "num_ctas": 2})
     assert plan.function == 0
     assert plan.slots == ()
+    assert plan.between[0] == 4711
+
+
+def test_scratch_memory_is_in_the_plan() -> None:
+    """A plan says what a kernel asks for: a launch is relayed, a prepared call has the memory."""
+    plan = planned(scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64})
+    assert plan.scratch == 128
+    assert plan.slots[-2:] == ((0, -1, 0), (0, -1, 0))
     assert plan.between[0] == 4711
 
 

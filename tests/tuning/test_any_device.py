@@ -391,3 +391,17 @@ def test_hooks_run_around_each_launch(stand_in: TritonStandIn, tmp_path: Path) -
     with pytest.warns(UnrankedWarning):
         resolved(opened)
     assert called == ["", "after"] * 20 + ["reset"]
+
+
+def test_no_function_is_timed_where_outputs_are_not_checked(
+    stand_in: TritonStandIn, tmp_path: Path
+) -> None:
+    """One that writes nothing would win; the result says that it was left out."""
+    maker = unknown_tuner(tmp_path)
+    maker.options = TuneOptions.of({"effort": "quick", "alternatives": {"none": lambda *_: None}})
+    with pytest.warns(UnrankedWarning):
+        result = resolved(maker)
+    assert len(stand_in.timed) == 20
+    assert result.record is not None
+    assert result.record.winner == BEST
+    assert "no alternative was timed" in result.remark

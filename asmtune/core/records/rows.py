@@ -10,7 +10,7 @@ from asmtune.base.html import HtmlTable, document
 from asmtune.base.json_codec import to_json
 from asmtune.base.pandas_frames import frame
 from asmtune.base.text import shortened
-from asmtune.core.config import OPTION_AXES, Config, varying
+from asmtune.core.config import ALTERNATIVE, OPTION_AXES, Config, varying
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,6 +112,8 @@ def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
     axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
     if config.ir_override is not None:
         axes["ir_override"] = config.to_dict()["ir_override"]
+    if config.alternative is not None:
+        axes[ALTERNATIVE] = config.alternative
     return axes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +138,9 @@ class TuneRecord:
 
     Attributes:
         key: what was tuned.
-        winner: the config to launch.
-        measurements: every config timed, the winner among them.
+        winner: the config to launch; one with an `alternative` names the function to call, and is
+            the best config apart from that.
+        measurements: every config timed, the winner among them, and alternatives.
         failures: configs that did not compile or launch.
         provenance: versions and digests that it was made with.
     """
@@ -159,6 +160,26 @@ class TuneRecord:
     def timing(self) -> Measurement | None:
         """Return the winner's timing; None if it was not timed."""
         return next((m for m in self.measurements if m.config == self.winner), None)
+
+    @property
+    def config_timings(self) -> tuple[Measurement, ...]:
+        """The timings of configs, without those of alternatives."""
+        return tuple(m for m in self.measurements if m.config.alternative is None)
+
+    def winner_among(self, alternatives: Collection[str]) -> Config:
+        """Return the fastest, where only alternatives of these names can be called.
+
+        A config wins over an alternative that is no faster.
+        """
+        if self.winner.alternative is None or self.winner.alternative in alternatives:
+            return self.winner
+        best = self.winner.plain
+        times = {
+            m.config.alternative: m.median_us for m in self.measurements if m.config.plain == best
+        }
+        own = times.get(None, math.inf)
+        others = [(us, name) for name, us in times.items() if name in alternatives and us < own]
+        return best.with_alternative(min(others)[1]) if others else best
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row per config: timed ones, fastest first, then failed ones.

@@ -336,10 +336,10 @@ class Space:
         """Return the space's own config, with its `pre_hook`, that equals one without hook.
 
         A register cap derived from an artifact is not in the space: such a config matches the one
-        without a cap, which is returned with the cap. None if no config matches. `context` is as
-        for `configs`.
+        without a cap, which is returned with the cap. The name of an alternative is left out. None
+        if no config matches. `context` is as for `configs`.
         """
-        wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
+        wanted, uncapped = config.plain.to_dict(), config.with_cap(None).to_dict()
         without_cap: Config | None = None
         for own in self.configs(**context):
             values = own.to_dict()

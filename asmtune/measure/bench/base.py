@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from asmtune.compile.lower import Lowering
+from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Outcome
@@ -60,6 +61,7 @@ class BenchSetup:
         seed: seed of the order of launches.
         do_bench: the user's function that times, in place of our clock.
         hooks: called around every launch.
+        alternatives: the user's functions that candidates' configs name.
         run_timeout_s: seconds that one config may take for one step (loading, one launch,
             comparing its output) before its process is ended; used in child processes only.
     """
@@ -71,6 +73,7 @@ class BenchSetup:
     seed: int = 0
     do_bench: DoBench | None = None
     hooks: TunerHooks = field(default_factory=TunerHooks)
+    alternatives: Alternatives = field(default_factory=dict)
     run_timeout_s: float = 10.0
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from asmtune.base.child import die_with_parent, import_like_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.compile.load import LoadedLaunch
+from asmtune.core.alternatives import Alternatives, call_in_race
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
@@ -37,6 +38,7 @@ class Service:
         self._trials: Trials
         self._path: Sequence[str] = ()
         self._tuner_hooks = TunerHooks()
+        self._alternatives: Alternatives = {}
         self._arguments: dict[str, Any] = {}
         self._hooks: dict[int, Callable[..., Any]] = {}
         self._numbers: dict[Config, int] = {}
@@ -68,7 +70,7 @@ class Service:
         place = self._machine.place if request.get("moves") else None
         self._arguments = unpack_arguments(request["arguments"], place)
         checker = OutputChecker(self._arguments, setup.effects, setup.checks)
-        self._tuner_hooks = setup.hooks
+        self._tuner_hooks, self._alternatives = setup.hooks, setup.alternatives
         self._trials = trials_on(self._machine, checker, setup.plan, self._announce)
         return {"device": self._machine.name}
 
@@ -99,6 +101,11 @@ class Service:
         values = {**self._arguments, **messages.extra_values(candidate["config"])}
 
         def load() -> LoadedLaunch:
+            if config.alternative is not None:
+                function = self._alternatives[config.alternative]
+                names = candidate["config"]["parameters"]
+                call = call_in_race(function, names, self._arguments)
+                return self._tuner_hooks.around(LoadedLaunch(lambda: None, call), values)
             launch = self._machine.launch(messages.binary_of(candidate["binary"]), values, hook)
             return self._tuner_hooks.around(launch, values)
 

@@ -110,6 +110,8 @@ class DedupBench:
 
     def _key(self, candidate: TimingCandidate) -> Key:
         config = candidate.config
+        if config.alternative is not None:
+            return f"@{config.alternative}", None
         values = launch_values(self._problem, config)
         # The code does not contain runtime arguments; an axis or a heuristic may set one.
         runtime = {

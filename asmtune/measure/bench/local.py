@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
-from asmtune.compile.load import Binary, LoadedLaunch, launch_values
+from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
+from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
@@ -36,7 +38,7 @@ class LocalBench:
         arguments = setup.lowering.problem.arguments
         self._checker = OutputChecker(arguments, setup.effects, setup.checks)
         self._trials = trials_on(self._machine, self._checker, setup.plan)
-        self._hooks = setup.hooks
+        self._hooks, self._alternatives = setup.hooks, setup.alternatives
         self._lost: DeviceLostError | None = None
 
     @property
@@ -72,7 +74,28 @@ class LocalBench:
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
+        self._call_alternatives(candidates)
         return self._guarded(lambda: self._trials.final([self._candidate(e) for e in candidates]))
+
+    def _call_alternatives(self, candidates: Sequence[TimingCandidate]) -> None:
+        """Call each alternative once before the race, without the lock that the race holds.
+
+        A function may tune kernels of its own at its first call, whose configs' hooks other threads
+        run under that lock. One that fails fails in the race as well, which says why.
+        """
+        if self._lost is not None:
+            return
+        for candidate in candidates:
+            launch = self._candidate(candidate).load() if candidate.config.alternative else None
+            if isinstance(launch, LoadedLaunch):
+                guarded("launch", partial(self._call_once, launch))
+
+    def _call_once(self, launch: LoadedLaunch) -> None:
+        self._checker.prepare()
+        launch.prepare()
+        with allocating():
+            launch.run()
+        launch.finish()
 
     def energy(self, candidate: TimingCandidate) -> float | None:
         """Return the millijoules of one launch; None without a meter, or if the config fails.
@@ -102,6 +125,10 @@ class LocalBench:
         config = candidate.config
 
         def load() -> LoadedLaunch | Failure:
+            if config.alternative is not None:
+                problem = self._lowering.problem
+                launch = call_alternative(self._alternatives[config.alternative], problem)
+                return self._hooks.around(launch, launch_values(problem, config))
             binary = Binary.of(self._lowering, config, candidate.artifact)
             if isinstance(binary, Failure):
                 return binary

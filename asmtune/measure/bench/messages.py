@@ -17,6 +17,7 @@ import cloudpickle  # type: ignore[import-untyped]
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import JsonCodec, scalar_of, text_of
 from asmtune.compile.load import Binary, launch_values
+from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem, jit_function
@@ -33,6 +34,7 @@ from asmtune.measure.timing.policy import TimingPolicy
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of, bool: scalar_of})
+_ALTERNATIVE: Final = "alternative "
 _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 
@@ -80,6 +82,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     """
     functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
     functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
+    functions |= {f"{_ALTERNATIVE}{name}=": f for name, f in setup.alternatives.items()}
     for role, function in functions.items():
         pickled(function, name_of(role, function))  # one by one, to find out which cannot be sent
     return {
@@ -103,6 +106,7 @@ class ChildSetup:
     checks: CheckOptions
     plan: TimingPlan
     hooks: TunerHooks
+    alternatives: Alternatives
 
 
 def setup_of(message: Mapping[str, Any]) -> ChildSetup:
@@ -119,7 +123,7 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
     }
-    names = ", ".join(role.strip("=") for role in _FUNCTIONS)
+    names = ", ".join(role.strip("=") for role in (*_FUNCTIONS, "alternatives"))
     sent = unpickled(message["functions"], names) if message["functions"] else {}
     reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
     return ChildSetup(
@@ -127,6 +131,11 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
         CheckOptions(**checks, reference=reference),
         TimingPlan(TimingPolicy(**message["policy"]), message["seed"], do_bench),
         TunerHooks(pre, post),
+        {
+            role.removeprefix(_ALTERNATIVE).removesuffix("="): function
+            for role, function in sent.items()
+            if role not in _FUNCTIONS
+        },
     )
 
 
@@ -143,6 +152,8 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
         "kwargs": describe_all(Packing(), config.kwargs, constexprs),
         "options": [getattr(config, name) for name in _OPTIONS],
         "ir_override": config.ir_override,
+        "alternative": config.alternative,
+        "parameters": [p.name for p in jit_function(problem.kernel).params],
         "values": describe_all(Packing(), extra, constexprs),
     }
 
@@ -152,7 +163,8 @@ def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -
     kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
     num_warps, num_stages, num_ctas, maxnreg = message["options"]
     options = (num_warps, num_stages, num_ctas, maxnreg)
-    return Config(kwargs, *options, pre_hook, message["ir_override"])
+    config = Config(kwargs, *options, pre_hook, message["ir_override"])
+    return config.with_alternative(message["alternative"])
 
 
 def extra_values(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -225,6 +225,8 @@ class Trials:
 
         if self.reference is not None:
             return self._checker.check(run, launch.finish, candidate.slots)
+        if config.alternative is not None:
+            return Failure("check", "unchecked", "no config has run whose output it must equal")
         failure = self._checker.set_reference(run, launch.finish, candidate.slots)
         if failure is None:
             self.reference = config

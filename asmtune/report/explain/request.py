@@ -121,7 +121,10 @@ def _missing(stored: StoreLookup) -> str:
 
 def _stored(record: TuneRecord) -> Rival:
     when = record.provenance.date[:10]
-    return Rival(record.winner, f"the stored winner, tuned on {record.key.device}, {when}")
+    what = "the stored winner"
+    if record.winner.alternative is not None:
+        what = f"the best config (the alternative {record.winner.alternative} is called)"
+    return Rival(record.winner.plain, f"{what}, tuned on {record.key.device}, {when}")
 
 
 def _other(rival: Rival, text: str, chosen: Config) -> Rival:

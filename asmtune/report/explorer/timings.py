@@ -165,7 +165,7 @@ def _of_records(path: Path) -> Timings:
     for record in interchange.read(path):
         key = record.key
         launch = (key.kernel, key.shape, key.dtypes.values(), key.device)
-        parts.append(KernelTimings.of(launch, ((m.config, m) for m in record.measurements)))
+        parts.append(KernelTimings.of(launch, ((m.config, m) for m in record.config_timings)))
     return Timings(path.name, tuple(parts))
 
 
@@ -231,7 +231,7 @@ def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
         lookup = tuned_of(loaded, target, settings)
         if lookup.outcome == "hit" and lookup.record is not None:
             launch = (problem.name, problem.shape, problem.dtypes.values(), target.name)
-            timed = ((m.config, m) for m in lookup.record.measurements)
+            timed = ((m.config, m) for m in lookup.record.config_timings)
             parts.append(KernelTimings.of(launch, timed))
         else:
             missed.append(f"{target.name}: {lookup.outcome} {lookup.detail}".rstrip())

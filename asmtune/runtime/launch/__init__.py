@@ -10,5 +10,6 @@ path.
 
 `native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
 builds its own; `plain` does the same in Python where there is no compiler. `planning` chooses
-between them and makes plans, and `layout` describes a kernel's parameters to them.
+between them and makes plans, and `layout` describes a kernel's parameters to them. `calls.c` does
+whole calls of host functions, with their allocations, for `runtime/prepared`.
 """

@@ -19,6 +19,8 @@ GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""
 
 MOST_ENTRIES: Final = 4096
+observer: Callable[..., object] | None = None
+"""Hears of each launch while a call is traced; see `native/launcher.c`."""
 _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
@@ -38,6 +40,7 @@ class LaunchPlan(NamedTuple):
     between: tuple[Any, ...]
     hook: Callable[[dict[str, Any]], Any] | None
     chosen: dict[str, Any]
+    scratch: int = 0
 
 
 class _NoLaunchKey(Exception):  # noqa: N818 - no error: the slow path takes over
@@ -84,6 +87,8 @@ class PythonLauncher:
         self.last = None
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if observer is not None:
+            observer(self, None, None, None)
         key = plan = hook = None
         ordered = self._ordered(args, kwargs)
         device = self._machine.device()

@@ -2,7 +2,8 @@
 
 The kernel's own parameters are those of its PTX; only where they are what the signature
 says, each as wide, does the C part call the driver itself. Everything else goes through
-Triton's launcher: descriptors, clusters, cooperative and dependent launches, scratch memory.
+Triton's launcher: descriptors, clusters, cooperative and dependent launches. So does a launch
+of a kernel that asks for scratch memory, unless it is part of a prepared call, which has some.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import re
 import subprocess
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, Protocol, cast
@@ -22,10 +23,14 @@ from triton import JITFunction, knobs
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
+from asmtune.core.alternatives import caller
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import MOST_PARAMETERS
 
-_SOURCES: Final = ("words.c", "table.c", "plan.c", "cuda.c", "launcher.c", "module.c")
+_SOURCES: Final = (
+    *("words.c", "table.c", "plan.c", "cuda.c", "launcher.c"),
+    *("tensors.c", "calls.c", "module.c"),
+)
 DRIVER: Final = "libcuda.so.1"
 
 
@@ -107,6 +112,29 @@ def build_early(_: object = None) -> None:
 
 
 @functools.cache
+def tensor_backend() -> Any | None:
+    """Return the C part for prepared calls; None without it or a GPU, or if it reads no tensors."""
+    import torch
+
+    part = backend() if torch.cuda.is_available() else plain
+    return None if part is plain or not reads_tensors(part) else part
+
+
+def reads_tensors(part: Any) -> bool:
+    """Let the C part find PyTorch's C interface, and check that it reads a tensor right."""
+    import torch
+
+    try:
+        part.open_tensors("libtorch_cpu.so")
+    except OSError:
+        return False
+    tensor = torch.empty_strided((2, 3), (5, 1), dtype=torch.float16)
+    cdata: Any = torch._C.TensorBase._cdata
+    expected = (tensor.data_ptr(), tensor.get_device(), (*tensor.shape, *tensor.stride()))
+    return bool(part.describe(cdata, tensor) == expected)
+
+
+@functools.cache
 def native(driver: str | None = None) -> Backend:
     """Build the C part by Triton's own means; Triton's cache keeps it.
 
@@ -149,9 +177,9 @@ _SCRATCH: Final = ((_POINTER, -1, 0), (_POINTER, -1, 0))
 _ENTRY: Final = re.compile(r"\.entry\s+[\w$]+\s*\((.*?)\)", re.DOTALL)
 _PARAMETER: Final = re.compile(r"\.param\s+\.[a-z]+(\d+)\b")
 
-_EXTRAS: Final = (
-    "launch_cooperative_grid", "launch_pdl", "global_scratch_size", "profile_scratch_size",
-)  # fmt: skip
+_EXTRAS: Final = ("launch_cooperative_grid", "launch_pdl", "profile_scratch_size")
+
+_BEFORE_VALUES: Final = 4  # a relay takes the grid's sizes and the stream first
 
 _FROZEN: Final = (bool, int, float, str, type(None), tl.dtype, JITFunction)
 """Globals that are watched by identity."""
@@ -203,7 +231,27 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
         (launched.compiled.function, launched.compiled.packed_metadata, None, *hooks),
         launched.config.pre_hook,
         dict(launched.chosen),
+        getattr(metadata, "global_scratch_size", 0) if slots else 0,
     )
+
+
+def plan_of_alternative(
+    backend: Backend,
+    function: Any,
+    alternative: Callable[..., Any],
+    given: Collection[str],
+    config: Any,
+) -> Any:
+    """Make the plan of launches that call an alternative in a config's place: Triton has no part.
+
+    `given` names the arguments of a launch.
+    """
+    chosen, names = config.all_kwargs(), [p.name for p in function.params]
+    values = tuple(
+        backend.GIVEN if p.name in given else chosen.get(p.name, p.default) for p in function.params
+    )
+    relay = caller(alternative, names, given, skip=_BEFORE_VALUES)
+    return backend.Plan(0, 0, 0, (), values, None, config, (), relay, (), None, chosen)
 
 
 def quiet_lists(function: Any) -> tuple[list[Any], ...]:
@@ -267,7 +315,7 @@ def entry_widths(compiled: Any) -> list[int] | None:
 
 
 def _is_plain(metadata: Any) -> bool:
-    """Return whether a launch is a grid, a block and parameters, and nothing more."""
+    """Return whether a launch is a grid, a block and parameters, and at most scratch memory."""
     return (
         metadata.target.backend == "cuda"
         and metadata.num_ctas == 1

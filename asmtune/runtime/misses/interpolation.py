@@ -59,7 +59,7 @@ def fitted(
         return f"nothing is known of {key.device}"
     shapes: dict[str, TimedShape] = {}
     for record in records:
-        timed = [m for m in record.measurements if m.config.ir_override is None]
+        timed = [m for m in record.config_timings if m.config.ir_override is None]
         us = {m.config: m.median_us for m in timed if m.median_us > 0}
         if group_of(record.key) == group and len(us) > 1:
             shapes.setdefault(key_digest(record.key), TimedShape(record.key.shape, us))

@@ -57,7 +57,11 @@ def nearest(
         if config is None:
             continue
         if near.surely_fits(config) or (runs is not None and runs(config)):
-            return config, near.origin
+            # What won on another device may be another library's there.
+            here = near.recorded_on is None
+            winner = near.record.winner_among(request.alternatives)
+            own = request.with_alternative_of(winner, config) if here else config
+            return own, near.origin
     return None
 
 
@@ -143,12 +147,17 @@ class MissLookup:
     def _tuned_configs(self) -> Iterator[tuple[Config, TuneRecord | None]]:
         """Yield the valid configs of the user's store and of the shipped files, with records."""
         key, expected, stored = self.request.key, self.request.expected, self._fast_answer.seen
+        names, sure = self.request.alternatives, self._fast_answer.sure
         if stored is not None and stored.how == "tuned":
-            yield stored.config, None
-        for layer in (None,) if self._fast_answer.sure else (self._store, None):
+            # Where the winner cannot be called, the whole record has the times of the others.
+            if stored.config.alternative is None or stored.config.alternative in names:
+                yield stored.config, None
+            else:
+                sure = False
+        for layer in (None,) if sure else (self._store, None):
             answer = find_tuned(key, expected, layer)
             if answer.outcome == "hit" and answer.record is not None:
-                yield answer.record.winner, answer.record
+                yield answer.record.winner_among(names), answer.record
 
     @property
     def predicted(self) -> StoredConfig | None:

@@ -268,6 +268,7 @@ class Resolver:
         winner, spent = result.record.winner, (result.compiled, result.timed)
         # The tuner has checked what it took from a store.
         own = request.space.matching(winner, **request.problem.shape) or winner
+        own = request.with_alternative_of(winner, own)
         return Choice(own, True, how, result.record, *spent)
 
     def _untimed(self, lookup: MissLookup, error: MemoryShortError) -> Choice:

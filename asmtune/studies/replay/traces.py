@@ -75,6 +75,7 @@ def _task(run: TracedRun, module: KernelModule) -> Task:
     rows = [
         Row(config, timing.median_us / 1000, None, _resources(compiled.get(config)))
         for config, timing in timings.items()
+        if config.alternative is None
     ]
     rows += [Row(config, None, why, {}) for config, why in _failures(run, compiled).items()]
     try:
@@ -87,7 +88,8 @@ def _task(run: TracedRun, module: KernelModule) -> Task:
 def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Config, str]:
     """List why configs did not run; what a rule dropped was never tried."""
     refused = {c: row.reason or "" for c, row in compiled.items() if row.dropped_at == "compile"}
-    return refused | {config: str(failure) for config, failure in run.failures().items()}
+    failed = ((c, failure) for c, failure in run.failures().items() if c.alternative is None)
+    return refused | {config: str(failure) for config, failure in failed}
 
 
 def _dtype(run: TracedRun, module: KernelModule) -> str:

@@ -68,7 +68,7 @@ def recorded(lookup: StoreLookup) -> Times:
         return {}
     return {
         config_key(m.config): Time(m.median_us, "measured", lookup.layer)
-        for m in lookup.record.measurements
+        for m in lookup.record.config_timings
         if m.median_us > 0
     }
 
@@ -239,7 +239,7 @@ class Survey:
     def _tuned(self, subject: RooflineSubject) -> Config:
         lookup = subject.lookup
         if lookup.outcome == "hit" and lookup.record is not None:
-            return lookup.record.winner
+            return lookup.record.winner.plain
         return first_pick(self.funnel, subject.problem, subject.space).config
 
     def _measured(

@@ -58,6 +58,7 @@ def options(device: str) -> dict[str, float]:
         ({"padding": mask, "causal": True, "window": 9, "dropout": 0.2}, blocks(32, 128)),
         ({"window": 40}, blocks(32, stages=3)),
         ({"window": 2, "causal": True}, blocks(128)),
+        ({"window": (9, 30)}, blocks(32)),
         ({"causal": True, "dropout": 0.4, "seed": (1 << 40) + 7}, blocks(32, 64)),
         ({"scale": 0.7, "padding": lengths + 10}, blocks(128)),
     ]
@@ -66,6 +67,35 @@ def options(device: str) -> dict[str, float]:
         for what, error in gradients({**given, **settings}, config).items():
             found[f"{what} with {', '.join(settings)} by {config}"] = error
     return found
+
+
+def masks(device: str) -> dict[str, float]:
+    """Masks of scores, boolean and additive, by head and shared, with windows to both sides."""
+    given = module_of("attention").inputs(heads(2, 2, 1, 33, 50, 16, 0), "fp32", device)
+    some, bias = torch.rand(2, 2, 33, 50, device=device), torch.randn(2, 2, 33, 50, device=device)
+    some[:, :, 5], bias[0, 1, 7] = 1.0, -torch.inf  # queries that see nothing
+    bias[:, :, :, 3] = -torch.inf
+    lengths = torch.tensor([0, 55], device=device)
+    more: list[tuple[dict[str, Any], Config]] = [
+        ({"mask": some < 0.5}, blocks(32)),
+        ({"mask": some[:, :1] < 0.5, "causal": True, "dropout": 0.2}, blocks(16, 64)),
+        ({"mask": some[:1, :, :1] < 0.3, "window": (5, 9)}, blocks(32)),
+        ({"mask": bias[:, :1, :, ::2].repeat(1, 1, 1, 2), "padding": lengths}, blocks(32)),
+        ({"mask": bias.mT.contiguous().mT, "window": (None, 3), "scale": 0.3}, blocks(16, 64)),
+        ({"mask": bias[:, :, :, :1], "padding": some[:, 0, 0] < 0.7}, blocks(32)),
+        ({"window": (20, 7)}, blocks(16, stages=3)),
+        ({"window": (0, 1), "padding": lengths}, blocks(64)),
+    ]
+    found = {}
+    for place, (settings, config) in enumerate(more):
+        for what, error in gradients({**given, **settings}, config).items():
+            found[f"{what} with {place}: {', '.join(settings)} by {config}"] = error
+    bias[0, 0, 4, 9], bias[1, 1, 6, 2] = torch.nan, torch.inf
+    with launched_with(module_of("attention").DEFAULT, "attention"):
+        got = module_of("attention").attention(**given, mask=bias)
+    exact = {**given, **{name: given[name].double() for name in "qkv"}}
+    want = module_of("attention").baseline(**exact, mask=bias)
+    return found | {"mask nan, inf": excess(got, want, ROUNDED)}
 
 
 def layouts(device: str) -> dict[str, float]:
@@ -134,7 +164,7 @@ def edges(device: str) -> dict[str, float]:
 
 def extras(device: str) -> dict[str, float]:
     """Options, layouts, values and edges."""
-    return options(device) | layouts(device) | values(device) | edges(device)
+    return options(device) | masks(device) | layouts(device) | values(device) | edges(device)
 
 
 def of_gradients(*configs: Config) -> Case:
@@ -172,6 +202,7 @@ CASE = Case(
     keywords=(
         {"causal": True},
         {"window": 30},
+        {"window": (12, 40)},
         {"causal": True, "window": 7},
         {"dropout": 0.3, "seed": 7},
         {"scale": 0.5},

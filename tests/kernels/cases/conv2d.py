@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -10,6 +11,7 @@ from asmtune.core.config import Config
 from tests.kernels.accuracy import Case, launched_with, module_of
 from tests.kernels.tolerances import excess
 
+ALSO = ("_conv2d_weight",)
 LAST = torch.channels_last
 PARTED = Config({"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 64, "SPLIT": 3})
 
@@ -121,9 +123,46 @@ def in_place(device: str) -> dict[str, float]:
     return found
 
 
+def grouped(device: str) -> dict[str, float]:
+    """Groups, and gradients: strides past taps, taps apart, odd edges, layouts, NaN, ReLU."""
+    ways: list[tuple[int, int, int, dict[str, Any]]] = [
+        (2, 40, 3, {"padding": 1}),
+        (3, 9, 3, {"padding": (0, 2), "stride": (2, 3), "relu": True}),
+        (1, 5, 2, {"stride": 3, "padding": 1}),
+        (1, 34, 3, {"stride": (4, 2), "dilation": (2, 3), "padding": (2, 3), "relu": True}),
+        (6, 6, 1, {"stride": 2, "padding": 1}),
+        (2, 8, 3, {"stride": 2, "dilation": 2, "padding": (4, 0)}),
+    ]
+    module, found = module_of("conv2d"), {}
+    for place, (groups, channels, taps, settings) in enumerate(ways):
+        shape = {**_shape(2, (6, 8), (channels, 6 * groups), taps), "groups": groups}
+        given = module.inputs(shape, "fp32", device)
+        x, weight, bias = (given[name] for name in ("x", "weight", "bias"))
+        x = x.contiguous() if place % 2 else x[:, :, 1:]
+        if place == 1:
+            x[1, 0, 3, 4] = float("nan")
+        mine = [tensor.detach().requires_grad_() for tensor in (x, weight, bias)]
+        exact = [tensor.detach().double().requires_grad_() for tensor in (x, weight, bias)]
+        with launched_with(PARTED if place % 2 else module.DEFAULT, "conv2d", *ALSO):
+            got = module.conv2d(*mine, **settings, groups=groups)
+            dy = torch.randn_like(got)
+            got.backward(dy)
+        want = module.baseline(*exact, **settings, groups=groups)
+        want.backward(dy.double())
+        rows = CASE.rows(device, "fp32")
+        pairs = [(got.detach(), want.detach())]
+        pairs += [(a.grad, b.grad) for a, b in zip(mine, exact, strict=True)]  # type: ignore[misc]
+        for what, (a, b) in zip(("y", "dx", "dweight", "dbias"), pairs, strict=True):
+            found[f"{what} of {groups} groups, {channels} channels, {settings}"] = excess(
+                a, b, rows
+            )
+    return found
+
+
 def extras(device: str) -> dict[str, float]:
-    """Layouts, few channels, single taps, and programs that share tiles."""
-    return laid_out(device) | few(device) | in_place(device) | parted(device)
+    """Layouts, few channels, single taps, programs that share tiles, groups and gradients."""
+    found = laid_out(device) | few(device) | in_place(device) | parted(device)
+    return found | grouped(device)
 
 
 CASE = Case(
@@ -140,6 +179,8 @@ CASE = Case(
         Config({"BLOCK_M": 32, "BLOCK_N": 128, "BLOCK_K": 32, "SPLIT": 1}),
     ),
     varied=("x", "weight", "bias"),
+    gradients=("x", "weight", "bias"),
+    also=ALSO,
     keywords=(
         {"bias": None},
         {"relu": False},

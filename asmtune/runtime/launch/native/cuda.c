@@ -6,11 +6,13 @@ typedef int (*Launch)(void *function, unsigned, unsigned, unsigned, unsigned, un
                       unsigned shared, void *stream, void **parameters, void **extra);
 typedef int (*CurrentContext)(void **context);
 typedef int (*ErrorText)(int code, const char **text);
+typedef int (*IsCapturing)(void *stream, int *status);
 
 static struct {
   Launch launch;
   CurrentContext current_context;
   ErrorText error_text;
+  IsCapturing is_capturing;
 } driver;
 
 static int driver_open(const char *library) {
@@ -22,6 +24,7 @@ static int driver_open(const char *library) {
   driver.launch = (Launch)dlsym(handle, "cuLaunchKernel");
   driver.current_context = (CurrentContext)dlsym(handle, "cuCtxGetCurrent");
   driver.error_text = (ErrorText)dlsym(handle, "cuGetErrorString");
+  driver.is_capturing = (IsCapturing)dlsym(handle, "cuStreamIsCapturing");
   if (!driver.launch || !driver.current_context || !driver.error_text) {
     PyErr_Format(PyExc_OSError, "%s lacks cuLaunchKernel, cuCtxGetCurrent or cuGetErrorString", library);
     return -1;
@@ -33,6 +36,12 @@ static int driver_open(const char *library) {
 static bool driver_ready(void) {
   void *context = NULL;
   return driver.launch && driver.current_context(&context) == 0 && context;
+}
+
+/* Whether a stream is, or may be, being captured into a graph. */
+static bool driver_capturing(uint64_t stream) {
+  int status = 1;
+  return !driver.is_capturing || driver.is_capturing((void *)(uintptr_t)stream, &status) || status;
 }
 
 static int driver_launch(const Plan *plan, const long long *grid, uint64_t stream, uint64_t *packed) {

@@ -20,7 +20,14 @@ typedef struct {
   PyObject *kinds_kept; /* holds what `kinds` points to */
   Kinds kinds;
   Table table;
+  uint64_t generation; /* rises where plans are forgotten or replaced */
 } Launcher;
+
+static PyTypeObject LauncherType;
+
+/* observe(launcher, plan, grid, values): hears of each launch while a call is traced; plan, grid and
+ * values are None where the slow path launches. NULL for nobody. */
+static PyObject *observer;
 
 typedef struct {
   PyObject_HEAD
@@ -205,6 +212,20 @@ static Outcome prepare(Launcher *self, const Plan *plan, PyObject *grid, PyObjec
   return outcome;
 }
 
+static Outcome notify(Launcher *self, const Plan *plan, const long long *grid, PyObject **placed) {
+  PyObject *hear = Py_NewRef(observer), *values = PyTuple_New(plan ? self->count : 0), *answer = NULL;
+  for (Py_ssize_t i = 0; plan && values && i < self->count; i++)
+    PyTuple_SET_ITEM(values, i, Py_NewRef(value_of(plan, placed, i)));
+  if (values && plan)
+    answer = PyObject_CallFunction(hear, "OO(LLL)O", self, plan, grid[0], grid[1], grid[2], values);
+  else if (values)
+    answer = PyObject_CallFunction(hear, "OOOO", self, Py_None, Py_None, Py_None);
+  Py_DECREF(hear);
+  Py_XDECREF(values);
+  Py_XDECREF(answer);
+  return answer ? USUAL : ERROR;
+}
+
 /* Launches with a plan that was found; UNUSUAL where the slow path must. */
 static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed,
                               Progress *progress, PyObject *device) {
@@ -214,7 +235,7 @@ static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, 
   if (outcome != USUAL) return outcome;
   PyObject *stream = PyObject_CallOneArg(self->stream, device);
   if (!stream) return ERROR;
-  if (!plan->function) {
+  if (!plan->function || plan->scratch) {
     outcome = launch_by_relay(self, plan, placed, sizes, stream);
   } else if (!driver_ready()) {
     outcome = UNUSUAL;
@@ -225,27 +246,41 @@ static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, 
                   : launch_natively(plan, placed, &progress->words, sizes, queue);
   }
   Py_DECREF(stream);
-  return outcome;
+  return outcome == USUAL && observer ? notify(self, plan, sizes, placed) : outcome;
+}
+
+/* A tuple and a dict of a vectorcall's arguments. */
+static int pack_arguments(PyObject *const *args, Py_ssize_t given_count, PyObject *names, PyObject **positional,
+                          PyObject **named) {
+  *positional = PyTuple_New(given_count);
+  *named = PyDict_New();
+  if (!*positional || !*named) return -1;
+  for (Py_ssize_t i = 0; i < given_count; i++) PyTuple_SET_ITEM(*positional, i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (PyDict_SetItem(*named, PyTuple_GET_ITEM(names, i), args[given_count + i]) < 0) return -1;
+  return 0;
+}
+
+/* Words as bytes, None for none, and a tuple of what they hold. */
+static int pack_words(const Words *words, PyObject **key, PyObject **held) {
+  *key = words ? PyBytes_FromStringAndSize((const char *)words->words, words->count * (Py_ssize_t)sizeof(uint64_t))
+               : Py_NewRef(Py_None);
+  *held = PyTuple_New(words ? words->held_count : 0);
+  if (!*key || !*held) return -1;
+  for (Py_ssize_t i = 0; words && i < words->held_count; i++)
+    PyTuple_SET_ITEM(*held, i, Py_NewRef(words->held[i]));
+  return 0;
 }
 
 static PyObject *launch_slowly(Launcher *self, PyObject *grid, PyObject *const *args, Py_ssize_t given_count,
                                PyObject *names, const Progress *progress) {
-  const Words *words = progress->worded ? &progress->words : NULL;
-  PyObject *result = NULL, *key = NULL, *held = NULL;
-  PyObject *positional = PyTuple_New(given_count), *named = PyDict_New();
-  if (!positional || !named) goto done;
-  for (Py_ssize_t i = 0; i < given_count; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
-    if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[given_count + i]) < 0) goto done;
-  key = words ? PyBytes_FromStringAndSize((const char *)words->words, words->count * (Py_ssize_t)sizeof(uint64_t))
-              : Py_NewRef(Py_None);
-  held = PyTuple_New(words ? words->held_count : 0);
-  if (!key || !held) goto done;
-  for (Py_ssize_t i = 0; words && i < words->held_count; i++)
-    PyTuple_SET_ITEM(held, i, Py_NewRef(words->held[i]));
-  PyObject *all[6] = {grid, positional, named, key, held, progress->hook ? progress->hook : Py_None};
-  result = PyObject_Vectorcall(self->slow, all, 6, NULL);
-done:
+  PyObject *result = NULL, *key = NULL, *held = NULL, *positional = NULL, *named = NULL;
+  if (observer && notify(self, NULL, NULL, NULL) == ERROR) return NULL;
+  if (pack_arguments(args, given_count, names, &positional, &named) == 0 &&
+      pack_words(progress->worded ? &progress->words : NULL, &key, &held) == 0) {
+    PyObject *all[6] = {grid, positional, named, key, held, progress->hook ? progress->hook : Py_None};
+    result = PyObject_Vectorcall(self->slow, all, 6, NULL);
+  }
   Py_XDECREF(positional);
   Py_XDECREF(named);
   Py_XDECREF(key);

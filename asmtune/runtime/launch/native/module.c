@@ -1,34 +1,5 @@
 /* The module: types, their making and their end. */
 
-static int read_types(PyObject *types, PyTypeObject **read) {
-  Py_ssize_t count = PyTuple_GET_SIZE(types);
-  if (count > MOST_TYPES) {
-    PyErr_SetString(PyExc_ValueError, "a launcher has too many types");
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < count; i++) {
-    if (!PyType_Check(PyTuple_GET_ITEM(types, i))) {
-      PyErr_SetString(PyExc_TypeError, "a launcher's types are types");
-      return -1;
-    }
-    read[i] = (PyTypeObject *)PyTuple_GET_ITEM(types, i);
-  }
-  return 0;
-}
-
-static int read_kinds(Launcher *self, PyObject *kinds) {
-  PyObject *tensors, *frozen;
-  if (!PyArg_ParseTuple(kinds, "O!O!OOO", &PyTuple_Type, &tensors, &PyTuple_Type, &frozen, &self->kinds.dtype,
-                        &self->kinds.data_ptr, &self->kinds.get_device))
-    return -1;
-  if (!Py_TYPE(self->kinds.dtype)->tp_descr_get) {
-    PyErr_SetString(PyExc_TypeError, "a launcher's dtype is a descriptor");
-    return -1;
-  }
-  self->kinds_kept = Py_NewRef(kinds);
-  return read_types(tensors, self->kinds.tensors) < 0 ? -1 : read_types(frozen, self->kinds.frozen);
-}
-
 static int read_names(Launcher *self, PyObject *names, const char *modes, Py_ssize_t mode_count) {
   self->count = PyTuple_GET_SIZE(names);
   if (self->count > MOST_PARAMETERS || mode_count != self->count || PyTuple_GET_SIZE(self->functions) > MOST_FUNCTIONS) {
@@ -37,15 +8,8 @@ static int read_names(Launcher *self, PyObject *names, const char *modes, Py_ssi
   }
   memcpy(self->modes, modes, (size_t)mode_count);
   self->names = Py_NewRef(names);
-  self->places = PyDict_New();
-  if (!self->places) return -1;
-  for (Py_ssize_t i = 0; i < self->count; i++) {
-    PyObject *place = PyLong_FromSsize_t(i);
-    int failed = !place || PyDict_SetItem(self->places, PyTuple_GET_ITEM(names, i), place) < 0;
-    Py_XDECREF(place);
-    if (failed) return -1;
-  }
-  return 0;
+  self->places = places_of(names);
+  return self->places ? 0 : -1;
 }
 
 static PyObject *Launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -67,7 +31,7 @@ static PyObject *Launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   self->quiet = Py_NewRef(quiet);
   self->slow = Py_NewRef(slow);
   self->last = Py_NewRef(Py_None);
-  if (read_names(self, names, modes, mode_count) < 0 || read_kinds(self, kinds) < 0) {
+  if (read_names(self, names, modes, mode_count) < 0 || read_kinds(&self->kinds, &self->kinds_kept, kinds) < 0) {
     Py_DECREF(self);
     return NULL;
   }
@@ -106,25 +70,20 @@ static void Launcher_dealloc(Launcher *self) {
 }
 
 static PyObject *Launcher_keep(Launcher *self, PyObject *args) {
-  const char *key;
-  Py_ssize_t size;
-  PyObject *plan, *held;
-  if (!PyArg_ParseTuple(args, "y#O!O!:keep", &key, &size, &PlanType, &plan, &PyTuple_Type, &held)) return NULL;
-  if (PyTuple_GET_SIZE(((Plan *)plan)->values) != self->count || size % (Py_ssize_t)sizeof(uint64_t)) {
-    PyErr_SetString(PyExc_ValueError, "the plan or its key is of another launcher");
+  PyObject *plan = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : Py_None;
+  if (Py_IS_TYPE(plan, &PlanType) && PyTuple_GET_SIZE(((Plan *)plan)->values) != self->count) {
+    PyErr_SetString(PyExc_ValueError, "the plan is of another launcher");
     return NULL;
   }
-  uint64_t words[MOST_WORDS];
-  if (size > (Py_ssize_t)sizeof words) {
-    PyErr_SetString(PyExc_ValueError, "a key has too many words");
-    return NULL;
-  }
-  memcpy(words, key, (size_t)size);
-  if (table_keep(&self->table, words, size / (Py_ssize_t)sizeof(uint64_t), plan, held) < 0) return NULL;
-  Py_RETURN_NONE;
+  Py_ssize_t used = self->table.used;
+  PyObject *done = keep_in(&self->table, args, "y#O!O!:keep", &PlanType, &plan);
+  /* Replaced, or emptied on the way: what was prepared by the old plans is prepared anew. */
+  if (self->table.used <= used) self->generation++;
+  return done;
 }
 
 static PyObject *Launcher_forget(Launcher *self, PyObject *Py_UNUSED(nothing)) {
+  self->generation++;
   table_clear(&self->table);
   Py_XSETREF(self->last, Py_NewRef(Py_None));
   Py_RETURN_NONE;
@@ -193,8 +152,37 @@ static PyObject *open_driver(PyObject *Py_UNUSED(module), PyObject *args) {
   Py_RETURN_NONE;
 }
 
+static PyObject *open_tensors(PyObject *Py_UNUSED(module), PyObject *args) {
+  const char *library;
+  if (!PyArg_ParseTuple(args, "s:open_tensors", &library) || aten_open(library) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *describe(PyObject *Py_UNUSED(module), PyObject *args) {
+  PyObject *cdata, *tensor;
+  TensorFacts facts;
+  if (!PyArg_ParseTuple(args, "OO:describe", &cdata, &tensor)) return NULL;
+  Outcome outcome = aten.data ? read_tensor(cdata, tensor, &facts) : UNUSUAL;
+  if (outcome == ERROR) return NULL;
+  if (outcome == UNUSUAL) Py_RETURN_NONE;
+  PyObject *extents = PyTuple_New(2 * (Py_ssize_t)facts.dim);
+  for (int64_t i = 0; extents && i < 2 * facts.dim; i++) {
+    int64_t extent = i < facts.dim ? facts.sizes[i] : facts.strides[i - facts.dim];
+    PyTuple_SET_ITEM(extents, i, PyLong_FromLongLong(extent));
+  }
+  return extents ? Py_BuildValue("KiN", (unsigned long long)(uintptr_t)facts.data, facts.device, extents) : NULL;
+}
+
+static PyObject *observe(PyObject *Py_UNUSED(module), PyObject *hear) {
+  Py_XSETREF(observer, hear == Py_None ? NULL : Py_NewRef(hear));
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"open_driver", open_driver, METH_VARARGS, "open_driver(library): loads the CUDA driver."},
+    {"open_tensors", open_tensors, METH_VARARGS, "open_tensors(library): finds PyTorch's C interface."},
+    {"describe", describe, METH_VARARGS, "describe(_cdata, tensor): (address, device, sizes and strides), or None."},
+    {"observe", observe, METH_O, "observe(function): is called after each launch; None for nobody."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "asmtune_launch", "Launches by plans.", -1, methods,
@@ -202,12 +190,16 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "asmtune_launch", "La
 
 PyMODINIT_FUNC PyInit_asmtune_launch(void) {
   PyObject *made = NULL;
-  if (PyType_Ready(&PlanType) < 0 || PyType_Ready(&LauncherType) < 0 || PyType_Ready(&BoundType) < 0) return NULL;
+  if (PyType_Ready(&PlanType) < 0 || PyType_Ready(&LauncherType) < 0 || PyType_Ready(&BoundType) < 0 ||
+      PyType_Ready(&CallType) < 0 || PyType_Ready(&PreparedType) < 0)
+    return NULL;
   given = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
   if (!given || !(made = PyModule_Create(&module))) return NULL;
   if (PyModule_AddObjectRef(made, "GIVEN", given) < 0 ||
       PyModule_AddObjectRef(made, "Plan", (PyObject *)&PlanType) < 0 ||
-      PyModule_AddObjectRef(made, "Launcher", (PyObject *)&LauncherType) < 0) {
+      PyModule_AddObjectRef(made, "Launcher", (PyObject *)&LauncherType) < 0 ||
+      PyModule_AddObjectRef(made, "Call", (PyObject *)&CallType) < 0 ||
+      PyModule_AddObjectRef(made, "Prepared", (PyObject *)&PreparedType) < 0) {
     Py_DECREF(made);
     return NULL;
   }

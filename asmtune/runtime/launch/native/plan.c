@@ -1,6 +1,7 @@
 /* A plan: a compiled kernel on one device, and how a launch's arguments go into it.
  *
- *     Plan(function, threads, shared, slots, values, kernel, config, guards, relay, between, hook, chosen)
+ *     Plan(function, threads, shared, slots, values, kernel, config, guards, relay, between, hook, chosen,
+ *          scratch=0)
  *
  * function: the driver's handle; 0 where `relay` launches. threads, shared: of a program.
  * slots: (kind, index, constant) of each of the kernel's own parameters.
@@ -12,6 +13,7 @@
  *   function's parameters.
  * hook, chosen: None, or what is called before each launch with the values by name, and the
  *   config's own values among them.
+ * scratch: bytes of memory that each program asks for: a launch goes by the relay, which gives it.
  */
 
 typedef enum { POINTER, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, KINDS } Kind;
@@ -25,7 +27,7 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   uint64_t function;
-  unsigned threads, shared;
+  unsigned threads, shared, scratch;
   int slot_count;
   Slot slots[MOST_PARAMETERS + 2]; /* Triton's two scratch pointers behind the kernel's */
   PyObject *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
@@ -113,20 +115,21 @@ static int Plan_traverse(Plan *plan, visitproc visit, void *arg) {
 
 static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   unsigned long long function;
-  unsigned threads, shared;
+  unsigned threads, shared, scratch = 0;
   PyObject *slots, *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
   if (kwargs && PyDict_GET_SIZE(kwargs)) {
     PyErr_SetString(PyExc_TypeError, "Plan takes no keywords");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "KIIO!O!OOO!OO!OO!", &function, &threads, &shared, &PyTuple_Type, &slots,
-                        &PyTuple_Type, &values, &kernel, &config, &PyTuple_Type, &guards, &relay, &PyTuple_Type, &between, &hook, &PyDict_Type, &chosen))
+  if (!PyArg_ParseTuple(args, "KIIO!O!OOO!OO!OO!|I", &function, &threads, &shared, &PyTuple_Type, &slots,
+                        &PyTuple_Type, &values, &kernel, &config, &PyTuple_Type, &guards, &relay, &PyTuple_Type, &between, &hook, &PyDict_Type, &chosen, &scratch))
     return NULL;
   Plan *plan = (Plan *)type->tp_alloc(type, 0);
   if (!plan) return NULL;
   plan->function = function;
   plan->threads = threads;
   plan->shared = shared;
+  plan->scratch = scratch;
   plan->values = Py_NewRef(values);
   plan->kernel = Py_NewRef(kernel);
   plan->config = Py_NewRef(config);
@@ -142,11 +145,11 @@ static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return (PyObject *)plan;
 }
 
-/* Whether everything that Triton would look at again is as it was. */
-static bool guards_hold(const Plan *plan) {
-  Py_ssize_t count = PyTuple_GET_SIZE(plan->guards);
+/* Whether names of dicts still stand for the objects that they stood for. */
+static bool dicts_hold(PyObject *guards) {
+  Py_ssize_t count = PyTuple_GET_SIZE(guards);
   for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *guard = PyTuple_GET_ITEM(plan->guards, i);
+    PyObject *guard = PyTuple_GET_ITEM(guards, i);
     PyObject *now = PyDict_GetItem(PyTuple_GET_ITEM(guard, 0), PyTuple_GET_ITEM(guard, 1));
     PyObject *expected = PyTuple_GET_ITEM(guard, 2);
     if (now != (expected == given ? NULL : expected)) return false;
@@ -154,9 +157,16 @@ static bool guards_hold(const Plan *plan) {
   return true;
 }
 
+/* Whether everything that Triton would look at again is as it was. */
+static bool guards_hold(const Plan *plan) { return dicts_hold(plan->guards); }
+
 static PyMemberDef Plan_members[] = {
     {"kernel", T_OBJECT_EX, offsetof(Plan, kernel), READONLY, "What a launch returns."},
     {"config", T_OBJECT_EX, offsetof(Plan, config), READONLY, "What it runs with."},
+    {"values", T_OBJECT_EX, offsetof(Plan, values), READONLY, "Of each parameter; GIVEN where a launch gives it."},
+    {"hook", T_OBJECT, offsetof(Plan, hook), READONLY, "The config's own, or None."},
+    {"function", T_ULONGLONG, offsetof(Plan, function), READONLY, "The driver's handle; 0 for a relay."},
+    {"scratch", T_UINT, offsetof(Plan, scratch), READONLY, "Bytes of memory that each program asks for."},
     {NULL, 0, 0, 0, NULL}};
 
 static PyTypeObject PlanType = {

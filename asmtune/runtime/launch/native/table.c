@@ -96,3 +96,19 @@ static int table_keep(Table *table, const uint64_t *words, Py_ssize_t count, PyO
   Py_XDECREF(old_held);
   return 0;
 }
+
+/* A method `keep(key, value, held)`; `format` names it, and `value` is of a type. */
+static PyObject *keep_in(Table *table, PyObject *args, const char *format, PyTypeObject *type, PyObject **value) {
+  const char *key;
+  Py_ssize_t size;
+  PyObject *held;
+  if (!PyArg_ParseTuple(args, format, &key, &size, type, value, &PyTuple_Type, &held)) return NULL;
+  uint64_t words[MOST_WORDS];
+  if (size > (Py_ssize_t)sizeof words || size % (Py_ssize_t)sizeof(uint64_t)) {
+    PyErr_SetString(PyExc_ValueError, "a key has too many words, or a part of one");
+    return NULL;
+  }
+  memcpy(words, key, (size_t)size);
+  if (table_keep(table, words, size / (Py_ssize_t)sizeof(uint64_t), *value, held) < 0) return NULL;
+  Py_RETURN_NONE;
+}

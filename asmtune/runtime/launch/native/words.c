@@ -16,7 +16,8 @@
 #include <structmember.h>
 
 enum { MOST_PARAMETERS = 64, MOST_FUNCTIONS = 16, MOST_TYPES = 8 };
-enum { MOST_WORDS = 1 + 3 * MOST_PARAMETERS + 2 * MOST_FUNCTIONS };
+/* A launcher fills 1 + 3 * MOST_PARAMETERS + 2 * MOST_FUNCTIONS; signatures are checked. */
+enum { MOST_WORDS = 512 };
 enum { MOST_HELD = MOST_PARAMETERS + MOST_FUNCTIONS };
 
 /* What a parameter is to the words: a runtime argument, whose class matters; a
@@ -39,6 +40,46 @@ typedef struct {
   PyObject *data_ptr;
   PyObject *get_device;
 } Kinds;
+
+static int read_types(PyObject *types, PyTypeObject **read) {
+  Py_ssize_t count = PyTuple_GET_SIZE(types);
+  if (count > MOST_TYPES) {
+    PyErr_SetString(PyExc_ValueError, "a launcher has too many types");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (!PyType_Check(PyTuple_GET_ITEM(types, i))) {
+      PyErr_SetString(PyExc_TypeError, "a launcher's types are types");
+      return -1;
+    }
+    read[i] = (PyTypeObject *)PyTuple_GET_ITEM(types, i);
+  }
+  return 0;
+}
+
+static int read_kinds(Kinds *read, PyObject **kept, PyObject *kinds) {
+  PyObject *tensors, *frozen;
+  if (!PyArg_ParseTuple(kinds, "O!O!OOO", &PyTuple_Type, &tensors, &PyTuple_Type, &frozen, &read->dtype,
+                        &read->data_ptr, &read->get_device))
+    return -1;
+  if (!Py_TYPE(read->dtype)->tp_descr_get) {
+    PyErr_SetString(PyExc_TypeError, "a launcher's dtype is a descriptor");
+    return -1;
+  }
+  *kept = Py_NewRef(kinds);
+  return read_types(tensors, read->tensors) < 0 ? -1 : read_types(frozen, read->frozen);
+}
+
+/* A dict of names' indices. */
+static PyObject *places_of(PyObject *names) {
+  PyObject *places = PyDict_New();
+  for (Py_ssize_t i = 0; places && i < PyTuple_GET_SIZE(names); i++) {
+    PyObject *place = PyLong_FromSsize_t(i);
+    if (!place || PyDict_SetItem(places, PyTuple_GET_ITEM(names, i), place) < 0) Py_CLEAR(places);
+    Py_XDECREF(place);
+  }
+  return places;
+}
 
 typedef struct {
   int64_t device;

@@ -1,0 +1,115 @@
+"""Alternatives: the user's functions that are timed beside the configs and called if one wins.
+
+A record names the winning alternative in its winner, `Config.alternative`; the rest of that config
+is the best one, which is launched where the name is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
+from asmtune.base.text import shortened
+from asmtune.core.problem import is_kernel
+
+Alternatives = Mapping[str, Callable[..., Any]]
+"""Functions of a launch's arguments by name."""
+
+_MOST_NAME: Final = 64
+_FORM: Final = 'a dict of functions by name, such as {"cublas": fn}'
+
+
+def checked_alternatives(given: Any) -> dict[str, Callable[..., Any]]:
+    """Check `alternatives=` and return it; {} for None.
+
+    Raises:
+        InputError: it is no dict of functions by name, or a name is none that a record can hold.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ArgumentTypeError(f"alternatives={shortened(repr(given))}: expected {_FORM}")
+    for name, function in given.items():
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"alternatives: name {name!r:.60} is no text: expected {_FORM}")
+        if not 0 < len(name) <= _MOST_NAME or not name.isprintable() or name != name.strip():
+            raise InputError(
+                f"alternatives: name {shortened(ascii(name))}: give 1 to {_MOST_NAME} printable "
+                "characters without spaces around them"
+            )
+        if not callable(function) or is_kernel(function):
+            raise ArgumentTypeError(
+                f"alternatives[{name!r}]={shortened(repr(function))}: expected a function of the "
+                "launch's arguments"
+            )
+    return dict(given)
+
+
+def caller(
+    function: Callable[..., Any], parameters: Sequence[str], given: Collection[str], skip: int = 0
+) -> Callable[..., None]:
+    """Return a function of the values of all parameters, in order, that calls an alternative.
+
+    Arguments up to the first parameter that a launch does not give are passed by position, those
+    after it by name. Gradients are off, as around a launch, and what it returns is dropped.
+
+    Args:
+        function: the alternative.
+        parameters: the kernel's, in order.
+        given: those that the launch gives; the config's values are not passed.
+        skip: values before those of the parameters, which are not passed.
+    """
+    from torch import is_grad_enabled, set_grad_enabled
+
+    gap = next((i for i, name in enumerate(parameters) if name not in given), len(parameters))
+    end = skip + gap
+    named = [(name, skip + i) for i, name in enumerate(parameters) if i > gap and name in given]
+
+    def by_name(*values: Any) -> None:
+        function(*values[skip:end], **{name: values[index] for name, index in named})
+
+    def by_position(*values: Any) -> None:
+        function(*values[skip:end])
+
+    passed = by_name if named else by_position
+
+    def call(*values: Any) -> None:
+        if not is_grad_enabled():
+            passed(*values)
+            return
+        # Calls, not `with no_grad()`, which takes 4 us more.
+        set_grad_enabled(False)
+        try:
+            passed(*values)
+        finally:
+            set_grad_enabled(True)
+
+    return call
+
+
+def call_of(
+    function: Callable[..., Any], parameters: Sequence[str], arguments: Mapping[str, Any]
+) -> Callable[[], None]:
+    """Return a function that calls an alternative with a launch's arguments by name."""
+    call = caller(function, parameters, arguments)
+    values = [arguments.get(name) for name in parameters]
+    return lambda: call(*values)
+
+
+def call_in_race(
+    function: Callable[..., Any], parameters: Sequence[str], arguments: Mapping[str, Any]
+) -> Callable[[], None]:
+    """Return what `call_of` does, for a race, where one that fails costs itself alone.
+
+    A function may launch kernels of its own; asmtune's errors of those would end the tuning.
+    """
+    call = call_of(function, parameters, arguments)
+
+    def run() -> None:
+        try:
+            call()
+        except AsmtuneError as error:
+            raise RuntimeError(str(error)) from error
+
+    return run

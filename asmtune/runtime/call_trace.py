@@ -1,0 +1,334 @@
+"""`CallTrace`: notes what a host function allocates, views and launches in one call."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import torch
+import triton
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from triton.runtime import _allocation
+
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.launch import plain
+
+_ALIGNMENT: Final = 512  # of memory that PyTorch allocates
+_ARGUMENT, _OUTPUT, _SCRATCH = range(3)  # the same numbers as in `native/calls.c`
+
+_aten: Any = torch.ops.aten
+_ALLOCATIONS: Final = frozenset(
+    {
+        _aten.empty.memory_format,
+        _aten.empty_strided.default,
+        _aten.empty_like.default,
+        _aten.new_empty.default,
+        _aten.new_empty_strided.default,
+    }
+)
+
+_PLAIN: Final = frozenset({bool, int, float, str, type(None), torch.dtype})
+
+_LIBRARIES: Final = sys.stdlib_module_names | {"torch", "triton"}
+
+_persistent: Final[dict[int, torch.Tensor]] = {}
+
+
+def persistent(*tensors: torch.Tensor) -> None:
+    """Declare tensors that prepared calls may go on using: they are never freed or replaced.
+
+    A call that uses one takes the function's own path while a CUDA graph is captured.
+    """
+    _persistent.update((id(tensor), tensor) for tensor in tensors)
+
+
+def needs_gradient(value: Any) -> bool:
+    """Return whether a value is a tensor that requires a gradient."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def tuner_guards(function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...]:
+    """List the globals by which a function, and those that it calls, name autotuned kernels."""
+    guards: list[tuple[dict[str, Any], str, Any]] = []
+    seen, waiting = set(), [inspect.unwrap(function)]
+    while waiting:
+        code, scope = (one := waiting.pop()).__code__, one.__globals__
+        if code in seen:
+            continue
+        seen.add(code)
+        names = {name for part in _codes(code) for name in part.co_names}
+        values = [(scope, name, scope[name]) for name in names & scope.keys()]
+        for module in [value for *_, value in values if isinstance(value, types.ModuleType)]:
+            values += [
+                (vars(module), name, vars(module)[name]) for name in names & vars(module).keys()
+            ]
+        guards += [guard for guard in values if isinstance(guard[2], AsmAutotuner)]
+        called = [value for *_, value in values] + _cells(one)
+        waiting += [f for f in called if isinstance(f, types.FunctionType) and _is_users(f)]
+    return tuple(guards)
+
+
+def _cells(function: types.FunctionType) -> list[Any]:
+    """List the values that a function closes over."""
+    values = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty still
+            values.append(cell.cell_contents)
+    return values
+
+
+def _is_users(function: types.FunctionType) -> bool:
+    """Return whether a function may launch a kernel of asmtune's: no library's does."""
+    package = (function.__module__ or "").partition(".")[0]
+    return package not in _LIBRARIES
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return [code, *(part for one in inner for part in _codes(one))]
+
+
+class _Origin(NamedTuple):
+    """The argument or the allocation that a tensor is, or is a view of."""
+
+    kind: int
+    number: int
+    base: torch.Tensor
+
+
+class _Launch(NamedTuple):
+    launcher: Any
+    plan: Any
+    grid: tuple[int, int, int]
+    values: tuple[Any, ...]
+
+
+class _Refusal(Exception):  # noqa: N818 - no error: the function is called each time
+    """Says what a prepared call cannot do again."""
+
+
+class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's has no types
+    """A mode that notes one call of a host function; see `call`.
+
+    Attributes:
+        reason: why the call cannot be prepared, as far as the function has come; else None.
+    """
+
+    def __init__(self, part: Any, arguments: tuple[Any, ...]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._part, self._arguments = part, arguments
+        self.reason: str | None = None
+        self._launches: list[_Launch] = []
+        self._allocated: list[torch.Tensor] = []
+        self._origins: dict[int, _Origin] = {}
+        self._alive: list[torch.Tensor] = []  # else another tensor may get the id of one
+        self._thread = threading.get_ident()
+        for index, value in enumerate(arguments):
+            if isinstance(value, torch.Tensor):
+                self._add(value, _Origin(_ARGUMENT, index, value))
+
+    def __enter__(self) -> CallTrace:
+        """Hear of operations of this thread, of planned launches, and of Triton's own."""
+        own = triton.JITFunction.run
+
+        def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == self._thread:
+                self._refuse(f"a launch of {getattr(function, '__name__', function)} by Triton")
+            return own(function, *args, **kwargs)
+
+        self._own = own
+        triton.JITFunction.run = run
+        self._part.observe(self._launched)
+        plain.observer = self._launched
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        plain.observer = None
+        self._part.observe(None)
+        triton.JITFunction.run = self._own
+
+    def __torch_dispatch__(
+        self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.reason is None:
+            self._note(func, (args, kwargs), result)
+        return result
+
+    def _refuse(self, reason: str) -> None:
+        self.reason = self.reason or reason
+
+    def _add(self, tensor: torch.Tensor, origin: _Origin) -> None:
+        self._alive.append(tensor)
+        self._origins.setdefault(id(tensor), origin)
+
+    def _note(self, func: Any, inputs: Any, result: Any) -> None:
+        results = tree_leaves(result)
+        if func._schema.is_mutable or not all(isinstance(r, torch.Tensor) for r in results):
+            return self._refuse(f"operation {func}")
+        if func in _ALLOCATIONS:
+            self._add(result, _Origin(_OUTPUT, len(self._allocated), result))
+            self._allocated.append(result)
+            return None
+        sources = {
+            leaf.untyped_storage()._cdata: self._origins[id(leaf)]
+            for leaf in tree_leaves(inputs)
+            if isinstance(leaf, torch.Tensor) and id(leaf) in self._origins
+        }
+        for tensor in results:
+            origin = sources.get(tensor.untyped_storage()._cdata)
+            if origin is None:
+                return self._refuse(f"operation {func}")
+            self._add(tensor, origin)
+        return None
+
+    def _launched(self, launcher: Any, plan: Any, grid: Any, values: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if plan is None:
+            self._refuse("a launch that has no plan")
+        elif plan.hook is not None:
+            self._refuse("a launch whose config has a hook")
+        else:
+            self._launches.append(_Launch(launcher, plan, grid, values))
+
+    def call(
+        self,
+        result: Any,
+        guards: tuple[Any, ...],
+        alternatives: Mapping[str, Callable[..., Any]],
+        attached: bool,
+    ) -> Any:
+        """Make the prepared call of a result; a text says why there is none.
+
+        Args:
+            result: what the function returned.
+            guards: names of dicts that must stay what they are.
+            alternatives: functions that may be called in the function's place.
+            attached: the result is made part of autograd's graph.
+        """
+        if self.reason is not None:
+            return self.reason
+        try:
+            winner = self._winner(alternatives)
+            return self._call(result, winner, guards, attached)
+        except _Refusal as refusal:
+            return str(refusal)
+
+    def _winner(self, alternatives: Mapping[str, Callable[..., Any]]) -> Any:
+        """Return the function of the name that won the only launch; None where configs won."""
+        names = [launch.plan.config.alternative for launch in self._launches]
+        if not any(names):
+            return None
+        if len(names) == 1 and names[0] in alternatives:
+            return alternatives[names[0]]
+        raise _Refusal(f"a launch that alternative {next(filter(None, names))!r} has won")
+
+    def _call(self, result: Any, winner: Any, guards: tuple[Any, ...], attached: bool) -> Any:
+        outputs: dict[int, tuple[Any, ...]] = {}
+        tree = self._tree(result, outputs)
+        places = {allocation: place for place, allocation in enumerate(outputs)}
+        scratch = _Scratch()
+        steps = [self._step(launch, places, scratch, winner) for launch in self._launches]
+        shared = any(id(v) in _persistent for launch in self._launches for v in launch.values)
+        if winner is not None:
+            outputs, scratch, tree = {}, _Scratch(), None
+        room = ((scratch.bytes,), (1,), torch.uint8) if scratch.bytes else None
+        given = (tuple(steps), tuple(outputs.values()), room, _renumbered(tree, places))
+        return self._part.Call(*given, winner, guards, attached, shared)
+
+    def _step(
+        self, launch: _Launch, places: Mapping[int, int], scratch: _Scratch, winner: Any
+    ) -> tuple[Any, ...]:
+        """Return a launch as the C part takes it: tensors by where their addresses come from."""
+        head = (launch.launcher, launch.plan, launch.grid)
+        if winner is not None:  # only looked at, to see that it still wins
+            return (*head, (None,) * len(launch.values), -1)
+        values = tuple(
+            self._address(value, places, scratch) if isinstance(value, torch.Tensor) else value
+            for value in launch.values
+        )
+        own = -1
+        if launch.plan.scratch and launch.plan.function:
+            if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
+                raise _Refusal("a kernel that takes memory of the program's own allocator")
+            own = scratch.add(math.prod(launch.grid) * launch.plan.scratch)
+        return (*head, values, own)
+
+    def _address(self, tensor: torch.Tensor, places: Mapping[int, int], scratch: _Scratch) -> Any:
+        origin = self._origins.get(id(tensor))
+        if origin is None and id(tensor) in _persistent:
+            return tensor.data_ptr()
+        if origin is None:
+            raise _Refusal("a tensor that is neither an argument nor allocated in the call")
+        offset = tensor.data_ptr() - origin.base.data_ptr()
+        if origin.kind == _ARGUMENT:
+            return (_ARGUMENT, origin.number, offset)
+        if origin.number in places:
+            return (_OUTPUT, places[origin.number], offset)
+        return (_SCRATCH, 0, offset + scratch.place(origin))
+
+    def _tree(self, result: Any, outputs: dict[int, tuple[Any, ...]]) -> Any:
+        """Return a result with its tensors by number: an allocation, or ~ an argument.
+
+        Plain values are lists of one.
+        """
+        if isinstance(result, tuple):
+            return tuple(self._tree(item, outputs) for item in result)
+        if not isinstance(result, torch.Tensor):
+            if type(result) not in _PLAIN:
+                raise _Refusal(f"a result of type {type(result).__name__}")
+            return [result]
+        origin = self._origins.get(id(result))
+        if origin is None:
+            raise _Refusal("a result that is neither an argument nor allocated in the call")
+        if origin.kind == _ARGUMENT:
+            if result is not origin.base:
+                raise _Refusal("a result that is a view of an argument")
+            return ~origin.number
+        made = (tuple(result.shape), result.stride(), result.dtype)
+        if not _fills(result) or outputs.setdefault(origin.number, made) != made:
+            raise _Refusal("a result that is a part of an allocation")
+        return origin.number
+
+
+class _Scratch:
+    """Memory for what a call allocates and does not return: one allocation for all."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._places: dict[int, int] = {}
+
+    def add(self, size: int) -> int:
+        """Return the offset of so many bytes more."""
+        offset, self.bytes = self.bytes, -(-(self.bytes + size) // _ALIGNMENT) * _ALIGNMENT
+        return offset
+
+    def place(self, origin: _Origin) -> int:
+        """Return the offset of an allocation."""
+        if origin.number not in self._places:
+            self._places[origin.number] = self.add(origin.base.untyped_storage().nbytes())
+        return self._places[origin.number]
+
+
+def _fills(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor needs all of its storage."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    span = 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
+    needed = span * tensor.element_size()
+    return tensor.storage_offset() == 0 and needed == tensor.untyped_storage().nbytes()
+
+
+def _renumbered(tree: Any, places: Mapping[int, int]) -> Any:
+    if isinstance(tree, tuple):
+        return tuple(_renumbered(item, places) for item in tree)
+    return places[tree] if isinstance(tree, int) and tree >= 0 else tree

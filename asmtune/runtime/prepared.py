@@ -1,0 +1,283 @@
+"""`prepared`: functions of the host whose repeated calls go from Python to the driver at once.
+
+    call -> signature -> prepared call -> allocations, launches, result           in C
+                | none, or one that does not hold
+                └> the function itself; a repeated signature's call is traced and kept
+
+A signature is all that the function may decide by: dtypes, extents, strides, addresses by 16
+bytes and gradients of tensors, values of everything else, device, stream, and grad mode. A trace
+(`runtime/call_trace`) notes what the function allocates, its views, and its launches with their
+arguments. `launch/native/calls.c` does the same again with other addresses. Whatever a trace does
+not understand leaves its signature to the function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, ParamSpec, TypeVar, cast, overload
+
+import torch
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
+
+from asmtune.base.errors import ArgumentTypeError
+from asmtune.core.alternatives import Alternatives, checked_alternatives
+from asmtune.runtime.call_trace import CallTrace, needs_gradient, tuner_guards
+from asmtune.runtime.launch.layout import MOST_PARAMETERS, kinds, machine
+from asmtune.runtime.launch.planning import tensor_backend
+
+_MOST_COUNTED: Final = 4096
+
+_CLEAR: Final = (
+    torch._C._len_torch_dispatch_stack,
+    torch._C._len_torch_function_stack,
+    torch._C._are_functorch_transforms_active,
+    torch._C._is_any_autocast_enabled,
+)
+"""Functions that return something true where PyTorch does more with a call than run it."""
+
+_tracing: Final = threading.Lock()
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def prepared(function: Callable[P, R]) -> Callable[P, R]: ...
+
+
+@overload
+def prepared(
+    *, alternatives: Alternatives | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+@overload
+def prepared(
+    *,
+    backward: Callable[..., Any],
+    gradients: Sequence[str] = (),
+    alternatives: Alternatives | None = None,
+) -> Callable[[Callable[P, tuple[R, tuple[Any, ...]]]], Callable[P, R]]: ...
+
+
+def prepared(
+    function: Callable[..., Any] | None = None,
+    *,
+    backward: Callable[..., Any] | None = None,
+    gradients: Sequence[str] = (),
+    alternatives: Alternatives | None = None,
+) -> Any:
+    """Make a host function around autotuned kernels cheap to call again.
+
+        @asmtune.prepared
+        def add(x, y):
+            out = torch.empty_like(x)
+            add_kernel[grid](x, y, out, x.numel())
+            return out
+
+    The function may check its arguments, view them, allocate tensors, and launch kernels of
+    `asm_autotune`. Repeated calls of a signature do the allocations and launches alone. It must
+    decide by the signature only: not by values in tensors, random numbers, or globals that
+    change. A function that does anything else with tensors is called each time.
+
+    Args:
+        function: returns a tensor, a tuple of tensors, or None.
+        backward: makes the function differentiable. It then returns `(result, saved)`, `saved` a
+            tuple of tensors and plain values; `backward(*gradients_of_results, *saved)` returns
+            the gradients of the first parameters. Autograd is entered only where one is needed.
+        gradients: names of those parameters; another tensor that requires a gradient is then
+            refused with a ValueError. By default it gets none.
+        alternatives: functions of the same arguments by name. Where the function makes one
+            launch, of a kernel whose alternative of such a name has won, and no gradient is
+            needed, the function of that name is called in its place.
+
+    Raises:
+        InputError: a parameter collects arguments, there are too many, or an alternative is none.
+    """
+    if function is None:
+        return functools.partial(
+            prepared, backward=backward, gradients=gradients, alternatives=alternatives
+        )
+    checked = checked_alternatives(alternatives)
+    host = PreparedFunction(function, backward, checked, frozenset(gradients))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return host.ordinary(*args, **kwargs)
+        return host.call(*args, **kwargs)
+
+    call.prepared = host  # type: ignore[attr-defined]
+    return call
+
+
+class PreparedFunction:
+    """A host function and its prepared calls; `prepared` describes the first four attributes.
+
+    Attributes:
+        function, backward, alternatives, gradients: the function, and what goes with it.
+        refused: why signatures were left to the function, each reason once.
+        call: calls the function, or does what was prepared.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        backward: Callable[..., Any] | None,
+        alternatives: Mapping[str, Callable[..., Any]],
+        gradients: frozenset[str] = frozenset(),
+    ) -> None:
+        self.function, self.backward, self.alternatives = function, backward, alternatives
+        self.gradients = gradients
+        self.refused: dict[str, None] = {}
+        self._parameters = _checked_parameters(function)
+        self._graph_node = None if backward is None else _graph_node(function, backward)
+        self._counts: dict[bytes, tuple[int, Any]] = {}
+        self.call: Callable[..., Any] = self._first
+
+    def __len__(self) -> int:
+        """Count the prepared calls."""
+        return len(cast(Any, self.call)) if hasattr(self.call, "keep") else 0
+
+    def ordinary(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, without what was prepared."""
+        if self._graph_node is None:
+            return self.function(*args, **kwargs)
+        values = (*args, *kwargs.values())
+        if torch.is_grad_enabled() and any(needs_gradient(value) for value in values):
+            placed = self._placed(args, kwargs)
+            self._check_gradients(placed)
+            return self._graph_node.apply(None, *placed.values())
+        return self.function(*args, **kwargs)[0]
+
+    def _check_gradients(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if self.gradients and name not in self.gradients and needs_gradient(value):
+                raise ValueError(
+                    f"{self.function.__name__}: {name} requires a gradient, and gets none: "
+                    "detach it"
+                )
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the C part at the first call, since it may have to be built."""
+        part = tensor_backend()
+        self.call = self.ordinary if part is None else self.over(part)
+        return self.call(*args, **kwargs)
+
+    def over(self, part: Any) -> Any:
+        """Make the object of the C part that looks calls up."""
+        tensor: Any = torch._C.TensorBase
+        memory: Any = torch._C._dynamo.guards
+        on_gpu = torch.cuda.is_available()
+        parameters = self._parameters.values()
+        return part.Prepared(
+            tuple(self._parameters),
+            sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters),
+            tuple(part.GIVEN if p.default is p.empty else p.default for p in parameters),
+            kinds(),
+            (tensor._cdata, tensor.requires_grad, torch.is_grad_enabled),
+            machine(),
+            _CLEAR,
+            ((vars(forward_ad), "_current_level", -1),),
+            memory._empty_strided_cuda if on_gpu else memory._empty_strided_cpu,
+            None if self._graph_node is None else _apply_of(self._graph_node),
+            functools.partial(self._slow, part),
+        )
+
+    def _slow(self, part: Any, args: Any, kwargs: Any, key: bytes | None, held: Any) -> Any:
+        """Call the function; trace calls number 2, 4, 8, .. of a signature until one is kept."""
+        if key is None:
+            return self.ordinary(*args, **kwargs)
+        if len(self._counts) >= _MOST_COUNTED:
+            self._counts.clear()
+        count = self._counts.get(key, (0, None))[0] + 1
+        self._counts[key] = (count, held)
+        if count == 1 or count & (count - 1) or not _tracing.acquire(blocking=False):
+            return self.ordinary(*args, **kwargs)
+        try:
+            return self._traced(part, self._placed(args, kwargs), key, held)
+        finally:
+            _tracing.release()
+
+    def _traced(self, part: Any, values: dict[str, Any], key: bytes, held: Any) -> Any:
+        attached = self._graph_node is not None and torch.is_grad_enabled()
+        attached = attached and any(needs_gradient(value) for value in values.values())
+        if attached:
+            self._check_gradients(values)
+        trace = CallTrace(part, tuple(values.values()))
+        guards = tuner_guards(self.function)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not attached), trace:
+            outcome = self.function(**values)
+        result = outcome[0] if self.backward is not None and not attached else outcome
+        call = trace.call(result, guards, {} if attached else self.alternatives, attached)
+        if isinstance(call, str):
+            self.refused[call] = None
+        else:
+            cast(Any, self.call).keep(key, call, held)
+            self._counts.pop(key, None)
+        if attached and self._graph_node is not None:
+            return self._graph_node.apply(outcome, *values.values())
+        return result
+
+    def _placed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments by name, in the parameters' order."""
+        values = {**dict(zip(self._parameters, args, strict=False)), **kwargs}
+        if len(values) < len(args) + len(kwargs) or not values.keys() <= self._parameters.keys():
+            self.function(*args, **kwargs)  # raises Python's own TypeError
+        return {
+            name: values.get(name, parameter.default)
+            for name, parameter in self._parameters.items()
+        }
+
+
+def _checked_parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+    if not inspect.isfunction(function):
+        raise ArgumentTypeError(f"prepared: {function!r:.60} is no Python function")
+    parameters = inspect.signature(function).parameters
+    for parameter in parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ArgumentTypeError(
+                f"prepared: {function.__name__} collects arguments in {parameter}; name each"
+            )
+    if len(parameters) > MOST_PARAMETERS:
+        raise ArgumentTypeError(
+            f"prepared: {function.__name__} has {len(parameters)} parameters; "
+            f"at most {MOST_PARAMETERS} fit a signature"
+        )
+    return parameters
+
+
+def _apply_of(node: Any) -> Any:
+    """Return PyTorch's own `apply` of a function, past what `_CLEAR` has looked at already."""
+    return super(torch.autograd.Function, node).apply
+
+
+def _graph_node(function: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    """Make the autograd function that calls `backward` with what a call has saved."""
+    names = list(inspect.signature(function).parameters)
+
+    class Prepared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, outcome: Any, *args: Any) -> Any:
+            # An outcome is none of the inputs, so that its tensors are new to autograd.
+            if outcome is None:
+                outcome = function(**dict(zip(names, args, strict=True)))
+            result, saved = outcome
+            tensors = [value for value in saved if isinstance(value, torch.Tensor)]
+            ctx.save_for_backward(*tensors)
+            ctx.plain = [None if isinstance(v, torch.Tensor) else (v,) for v in saved]
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            tensors = iter(ctx.saved_tensors)
+            saved = [next(tensors) if value is None else value[0] for value in ctx.plain]
+            results = backward(*gradients, *saved)
+            return (None, *results, *[None] * (len(names) - len(results)))
+
+    return Prepared

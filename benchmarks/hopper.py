@@ -1,0 +1,119 @@
+"""Times the Gluon kernels for Hopper, every config of each, beside cuBLAS and the fastest SDPA.
+
+    python -m benchmarks.hopper gemm
+    python -m benchmarks.hopper attention --shape 3 --plain
+
+Each shape is timed in a process of its own, which is killed after `--limit` seconds. `--plain`
+tunes the plain kernel as well. Shares are the vendor's time over the kernel's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from triton.testing import do_bench
+
+from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from benchmarks.kernels.attention_backends import attend, fastest
+from tests.gpu.hopper_process import attention_case, gemm_case, launch
+
+Row = tuple[str, Callable[[], object]]
+
+GEMMS = (  # M, N, K; B is (N, K) in memory
+    (4096, 4096, 4096), (8192, 8192, 8192), (1536, 1536, 1536), (2048, 2048, 2048),
+    (1024, 5120, 5120), (4608, 6144, 4096), (8192, 28672, 4096), (4096, 4096, 14336),
+)  # fmt: skip
+ATTENTIONS = (  # batch, heads, key heads, queries, keys, dim, causal
+    (4, 16, 16, 2048, 2048, 128, 0), (4, 16, 16, 2048, 2048, 128, 1),
+    (2, 32, 8, 4096, 4096, 128, 0), (2, 32, 8, 4096, 4096, 128, 1),
+    (1, 32, 8, 16384, 16384, 128, 1), (4, 16, 16, 1024, 1024, 64, 0),
+    (2, 16, 16, 4096, 4096, 64, 0), (2, 16, 16, 4096, 4096, 64, 1),
+)  # fmt: skip
+
+
+def microseconds(run: Callable[[], object]) -> float:
+    """Return the median time of a launch."""
+    return float(do_bench(run, warmup=50, rep=200, return_mode="median")) * 1e3
+
+
+def gemm_rows(number: int, plain: bool) -> Iterator[Row]:
+    """Yield cuBLAS, the plain kernel if it is wanted, and each config."""
+    arguments, (c,), _ = gemm_case({"shape": (1, *GEMMS[number]), "dense": "k"})
+    a, b = arguments["a_desc"].base[0], arguments["b_desc"].base[0].mT
+    yield "cuBLAS", lambda: torch.matmul(a, b, out=c[0])
+    if plain:
+        yield "plain", lambda: matmul.matmul(a, b, vendor=False, gluon=False)
+    for config in _hopper_gemm.space():
+        yield str(config), partial(launch, _hopper_gemm, arguments, config)
+
+
+def attention_rows(number: int, plain: bool) -> Iterator[Row]:
+    """Yield the fastest SDPA, the plain kernel if it is wanted, and each config."""
+    *extents, causal = ATTENTIONS[number]
+    arguments, _, _ = attention_case({"shape": extents, "causal": bool(causal)})
+    given = {name: arguments[f"{name}_desc"].base for name in "qkv"}
+    with warnings.catch_warnings():
+        # A backend that does not take the shape says why.
+        warnings.simplefilter("ignore")
+        run = fastest(lambda: lambda: attend(given, bool(causal)), given["q"].device)
+    yield "SDPA", run
+    if plain:
+        more = {"causal": bool(causal), "vendor": False, "gluon": False}
+        yield "plain", lambda: attention.attention(**given, **more)
+    for config in _hopper_attention.space().configs(D=extents[-1]):
+        yield str(config), partial(launch, _hopper_attention, arguments, config)
+
+
+def print_rows(rows: Iterator[Row], flops: float) -> None:
+    """Print each row's name, then time, share of the vendor's speed, and TFLOP/s."""
+    vendor = 0.0
+    for name, run in rows:
+        print(name, end="", flush=True)  # before a launch that may never end
+        with torch.no_grad():
+            run()
+            time = microseconds(run)
+        vendor = vendor or time
+        share, speed = vendor / time, flops / time / 1e6
+        print(f"  {time:.1f} us  {share:.3f}  {speed:.0f} TFLOP/s", flush=True)
+
+
+def main() -> None:
+    """Time one shape here, or each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kernel", choices=["gemm", "attention"])
+    parser.add_argument("--shape", type=int, help="number of one shape; all if left out")
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--limit", type=int, default=300)
+    options = parser.parse_args()
+    shapes = GEMMS if options.kernel == "gemm" else ATTENTIONS
+    if options.shape is None:
+        for number in range(len(shapes)):
+            command = [*sys.argv[1:], "--shape", str(number)]
+            try:
+                subprocess.run(
+                    [sys.executable, "-m", "benchmarks.hopper", *command],
+                    timeout=options.limit,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                print(f"\nshape {number}: no end after {options.limit} s")
+        return
+    shape = shapes[options.shape]
+    print(f"{options.kernel} {' '.join(map(str, shape))}", flush=True)
+    if options.kernel == "gemm":
+        M, N, K = GEMMS[options.shape]
+        print_rows(gemm_rows(options.shape, options.plain), 2 * M * N * K)
+    else:
+        B, H, _, M, N, D, causal = ATTENTIONS[options.shape]
+        rows = attention_rows(options.shape, options.plain)
+        print_rows(rows, 4 * B * H * M * N * D / (2 if causal else 1))
+
+
+if __name__ == "__main__":
+    main()

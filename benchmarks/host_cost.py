@@ -1,0 +1,247 @@
+"""Host cost of the public functions against PyTorch's, in one process.
+
+    python -m benchmarks.host_cost [FUNCTION ...] [--rounds N] [--output FILE]
+
+Needs a GPU. Each way is called in turns: a round is some dozen calls of each after the queue is
+empty, fewer than the queue holds, on problems of a few microseconds, so that the host never waits
+for the GPU. Given are medians over the rounds, in microseconds of one call: forward, forward where
+a gradient is asked for, and forward with backward. "function" is the host function itself,
+without its prepared calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.nn import functional
+
+from asmtune.measure.timing.nvml import NO_GPU
+from asmtune.runtime.decorator import autotuners, reconfigure
+from benchmarks.provenance import RESULTS, write
+from tests.kernels.accuracy import module_of
+
+CALLS = 60
+FEWEST = 8
+"""Calls before any round: kernels are tuned and compiled, and calls prepared."""
+
+FORWARD, RECORDED, BACKWARD = "forward", "forward, gradient asked for", "forward and backward"
+AIMS = {FORWARD: 1.2, RECORDED: 1.5, BACKWARD: 1.5}
+"""Most of PyTorch's time that ours is to take."""
+
+Way = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A public function, PyTorch's of the same arguments, and a problem.
+
+    Attributes:
+        shape: sizes, as the kernel's module names them.
+        vendor: makes a call of PyTorch's function, with as little around it as can be.
+        inputs: those that get gradients; empty without a backward pass.
+    """
+
+    shape: Mapping[str, int]
+    vendor: Callable[[Mapping[str, Any]], Way]
+    inputs: tuple[str, ...] = ()
+
+
+def _linear(given: Mapping[str, Any]) -> Way:
+    x, weight, bias = (given[name] for name in ("x", "weight", "bias"))
+    activate = getattr(functional, given["activation"])
+    return lambda: activate(functional.linear(x, weight, bias))
+
+
+def _layer_norm(given: Mapping[str, Any]) -> Way:
+    x, weight, bias = (given[name] for name in ("x", "weight", "bias"))
+    return partial(functional.layer_norm, x, weight.shape, weight, bias)
+
+
+def _rms_norm(given: Mapping[str, Any]) -> Way:
+    weight = given["weight"]
+    return partial(functional.rms_norm, given["x"], weight.shape, weight, 1e-6)
+
+
+def _attend(given: Mapping[str, Any]) -> Way:
+    heads = (given[name] for name in "qkv")
+    return partial(functional.scaled_dot_product_attention, *heads, is_causal=given["causal"])
+
+
+_ROWS = {"rows": 64, "cols": 1024}
+_PRODUCT = {"batch": 1, "M": 256, "N": 256, "K": 256}
+_HEADS = {"B": 1, "H": 4, "KV": 4, "M": 128, "N": 128, "D": 64, "causal": 1}
+
+CASES = {
+    "matmul": Case(_PRODUCT, lambda given: partial(torch.matmul, given["a"], given["b"])),
+    "linear": Case(_PRODUCT, _linear),
+    "softmax": Case(_ROWS, lambda given: partial(torch.softmax, given["x"], -1)),
+    "layernorm": Case(_ROWS, _layer_norm, ("x", "weight", "bias")),
+    "rmsnorm": Case(_ROWS, _rms_norm, ("x", "weight")),
+    "cross_entropy": Case(
+        _ROWS,
+        lambda given: partial(functional.cross_entropy, given["logits"], given["target"]),
+        ("logits",),
+    ),
+    "attention": Case(_HEADS, _attend, ("q", "k", "v")),
+    "gelu": Case({"n": 1 << 16, "tanh": 0}, lambda given: partial(functional.gelu, given["x"])),
+}
+
+
+def ways(name: str, device: str) -> dict[str, dict[str, Way]]:
+    """List the ways to call a function, by phase: ours, PyTorch's, and the function alone."""
+    case, module = CASES[name], module_of(name)
+    given = module.inputs(case.shape, "fp16", device)
+    public = getattr(module, name)
+    phases = {FORWARD: _calls(public, case, given)}
+    if case.inputs:
+        leaves = {key: given[key].detach().requires_grad_() for key in case.inputs}
+        phases[RECORDED] = _calls(public, case, {**given, **leaves})
+        phases[BACKWARD] = {
+            who: _with_backward(way, list(leaves.values())) for who, way in phases[RECORDED].items()
+        }
+    return phases
+
+
+def _calls(public: Any, case: Case, given: Mapping[str, Any]) -> dict[str, Way]:
+    return {
+        "ours": partial(public, **given),
+        "torch": case.vendor(given),
+        "function": partial(public.prepared.ordinary, **given),
+    }
+
+
+def _with_backward(way: Way, leaves: list[torch.Tensor]) -> Way:
+    gradient = torch.ones_like(way().detach())
+    return lambda: torch.autograd.grad(way(), leaves, gradient)
+
+
+def round_us(way: Way, calls: int) -> float:
+    """Measure the host time of a call, in microseconds."""
+    _wait()
+    start = time.perf_counter()
+    for _ in range(calls):
+        way()
+    return (time.perf_counter() - start) / calls * 1e6
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def measured(all_ways: Mapping[str, Way], rounds: int, calls: int) -> dict[str, Any]:
+    """Measure median, 20th and 80th percentile of each way, in interleaved rounds."""
+    for way in all_ways.values():
+        for _ in range(FEWEST):
+            way()
+    samples: dict[str, list[float]] = {name: [] for name in all_ways}
+    for _ in range(rounds):
+        for name, way in all_ways.items():
+            samples[name].append(round_us(way, calls))
+    _wait()
+    return {name: _percentiles(taken) for name, taken in samples.items()}
+
+
+def _percentiles(samples: list[float]) -> dict[str, float]:
+    fifths = statistics.quantiles(samples, n=5)
+    figures = {"median_us": statistics.median(samples), "p20_us": fifths[0], "p80_us": fifths[3]}
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def row(name: str, rounds: int, device: str, calls: int) -> dict[str, Any]:
+    """Measure a function in all phases; add what ours takes of PyTorch's time."""
+    host = getattr(module_of(name), name).prepared
+    phases: dict[str, Any] = {}
+    for phase, by_way in ways(name, device).items():
+        with torch.set_grad_enabled(phase != FORWARD):
+            figures = measured(by_way, rounds, calls)
+        ratio = figures["ours"]["median_us"] / figures["torch"]["median_us"]
+        phases[phase] = {**figures, "of_torch": round(ratio, 3)}
+    return {
+        "shape": dict(CASES[name].shape),
+        **phases,
+        "prepared": len(host),
+        "refused": list(host.refused),
+    }
+
+
+def pieces(rounds: int, device: str, calls: int) -> dict[str, Any]:
+    """Measure what each call is made of: memory, and questions to PyTorch."""
+    x = torch.empty((64, 1024), dtype=torch.float16, device=device)
+    memory: Any = torch._C._dynamo.guards
+    quick = memory._empty_strided_cuda if device == "cuda" else memory._empty_strided_cpu
+    return measured(
+        {
+            "torch.empty_like": partial(torch.empty_like, x),
+            "memory of a prepared call": partial(quick, (64, 1024), (1024, 1), torch.float16),
+            "dispatch modes": torch._C._len_torch_dispatch_stack,
+            "function modes": torch._C._len_torch_function_stack,
+            "functorch": torch._C._are_functorch_transforms_active,
+            "autocast": torch._C._is_any_autocast_enabled,
+            "grad mode": torch.is_grad_enabled,
+        },
+        rounds,
+        calls,
+    )
+
+
+def line(name: str, result: Mapping[str, Any]) -> str:
+    """Format a function's row as text, a line a phase."""
+    lines = []
+    for phase, aim in AIMS.items():
+        if phase in result:
+            ours, theirs, alone = (
+                result[phase][who]["median_us"] for who in ("ours", "torch", "function")
+            )
+            ratio = result[phase]["of_torch"]
+            told = "" if ratio <= aim else f"  above {aim}"
+            lines.append(
+                f"{name:<14}{phase:<28}{ours:>8.2f} us, torch {theirs:>8.2f} us, function "
+                f"{alone:>8.2f} us: {ratio:.2f}{told}"
+            )
+    lines += [f"{name:<14}left to the function: {reason}" for reason in result["refused"]]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, write and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("functions", nargs="*", metavar="FUNCTION", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--output", type=Path, default=RESULTS / "host_cost.json")
+    options = parser.parse_args()
+    unknown = sorted(set(options.functions) - set(CASES))
+    if unknown:
+        parser.error(f"unknown function {unknown[0]!r}: one of {', '.join(CASES)}")
+    if options.rounds < 2:  # percentiles need two
+        parser.error(f"--rounds {options.rounds}: give 2 or more")
+    if not torch.cuda.is_available():
+        sys.exit(f"benchmarks.host_cost needs a CUDA GPU; {NO_GPU}")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict("os.environ", ASMTUNE_CACHE_DIR=folder),
+    ):
+        rows = {}
+        for name in options.functions or CASES:
+            for tuner in autotuners(module_of(name)):
+                reconfigure(tuner, effort="quick")
+            rows[name] = row(name, options.rounds, "cuda", CALLS)
+            print(line(name, rows[name]), flush=True)
+        parts = pieces(options.rounds, "cuda", CALLS)
+    aims = {"rounds": options.rounds, "calls": CALLS, "aims": AIMS}
+    write(options.output, {**aims, "functions": rows, "pieces": parts})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What the Gluon kernels for Hopper share: stages of a ring, and descriptors of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from asmtune.kernels._common import is_hopper
+
+# Their names in newer versions of Triton, and in 3.6.
+load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+
+DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+
+
+@gluon.jit
+def ring_of(desc, SIZE: gl.constexpr):
+    """Allocates tiles of a descriptor."""
+    shape: gl.constexpr = [SIZE] + desc.block_type.shape  # noqa: RUF005 (Gluon has no stars)
+    return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
+
+
+@gluon.jit
+def barriers_of(SIZE: gl.constexpr, ARRIVALS: gl.constexpr):
+    """Makes barriers, each of which completes a phase by so many arrivals."""
+    barriers = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(SIZE):
+        mbarrier.init(barriers.index(i), count=ARRIVALS)
+    return barriers
+
+
+@gluon.jit
+def next_stage(stage, phase, STAGES: gl.constexpr):
+    """Returns the stage after this one and its parity, which changes where the ring begins anew."""
+    wraps = stage + 1 == STAGES
+    return gl.where(wraps, 0, stage + 1), gl.where(wraps, phase ^ 1, phase)
+
+
+@gluon.jit
+def stage_before(stage, STAGES: gl.constexpr):
+    """Returns the stage before this one.
+
+    A variable that lags one iteration behind would not do. Set to the first stage before a loop, it
+    has the value that the loop's first iteration gives it, and Triton takes it to be constant.
+    """
+    return gl.where(stage == 0, STAGES, stage) - 1
+
+
+def described(tensor: torch.Tensor) -> TensorDescriptor:
+    """Describe a tensor for the copy engine, with a block of 64 x 64 until `set_block` is called.
+
+    An axis of extent 1 is never stepped over. Its stride is replaced by one that the engine takes.
+    """
+    block = [1] * (tensor.ndim - 2) + [64, 64]
+    step = 16 // tensor.element_size()
+    strides = [
+        step if extent == 1 else stride
+        for extent, stride in zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True)
+    ]
+    layout = _layout(block, tensor.dtype)
+    return TensorDescriptor(tensor, list(tensor.shape), [*strides, 1], block, layout)
+
+
+def set_block(descriptor: TensorDescriptor, rows: int, columns: int) -> None:
+    """Set the extents that a descriptor copies at a time, along its last two axes."""
+    descriptor.block_shape = [1] * (len(descriptor.shape) - 2) + [rows, columns]
+    descriptor.layout = _layout(descriptor.block_shape, descriptor.base.dtype)
+
+
+def refuse_others(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Refuse tensors that the copy engine cannot address, of other dtypes, or on other GPUs.
+
+    Raises:
+        ValueError: a tensor does not fit; the message says what it is and what it must be.
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"{what}: {name} is {tensor.dtype}; it must be fp16 or bf16")
+        step = 16 // tensor.element_size()
+        strides = zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True)
+        apart = all(
+            extent == 1 or (stride > 0 and stride % step == 0) for extent, stride in strides
+        )
+        if tensor.stride(-1) != 1 or not apart or tensor.data_ptr() % 16 or not tensor.numel():
+            raise ValueError(
+                f"{what}: {name} is {tuple(tensor.shape)} with strides {tensor.stride()}; "
+                "it must have dense rows at multiples of 16 bytes, and no axis of 0 or expanded"
+            )
+        if not is_hopper(tensor.device):
+            raise ValueError(f"{what}: {name} is on {tensor.device}; it must be on a Hopper GPU")
+
+
+def _layout(block: Sequence[int], dtype: torch.dtype) -> gl.NVMMASharedLayout:
+    return gl.NVMMASharedLayout.get_default_for(list(block), DTYPES[dtype])

@@ -1,0 +1,220 @@
+"""Device functions of attention for Hopper: the order of items, the loads, and the walk over keys.
+
+`_hopper_attention` tells how warps work together, and what each barrier is for.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from asmtune.kernels._hopper import load_tile, next_stage
+
+ROWS = gl.constexpr(64)
+"""Queries of a warpgroup: those of one instruction."""
+
+
+@gluon.jit
+def rounds(items):
+    """Counts the items of this program; every other round deals them in the opposite order."""
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    whole = items // programs
+    place = gl.where(whole % 2 == 0, program, programs - 1 - program)
+    return whole + gl.where(place < items % programs, 1, 0)
+
+
+@gluon.jit
+def item_at(turn, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
+    """Gives the head, the first query and the number of key blocks of one item of this program.
+
+    The longest blocks of `together` heads come first, so that the keys of those stay in L2.
+    """
+    heads, M, N, together = sizes
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    item = turn * programs + gl.where(turn % 2 == 0, program, programs - 1 - program)
+    blocks = gl.cdiv(M, BLOCK_M)
+    begin = item // (blocks * together) * together
+    height = gl.minimum(heads - begin, together)
+    rest = item - begin * blocks
+    block = rest // height
+    end = N
+    if CAUSAL:
+        block = blocks - 1 - block
+        end = gl.minimum(N, block * BLOCK_M + BLOCK_M)
+    return begin + rest % height, block * BLOCK_M, gl.cdiv(end, BLOCK_N)
+
+
+@gluon.jit
+def _load(desc, ring, barriers, stage, phase, batch, head, row):
+    """Loads a tile into a stage when its readers have released it."""
+    full, empty = barriers
+    mbarrier.wait(empty.index(stage), phase ^ 1)
+    mbarrier.expect(full.index(stage), desc.block_type.nbytes)
+    load_tile(desc, [batch, head, row, 0], full.index(stage), ring.index(stage))
+
+
+@gluon.jit
+def load_all(descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr):
+    """Loads queries, keys and values of every item of this program, in the order they are read."""
+    q_desc, k_desc, v_desc = descs
+    q_ring, k_ring, v_ring = rings
+    q_bars, k_bars, v_bars, _ = barriers
+    CONSUMERS: gl.constexpr = q_ring.shape[0]
+    STAGES: gl.constexpr = k_ring.shape[0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
+    for turn in range(rounds(gl.cdiv(sizes[1], BLOCK_M) * sizes[0])):
+        head, first, blocks = item_at(turn, sizes, BLOCK_M, BLOCK_N, CAUSAL)
+        batch, own = head // H, head % H
+        shared = own // GROUP
+        for block in range(blocks):
+            _load(k_desc, k_ring, k_bars, stage, phase, batch, shared, block * BLOCK_N)
+            if block == 0:
+                for who in gl.static_range(CONSUMERS):
+                    row = first + who * ROWS
+                    _load(q_desc, q_ring, q_bars, who, turn & 1, batch, own, row)
+            _load(v_desc, v_ring, v_bars, stage, phase, batch, shared, block * BLOCK_N)
+            stage, phase = next_stage(stage, phase, STAGES)
+
+
+@gluon.jit
+def _softmax(
+    s, top, total, m, start, end, scale, LAYOUT: gl.constexpr, CAUSAL: gl.constexpr,
+    MASKED: gl.constexpr,
+):  # fmt: skip
+    """Gives powers of 2 below the highest score so far, that one, the factor it takes, and sums."""
+    if MASKED:
+        n = start + gl.arange(0, s.shape[1], layout=gl.SliceLayout(0, LAYOUT))
+        seen = (n < end)[None, :]
+        if CAUSAL:
+            seen = seen & (n[None, :] <= m[:, None])
+        s = gl.where(seen, s, float("-inf"))
+    higher = gl.maximum(top, gl.max(s, 1) * scale)
+    p = gl.exp2(s * scale - higher[:, None])
+    shrink = gl.exp2(top - higher)
+    return p, higher, shrink, total * shrink + gl.sum(p, 1)
+
+
+@gluon.jit
+def _scores(q, k_ring, stage, LAYOUT: gl.constexpr):
+    """Begins the product of the queries and a block of keys."""
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    D: gl.constexpr = k_ring.shape[4]
+    K_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], k_ring.dtype)
+    k = k_ring.index(stage)._reinterpret(k_ring.dtype, [BLOCK_N, D], K_LAYOUT)
+    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
+    return warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+
+
+@gluon.jit
+def _add_values(p, v_ring, stage, acc):
+    """Begins to add the product of the weights and a block of values."""
+    BLOCK_N: gl.constexpr = v_ring.shape[3]
+    D: gl.constexpr = v_ring.shape[4]
+    V_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], v_ring.dtype)
+    v = v_ring.index(stage)._reinterpret(v_ring.dtype, [BLOCK_N, D], V_LAYOUT)
+    return warpgroup_mma(p, v, acc, is_async=True)
+
+
+@gluon.jit
+def _walk(
+    q, rings, barriers, state, m, span, end, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
+    MASKED: gl.constexpr,
+):  # fmt: skip
+    """Attends to the blocks of a span, all but the last one's values.
+
+    `state` is the sums of values, the weights of the block before, maxima and sums, the stages and
+    parities of the next keys and values, and the parity of the next turn.
+    """
+    acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn = state
+    q_ring, k_ring, v_ring = rings
+    _, k_bars, v_bars, turns = barriers
+    CONSUMERS: gl.constexpr = q_ring.shape[0]
+    STAGES: gl.constexpr = k_ring.shape[0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    ACC_LAYOUT: gl.constexpr = acc.type.layout
+    P_LAYOUT: gl.constexpr = p.type.layout
+    for block in range(span[0], span[1]):
+        mbarrier.wait(k_bars[0].index(k_stage), k_phase)
+        mbarrier.wait(turns.index(WHO), turn)
+        scores = _scores(q, k_ring, k_stage, LAYOUT)
+        mbarrier.wait(v_bars[0].index(v_stage), v_phase)
+        sums = _add_values(p, v_ring, v_stage, acc)
+        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1)
+        s = warpgroup_mma_wait(num_outstanding=1, deps=[scores])
+        mbarrier.arrive(k_bars[1].index(k_stage), count=1)
+        weights, top, shrink, total = _softmax(
+            s, top, total, m, block * BLOCK_N, end, scale, LAYOUT, CAUSAL, MASKED
+        )
+        # Compilers would move the softmax behind the wait, out from under the products, were there
+        # no loop between them: LLVM but for the names, ptxas but for this wait, which is over.
+        mbarrier.wait(v_bars[0].index(v_stage), v_phase)
+        acc, weights = warpgroup_mma_wait(num_outstanding=0, deps=[sums, weights])
+        mbarrier.arrive(v_bars[1].index(v_stage), count=1)
+        acc = acc * gl.convert_layout(shrink, gl.SliceLayout(1, ACC_LAYOUT))[:, None]
+        p = gl.convert_layout(weights.to(p.dtype), P_LAYOUT)
+        k_stage, k_phase = next_stage(k_stage, k_phase, STAGES)
+        v_stage, v_phase = next_stage(v_stage, v_phase, STAGES)
+        turn ^= 1
+    return acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn
+
+
+@gluon.jit
+def attend_item(
+    q, rings, barriers, at, place, sizes, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
+    MASKED: gl.constexpr,
+):  # fmt: skip
+    """Attends to all keys of one item.
+
+    Returns the sums of values, the maxima and sums of weights, the queries, and `at` as it is then:
+    stages and parities of the next keys and values, and the parity of the next turn.
+    """
+    k_stage, k_phase, v_stage, v_phase, turn = at
+    first, blocks = place
+    q_ring, k_ring, v_ring = rings
+    q_bars, k_bars, v_bars, _ = barriers
+    N = sizes[2]
+    STAGES: gl.constexpr = k_ring.shape[0]
+    BLOCK_N: gl.constexpr = k_ring.shape[3]
+    D: gl.constexpr = k_ring.shape[4]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    ACC_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, ACC_LAYOUT, 2)
+    m = first + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
+    # The least float, not -inf: the difference of two would be NaN.
+    top = gl.full([ROWS], -3.4028234663852886e38, gl.float32, gl.SliceLayout(1, LAYOUT))
+    total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, LAYOUT))
+    acc = gl.zeros([ROWS, D], gl.float32, ACC_LAYOUT)
+
+    mbarrier.wait(k_bars[0].index(k_stage), k_phase)
+    s = warpgroup_mma_wait(num_outstanding=0, deps=[_scores(q, k_ring, k_stage, LAYOUT)])
+    mbarrier.arrive(k_bars[1].index(k_stage), count=1)
+    k_stage, k_phase = next_stage(k_stage, k_phase, STAGES)
+    weights, top, _, total = _softmax(s, top, total, m, 0, N, scale, LAYOUT, CAUSAL, MASKED)
+    p = gl.convert_layout(weights.to(q_ring.dtype), P_LAYOUT)
+
+    state = (acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn)
+    if MASKED:
+        whole = N // BLOCK_N
+        if CAUSAL:
+            whole = gl.minimum(whole, (first + 1) // BLOCK_N)
+        whole = gl.minimum(gl.maximum(whole, 1), blocks)
+        state = _walk(q, rings, barriers, state, m, (1, whole), N, scale, WHO, CAUSAL, False)
+        state = _walk(q, rings, barriers, state, m, (whole, blocks), N, scale, WHO, CAUSAL, True)
+    else:
+        state = _walk(q, rings, barriers, state, m, (1, blocks), N, scale, WHO, CAUSAL, False)
+    acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn = state
+    mbarrier.arrive(q_bars[1].index(WHO), count=1)
+
+    mbarrier.wait(v_bars[0].index(v_stage), v_phase)
+    sums = _add_values(p, v_ring, v_stage, acc)
+    acc = warpgroup_mma_wait(num_outstanding=0, deps=[sums])
+    mbarrier.arrive(v_bars[1].index(v_stage), count=1)
+    v_stage, v_phase = next_stage(v_stage, v_phase, STAGES)
+    return acc, top, total, m, (k_stage, k_phase, v_stage, v_phase, turn)

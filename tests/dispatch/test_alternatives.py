@@ -1,0 +1,333 @@
+"""Alternatives: functions that are timed beside the configs, stored by name and called."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+import asmtune.runtime.autotuner as autotuner
+from asmtune import asm_autotune, patch
+from asmtune.base.errors import InputError
+from asmtune.core.alternatives import caller
+from asmtune.core.config import ALTERNATIVE, Config
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.report.runs import run_report
+from asmtune.runtime import choosing
+from asmtune.runtime.calls import KernelCall, timings_ms
+from asmtune.runtime.launch.layout import CurrentStream
+from asmtune.runtime.misses.lookups import Choice
+from asmtune.store import interchange
+from asmtune.store.codec import record_from_json, record_to_json
+from asmtune.store.database import Store
+from asmtune.store.seeds import configs_of
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import TracedRun, run_files
+from asmtune.tuning.request import TuningRequest
+from tests.dispatch.host import Host, miss
+from tests.tuning_support import (
+    BEST,
+    DEFAULT,
+    HostMachine,
+    add,
+    problem,
+    resolved,
+    space,
+    usual_us,
+    workshop,
+)
+
+WON = BEST.with_alternative("vendor")
+
+
+def vendor(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int) -> None:
+    """Does what the kernel does."""
+    assert out.numel() == n
+    torch.add(x, y, out=out)
+
+
+def us_of(alternative: float) -> Callable[[Config], float]:
+    """Return the time of a config; that of any alternative is given."""
+    return lambda config: usual_us(config) if config.alternative is None else alternative
+
+
+def tuned(folder: Path, us: float, **functions: Any) -> TuneRecord:
+    """Tune with alternatives that all take the same time."""
+    maker = workshop(folder, HostMachine(us_of(us)), "quick", alternatives=functions)
+    record = resolved(maker, space(warps=(4, 8))).record
+    assert record is not None
+    return record
+
+
+def as_stored(at: TuningRequest, winner: Config, us: float = 5.0) -> TuneRecord:
+    """Make a record that is valid for a request, with an alternative as its winner."""
+    timed = tuple(Measurement(c, us, us, us, (us,)) for c in (winner, winner.plain))
+    return TuneRecord(at.key, winner, timed, at.expected)
+
+
+def test_the_faster_function_wins_and_is_stored_by_name(tmp_path: Path) -> None:
+    """The record names it in the best config, and the next process reads both."""
+    record = tuned(tmp_path, 3.0, vendor=vendor)
+    assert record.winner == WON
+    assert record.median_us == 3.0
+    assert {m.config.alternative for m in record.measurements} == {None, "vendor"}
+    assert BEST in [m.config for m in record.config_timings]
+    again = workshop(tmp_path, HostMachine(), alternatives={"vendor": vendor})
+    known = resolved(again, space(warps=(4, 8)))
+    assert known.outcome == "known"
+    assert known.record is not None
+    assert known.record.winner == WON
+
+
+def test_a_trace_names_the_function(tmp_path: Path) -> None:
+    """The run's winner and its finals have the name; a replay takes the configs alone."""
+    tuned(tmp_path, 3.0, vendor=vendor)
+    (path,) = run_files(tmp_path / "runs")
+    run = read_trace(path)
+    assert run.ending is not None
+    assert run.ending.winner == WON
+    assert WON in [row.config for row in run.finals]
+    assert f"winner  vendor in place of {BEST}" in printed(run)
+
+
+def printed(run: TracedRun) -> str:
+    """Return a run as `asmtune explain` prints it."""
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(run_report(run))
+    return captured.get()
+
+
+def test_a_name_that_vanishes_leaves_the_best_config(tmp_path: Path) -> None:
+    """Without the function the record serves on, with no warning and nothing timed."""
+    tuned(tmp_path, 3.0, vendor=vendor)
+    machine = HostMachine()
+    known = resolved(workshop(tmp_path, machine), space(warps=(4, 8)))
+    assert (known.outcome, machine.timed) == ("known", [])
+    assert known.record is not None
+    assert known.record.winner == BEST
+
+
+def test_the_slower_function_loses(tmp_path: Path) -> None:
+    """A config wins, and the function's time is in the record."""
+    record = tuned(tmp_path, 50.0, vendor=vendor)
+    assert record.winner == BEST
+    (timed,) = (m for m in record.measurements if m.config.alternative == "vendor")
+    assert timed.median_us == 50.0
+
+
+def test_wrong_and_raising_functions_lose_with_a_reason(tmp_path: Path) -> None:
+    """Outputs are poisoned before and compared with the default's after, as for a config."""
+
+    def wrong(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int) -> None:
+        out.copy_(x + y + 1)
+
+    def returning(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int) -> torch.Tensor:
+        return x + y
+
+    def raising(*_: Any) -> None:
+        raise ValueError("no such layout")
+
+    record = tuned(tmp_path, 3.0, wrong=wrong, returning=returning, raising=raising, short=len)
+    assert record.winner == BEST
+    failed = {c.alternative: f for c, f in record.failures if c.alternative is not None}
+    assert {name: (f.stage, f.kind) for name, f in failed.items() if name != "short"} == {
+        "wrong": ("check", "wrong_output"),
+        "returning": ("check", "unwritten"),
+        "raising": ("launch", failed["raising"].kind),
+    }
+    assert "no such layout" in failed["raising"].detail
+    assert "short" in failed
+
+
+def test_hooks_run_around_functions_as_around_configs(tmp_path: Path) -> None:
+    """The tuner's hooks see every call; the caller's tensors hold what they held."""
+    around: list[str] = []
+
+    def hooked(*arguments: Any) -> None:
+        around.append("call")
+        vendor(*arguments)
+
+    maker = workshop(
+        tmp_path,
+        HostMachine(us_of(3.0)),
+        "quick",
+        alternatives={"vendor": hooked},
+        pre_hook=lambda _, **__: around.append("pre"),
+        post_hook=lambda _, **__: around.append("post"),
+    )
+    made = problem()
+    record = resolved(maker, space(warps=(4, 8)), made).record
+    assert record is not None
+    assert record.winner.alternative == "vendor"
+    calls = [place for place, what in enumerate(around) if what == "call"]
+    assert len(calls) > 1
+    assert all(around[i - 1 : i + 2] == ["pre", "call", "post"] for i in calls)
+    assert torch.equal(made.arguments["out_ptr"], torch.full((4096,), 7.0))
+
+
+def test_an_objective_beside_time_leaves_functions_out(tmp_path: Path) -> None:
+    """Registers of a library are not known: nothing says what it costs."""
+    choices = {"alternatives": {"vendor": vendor}, "objective": "time=1,memory=0.1"}
+    maker = workshop(tmp_path, HostMachine(us_of(3.0)), "quick", **choices)
+    record = resolved(maker, space(warps=(4, 8))).record
+    assert record is not None
+    assert record.winner.alternative is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([vendor], "a dict of functions by name"),
+        ({1: vendor}, "is no text"),
+        ({"": vendor}, "printable"),
+        ({"a\nb": vendor}, "printable"),
+        ({" a": vendor}, "printable"),
+        ({"a" * 65: vendor}, "1 to 64"),
+        ({"a": 3}, "a function of the launch's arguments"),
+        ({"a": add}, "a function of the launch's arguments"),
+    ],
+)
+def test_bad_alternatives_are_refused_at_once(given: Any, message: str) -> None:
+    """One line says what is wrong, where the kernel is decorated."""
+    with pytest.raises(InputError, match=message) as raised:
+        asm_autotune([DEFAULT], ["n"], alternatives=given)
+    assert "\n" not in str(raised.value)
+
+
+def test_arguments_go_by_position_up_to_the_first_gap() -> None:
+    """What the launch leaves to the config is not passed; what comes after goes by name."""
+    calls: list[Any] = []
+
+    def noted(*args: Any, **kwargs: Any) -> None:
+        calls.append((args, kwargs, torch.is_grad_enabled()))
+
+    caller(noted, ["a", "b", "BLOCK", "c"], {"a", "b", "c"}, skip=1)(0, 1, 2, 64, 3)
+    caller(noted, ["a", "b"], {"a", "b"})(1, 2)
+    assert calls == [((1, 2), {"c": 3}, False), ((1, 2), {}, False)]
+
+
+def test_configs_keep_the_name_and_lose_it_where_a_config_is_needed() -> None:
+    """Copies, pickles and JSON keep it; caps, Triton's configs and seeds do not."""
+    assert copy.deepcopy(WON) == pickle.loads(pickle.dumps(WON)) == WON != BEST
+    assert Config.from_dict(WON.to_dict()) == WON
+    assert str(WON) == f"vendor in place of {BEST}"
+    assert WON.plain == WON.with_cap(None) == BEST
+    assert space().matching(WON) == BEST
+    record = as_stored(miss(), WON)
+    assert record_from_json(record_to_json(record), "record") == record
+    assert interchange.loads(interchange.dumps([record]).encode(), "file")[0].winner == WON
+    entry = configs_of(record, 4)
+    assert entry is not None
+    assert entry.configs == (BEST,)
+    assert len(timings_ms(record)) == 1
+
+
+@pytest.mark.parametrize("name", [3, "", None])
+def test_a_damaged_name_is_refused(name: Any) -> None:
+    """A record's alternative is text."""
+    value = record_to_json(as_stored(miss(), WON))
+    value["winner"][ALTERNATIVE] = name
+    with pytest.raises(InputError, match="@alternative"):
+        record_from_json(value, "record")
+
+
+def with_functions(at: TuningRequest, **functions: Any) -> TuningRequest:
+    """Return the request as a decorator with alternatives makes it."""
+    return replace(at, choices={"alternatives": functions})
+
+
+def test_a_lookup_gives_the_function_while_the_code_has_it(host: Host) -> None:
+    """A stored winner is known with its name, and without it where the name is gone."""
+    Store.open(host.folder / "store.sqlite").save(as_stored(miss(), WON))
+    here = with_functions(miss(), vendor=vendor)
+    assert host.resolver().resolve(here).config == WON
+    gone = with_functions(miss(), other=vendor)
+    assert host.resolver().resolve(gone).config == BEST
+    assert host.resolver().resolve(miss()).config == BEST
+
+
+def test_predict_takes_a_function_from_the_nearest_record_alone(host: Host) -> None:
+    """The model picks a config; a neighbour's winner is called as it is."""
+    near = with_functions(miss(8192), vendor=vendor)
+    Store.open(host.folder / "store.sqlite").save(as_stored(miss(4096), WON))
+    nearest = host.resolver(on_miss="predict", nearest=True).resolve(near)
+    assert (nearest.how, nearest.config) == ("nearest", WON)
+    predicted = host.resolver(on_miss="predict").resolve(near)
+    assert (predicted.how, predicted.config.alternative) == ("predicted", None)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_launches_call_the_winner(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first launch makes a plan, whose launches call the function and choose nothing."""
+    if not native:
+        monkeypatch.setenv("ASMTUNE_LAUNCH", "python")
+    autotuner.backend.cache_clear()
+    monkeypatch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 77))
+    calls: list[int] = []
+
+    def counted(*arguments: Any) -> None:
+        calls.append(len(arguments))
+        vendor(*arguments)
+
+    kernel = asm_autotune([DEFAULT, BEST], ["n"], alternatives={"vendor": counted})(add)
+    x, out = torch.ones(64), torch.zeros(64)
+    launch = kernel._chooser._memory_key
+    seen: list[int] = []
+    monkeypatch.setattr(kernel._chooser, "_memory_key", lambda *a: seen.append(1) or launch(*a))
+    monkeypatch.setattr(
+        kernel._chooser,
+        "_resolve_miss",
+        lambda *_: (None, Choice(WON, True, "known")),
+    )
+    grids: list[int] = []
+
+    def grid(meta: Any) -> tuple[int]:
+        grids.append(meta["BLOCK"])
+        return (1,)
+
+    for _ in range(3):
+        assert kernel[grid](x, x, out, 64) is None
+        assert torch.equal(out, x + x)
+    assert calls == [4, 4, 4]
+    assert len(seen) == 1  # the others were planned
+    assert set(grids) == {BEST.kwargs["BLOCK"]}
+    assert kernel.best_config == WON
+    autotuner.backend.cache_clear()
+
+
+def test_compilers_get_the_config(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.compile` launches the best config: a function is no kernel that it could place."""
+    Store.open(host.folder / "store.sqlite").save(as_stored(miss(), WON))
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: host.machine.name)
+    kernel = asm_autotune(space=space(), key=["n"], alternatives={"vendor": vendor})(add)
+    arguments = problem().arguments
+    assert kernel._chooser._look_up(arguments, {})[1].config == WON
+    assert kernel._chooser.look_up(arguments, {})[1].config == BEST
+    assert kernel._chooser.winners(host.machine.name) == [BEST]
+
+
+def test_one_config_is_tuned_beside_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of one config has nothing to choose from, unless a function may be faster."""
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(choosing, "resolve", lambda *_, **__: Choice(WON, True, "known"))
+    monkeypatch.setattr(choosing, "notify_triton", lambda *_: None)
+    call = KernelCall((1,), (*problem(64).arguments.values(),), {}, add.arg_names)
+    alone = asm_autotune([BEST], ["n"])(add)
+    assert alone._chooser.choose(call).config == BEST
+    beside = asm_autotune([BEST], ["n"], alternatives={"vendor": vendor})(add)
+    assert beside._chooser.choose(call).config == WON
+
+
+def test_patch_takes_no_functions() -> None:
+    """They belong to one kernel; `patch` is for all of a program."""
+    with pytest.raises(InputError, match="'alternatives' is no option for all kernels"):
+        patch(alternatives={"vendor": vendor})  # type: ignore[call-arg]

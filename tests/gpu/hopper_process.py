@@ -1,0 +1,172 @@
+"""Launches a Gluon kernel for Hopper by each config in a process of its own, and prints errors.
+
+    python -m tests.gpu.hopper_process gemm NUMBER
+    python -m tests.gpu.racecheck attention 3
+
+The number chooses a case. Each config is launched REPEATS times, with outputs poisoned before: the
+first result is compared with float64, the others with the first, bit by bit. A config is named
+before it is compiled, so that one that never ends is known. `apart 0` launches a kernel whose
+partitions share no memory, for racecheck alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from asmtune.core.config import Config
+from asmtune.kernels import _hopper_attention, _hopper_gemm
+from asmtune.kernels._attention_host import Attending
+from asmtune.kernels._attention_reference import attend
+from tests.kernels.tolerances import excess
+
+REPEATS = 5
+
+GEMMS: tuple[dict[str, Any], ...] = (
+    {"shape": (1, 128, 256, 64), "dense": "n"},
+    {"shape": (1, 128, 256, 64), "dense": "k"},
+    {"shape": (1, 4096, 4096, 4096), "dense": "k"},
+    {"shape": (1, 1000, 1000, 1000), "dense": "n", "dtype": torch.bfloat16},
+    {"shape": (3, 300, 520, 200), "dense": "k", "bias": True, "activation": "gelu"},
+    {"shape": (1, 1, 8, 8), "dense": "n"},
+    {"shape": (1, 8192, 1024, 72), "dense": "k", "activation": "relu"},
+    {"shape": (2, 257, 264, 2048), "dense": "n", "apart": 24},
+)
+
+
+def _heads(*extents: int, causal: bool, **more: Any) -> dict[str, Any]:
+    return {"shape": extents, "causal": causal, **more}
+
+
+ATTENTIONS: tuple[dict[str, Any], ...] = (
+    _heads(1, 1, 1, 128, 128, 64, causal=False),
+    _heads(1, 1, 1, 128, 128, 128, causal=True),
+    _heads(2, 8, 8, 1024, 1024, 64, causal=False),
+    _heads(2, 8, 2, 1024, 1024, 128, causal=True),
+    _heads(1, 16, 4, 4096, 4096, 128, causal=True, dtype=torch.bfloat16),
+    _heads(3, 5, 5, 333, 517, 64, causal=False),
+    _heads(3, 6, 2, 517, 333, 128, causal=True),
+    _heads(1, 3, 1, 1, 1, 64, causal=True),
+    _heads(2, 4, 4, 700, 700, 64, causal=True, inside=True),
+    _heads(1, 2, 2, 300, 5000, 128, causal=False, scale=0.3),
+)
+
+
+@gluon.jit
+def _mark(x_ptr, WHO: gl.constexpr):
+    gl.store(x_ptr + WHO, WHO)
+
+
+@gluon.jit
+def kernel(x_ptr):
+    """Has two partitions that touch no shared memory."""
+    gl.warp_specialize([(_mark, (x_ptr, 0)), (_mark, (x_ptr, 1))], [4], [24])
+
+
+def gemm_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
+    """Return a launch's arguments, its outputs, and what computes these in float64."""
+    batch, M, N, K = case["shape"]
+    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
+    apart = case.get("apart", 0)
+    a = torch.randn(batch, M, K + apart, **kinds)[..., :K]
+    rows, columns = (K, N) if case["dense"] == "n" else (N, K)
+    b = torch.randn(batch, rows, columns + apart, **kinds)[..., :columns]
+    b = b if case["dense"] == "n" else b.mT
+    bias = torch.randn(N, **kinds) if case.get("bias") else None
+    c = torch.empty(batch, M, N, **kinds)
+    activation = case.get("activation", "none")
+
+    def exact() -> Any:
+        product = a.double() @ b.double()
+        product = product if bias is None else product + bias.double()
+        function = getattr(torch.nn.functional, activation, lambda x: x)
+        return [function(product)]
+
+    return _hopper_gemm.arguments(a, b, c, bias, activation), [c], exact
+
+
+def attention_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
+    """Return a launch's arguments, its outputs, and what computes these in float64."""
+    B, H, KV, M, N, D = case["shape"]
+    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
+
+    def drawn(heads: int, rows: int) -> torch.Tensor:
+        if case.get("inside"):
+            return torch.randn(B, rows, heads, D, **kinds).transpose(1, 2)
+        return torch.randn(B, heads, rows, D, **kinds)
+
+    q, k, v = drawn(H, M), drawn(KV, N), drawn(KV, N)
+    y, lse = torch.empty_like(q), torch.empty(B, H, M, device="cuda")
+    how = Attending(case["causal"], scale=case.get("scale", D**-0.5))
+    arguments = _hopper_attention.arguments(
+        q, k, v, y, lse, causal=how.causal, scale=how.scale or 0.0
+    )
+    return arguments, [y, lse], lambda: attend(q.double(), k.double(), v.double(), how)
+
+
+def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> None:
+    """Launch a kernel by a config, without the tuner."""
+    values = {**arguments, **config.kwargs}
+    assert config.pre_hook is not None
+    config.pre_hook(values)
+    options = {"num_warps": config.num_warps, "maxnreg": config.maxnreg}
+    module.kernel[module.grid(values)](**values, **options)
+
+
+def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
+    """Return the error of each config over its tolerance; infinity where results do not repeat."""
+    torch.manual_seed(0)
+    make = gemm_case if module is _hopper_gemm else attention_case
+    arguments, outputs, exact = make(case)
+    wanted, rows = exact(), {"fp16": "fp16 weights", "bf16": "bf16 weights"}
+    context = {"D": case["shape"][-1]} if module is _hopper_attention else {}
+    found = {}
+    for config in module.space().configs(**context):
+        if config.kwargs.get("GROUP_M", 8) != 8:
+            continue  # the order of tiles alone
+        _say(f"{config}: compile")
+        runs = []
+        for _ in range(REPEATS):
+            for output in outputs:
+                output.fill_(float("nan"))
+            launch(module, arguments, config)
+            if not runs:
+                _say(f"{config}: wait")
+            torch.cuda.synchronize()
+            runs.append([output.clone() for output in outputs])
+        tolerances = rows if module is _hopper_attention else {}
+        pairs = zip(runs[0], wanted, strict=True)
+        error = max(excess(got, want, tolerances) for got, want in pairs)
+        same = all(torch.equal(x, y) for run in runs for x, y in zip(run, runs[0], strict=True))
+        found[str(config)] = error if same else float("inf")
+        _say(f"{config}: {error} {same}")
+    return found
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main(which: str, number: int) -> None:
+    """Launch one case, and print the errors as JSON."""
+    if which == "apart":
+        x = torch.zeros(2, device="cuda")
+        kernel[(1,)](x, num_warps=4)
+        found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
+    else:
+        module = {"gemm": _hopper_gemm, "attention": _hopper_attention}[which]
+        cases = {"gemm": GEMMS, "attention": ATTENTIONS}[which]
+        found = errors(module, cases[number])
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,202 @@
+"""Prepared calls on a GPU, against the functions that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from asmtune import asm_autotune, prepared
+from asmtune.core.alternatives import call_of
+from asmtune.core.config import Config
+from asmtune.kernels._common import is_hopper
+from benchmarks.host_cost import CASES
+from tests.kernels.accuracy import as_tuple, case_of, launched_with, module_of
+from tests.kernels.tolerances import excess
+
+ONE = Config({"BLOCK": 256})
+
+
+@asm_autotune(configs=[ONE], key=["n"])
+@triton.jit
+def scaled(x_ptr, y_ptr, n, scale, BLOCK: tl.constexpr):
+    """Multiplies by a number."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
+
+
+def _grid(values: dict[str, Any]) -> tuple[int]:
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
+@prepared
+def twice(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+    """Scale by way of memory that is not returned."""
+    between, y = torch.empty_like(x), torch.empty_like(x)
+    scaled[_grid](x, between, x.numel(), scale)
+    scaled[_grid](between, y, x.numel(), scale)
+    return y
+
+
+def test_calls_do_what_the_function_does() -> None:
+    """Calls on random extents and numbers, most of them prepared, give the right results."""
+    for number in range(200):
+        x = torch.randn(1 + number % 7, 64, device="cuda")
+        scale = float(number % 3)
+        assert torch.equal(twice(x, scale), x * scale * scale)
+    assert len(twice.prepared) == 21  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_public_functions(name: str) -> None:
+    """Prepared calls give the function's own bits, forward and backward, on new inputs."""
+    module, case = module_of(name), CASES[name]
+    public = getattr(module, name)
+    with launched_with(module.DEFAULT, name):
+        public.prepared.refused.clear()
+        for seed in range(5):
+            torch.manual_seed(seed)
+            given = module.inputs(case.shape, "fp16", "cuda")
+            leaves = [given[key].requires_grad_() for key in case.inputs]
+            got, want = (
+                _results(call, given, leaves) for call in (public, public.prepared.ordinary)
+            )
+            assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+        assert len(public.prepared)
+        assert not [r for r in public.prepared.refused if "no plan" not in r]
+
+
+def _results(call: Callable[..., Any], given: Any, leaves: list[Any]) -> tuple[Any, ...]:
+    result = call(**given)
+    if not leaves:
+        return as_tuple(result)
+    return (result, *torch.autograd.grad(result, leaves, torch.ones_like(result)))
+
+
+@pytest.mark.parametrize("loads", ["pointers", "descriptors"])
+def test_products_with_and_without_scratch(loads: str) -> None:
+    """A product by descriptors, whose kernel asks for memory, is prepared as any other."""
+    module = module_of("matmul")
+    config = Config({**module.DEFAULT.kwargs, "LOADS": loads}, num_warps=4, num_stages=3)
+    with launched_with(config, "matmul"):
+        prepared_before = len(module.matmul.prepared)
+        for seed in range(6):
+            torch.manual_seed(seed)
+            a, b = (torch.randn(256, 256, device="cuda", dtype=torch.float16) for _ in range(2))
+            torch.testing.assert_close(module.matmul(a, b), a @ b, atol=0.2, rtol=1e-2)
+        assert len(module.matmul.prepared) >= prepared_before
+        assert module.matmul.prepared.refused.keys() <= {"a launch that has no plan"}
+
+
+def test_calls_go_to_the_current_stream() -> None:
+    """A prepared call on another stream waits for that stream's work, with memory of its own."""
+    x = torch.ones(1 << 16, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(4):
+            twice(x)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        x.add_(1)
+        y = twice(x)
+    stream.synchronize()
+    assert torch.equal(y, torch.full_like(x, 8.0))
+
+
+def test_calls_are_captured() -> None:
+    """A CUDA graph holds a prepared call, and its replay does it again."""
+    x = torch.ones(1000, device="cuda")
+    for _ in range(4):
+        twice(x)
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        for _ in range(4):
+            twice(x)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        y = twice(x)
+    x.fill_(3.0)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(y, torch.full_like(x, 12.0))
+
+
+def test_products_that_are_captured_share_no_memory() -> None:
+    """A captured product has memory for its sums of its own, and its replay is right."""
+    module = module_of("matmul")
+    a, b = (torch.randn(256, 256, device="cuda", dtype=torch.float16) for _ in range(2))
+    with launched_with(module.DEFAULT, "matmul"):
+        for _ in range(4):
+            want = module.matmul(a, b)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = module.matmul(a, b)
+        got.zero_()
+        graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(got, want)
+
+
+def test_modes_of_pytorch() -> None:
+    """Under vmap a kernel is refused as ever; under autocast and inference it gives the same."""
+    x = torch.randn(64, 64, device="cuda")
+    for _ in range(4):
+        twice(x)
+    with torch.autocast("cuda"):
+        assert torch.equal(twice(x), x * 4)
+    with torch.inference_mode():
+        assert torch.equal(twice(x), x * 4)
+    with torch.no_grad():
+        assert torch.equal(twice(x), x * 4)
+    assert torch.equal(twice(x), x * 4)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_devices_alternate() -> None:
+    """A call runs on the current device, and takes the function where its tensors lie elsewhere."""
+    for _ in range(4):
+        for device in ("cuda:0", "cuda:1"):
+            with torch.cuda.device(device):
+                x = torch.randn(128, device=device)
+                assert torch.equal(twice(x), x * 4)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_vendors_of_attention(dtype: str, causal: int, dim: int) -> None:
+    """FlashAttention-2, cuDNN and Gluon write results and logarithms of sums as the kernel does."""
+    module = module_of("attention")
+    skipped = () if is_hopper(torch.device("cuda")) else ("gluon",)
+    shape = {"B": 2, "H": 4, "KV": 4, "M": 256, "N": 256, "D": dim, "causal": causal}
+    problem = module.problem(shape, dtype, "cuda")
+    want = module.reference(problem.arguments)
+    rows = case_of("attention").rows("cuda", dtype)
+    for name, function in module._tuned.options.choices["alternatives"].items():
+        if name in skipped:
+            continue
+        for output in module.OUTPUTS:
+            problem.arguments[output].fill_(float("nan"))
+        call_of(function, module.kernel.arg_names, problem.arguments)()
+        for output, exact in zip(module.OUTPUTS, want, strict=True):
+            assert excess(problem.arguments[output], exact, rows) <= 1, (name, output)
+    given = module.inputs(shape, dtype, "cuda")
+    exact = module.baseline(**{**given, **{key: given[key].double() for key in "qkv"}})
+    for name, function in module.attention.prepared.alternatives.items():
+        assert name in skipped or excess(function(**given), exact, rows) <= 1, name
+
+
+@pytest.mark.parametrize("dtype", ["fp8e4nv", "i8", "fp16"])
+def test_cublas(dtype: str) -> None:
+    """CuBLAS multiplies what the kernel does, 8 bits too."""
+    module = module_of("matmul")
+    given = module.inputs({"batch": 1, "M": 64, "N": 128, "K": 256}, dtype, "cuda")
+    got = module.matmul.prepared.alternatives["cublas"](**given)
+    want = module.baseline(**given)
+    assert got.dtype == want.dtype
+    assert excess(got, want.double(), case_of("matmul").rows("cuda", dtype)) <= 1

@@ -1,0 +1,75 @@
+"""Runs the Gluon kernels for Hopper on the machine of `gluon_machine`, and their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from asmtune.kernels import _hopper_attention, _hopper_gemm
+from tests.kernels.gluon_machine import Machine
+from tests.kernels.gluon_values import Descriptor, Int, Pointer
+
+
+def halves(seed: int, *extents: int) -> Any:
+    """Draw normal numbers in fp16."""
+    return np.random.default_rng(seed).standard_normal(extents).astype(np.float16)
+
+
+def multiply(
+    extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str, programs: int,
+    seed: int = 0, *, finish: bool = False,
+) -> tuple[float, list[Machine]]:  # fmt: skip
+    """Multiply, and add a bias and take ReLU to `finish`; return the largest error and machines."""
+    batch, M, N, K = extents
+    a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
+    c = np.full((batch, M, N), np.nan, np.float16)
+    rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // 2
+    k, n = config["BLOCK_K"], config["BLOCK_N"]
+    weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
+    machines = [Machine(program, programs, seed + program) for program in range(programs)]
+    for machine in machines:
+        machine.function(_hopper_gemm.kernel)(
+            Descriptor(a, [1, rows, k]),
+            Descriptor(weights, block),
+            Descriptor(c, [1, rows, n // config["PIECES"]]),
+            Pointer(bias) if finish else None,
+            *map(Int, extents),
+            *(dense, "relu" if finish else "none", programs),
+            **config,
+        )
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = np.maximum(exact + bias, 0) if finish else exact
+    return float(np.abs(c - exact).max()), machines
+
+
+def attend(
+    shape: Mapping[str, int], config: Mapping[str, int], programs: int, together: int = 2,
+    seed: int = 0,
+) -> tuple[float, float, list[Machine]]:  # fmt: skip
+    """Attend; return the largest errors of the result and of lse, and the machines."""
+    B, H, KV, M, N, D, causal = (shape[name] for name in ("B", "H", "KV", "M", "N", "D", "causal"))
+    q, k, v = halves(1, B, H, M, D), halves(2, B, KV, N, D), halves(3, B, KV, N, D)
+    y, lse = np.full_like(q, np.nan), np.full(B * H * M, np.nan, np.float32)
+    blocks = (64, config["BLOCK_N"], config["BLOCK_N"], 64)
+    machines = [Machine(program, programs, seed + program) for program in range(programs)]
+    for machine in machines:
+        machine.function(_hopper_attention.kernel)(
+            *(Descriptor(x, [1, 1, n, D]) for x, n in zip((q, k, v, y), blocks, strict=True)),
+            Pointer(lse),
+            *map(Int, (B * H, H, H // KV, M, N, together)),
+            *(D**-0.5, D, bool(causal), math.gcd(256, N), programs),
+            **config,
+        )
+    wide_k, wide_v = (np.repeat(x, H // KV, 1).astype(np.float64) for x in (k, v))
+    s = q.astype(np.float64) @ wide_k.transpose(0, 1, 3, 2) * D**-0.5
+    if causal:
+        s = np.where(np.arange(N)[None] <= np.arange(M)[:, None], s, -np.inf)
+    top = s.max(-1, keepdims=True)
+    weights = np.exp(s - top)
+    total = weights.sum(-1, keepdims=True)
+    exact_lse = ((top + np.log(total)) * math.log2(math.e)).reshape(-1)
+    error = np.abs(y - weights @ wide_v / total).max()
+    return float(error), float(np.abs(lse - exact_lse).max()), machines

@@ -1,0 +1,305 @@
+"""The Gluon kernels for Hopper: numbers, orders of partitions, machine code, and refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from asmtune.base.settings import Settings
+from asmtune.compile.disassembly import disassemble
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.cubin import read_cubin
+from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from tests.gpu import hopper_process
+from tests.gpu.racecheck import Line, handover_lines, other_hazards
+from tests.kernels.gluon_machine import Machine, MachineError
+from tests.kernels.hopper_runs import attend, multiply
+from tests.kernels.interleavings import Interleavings
+
+TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
+TOGETHER = {**TILE, "PINGPONG": False}
+IN_TURN = {**TILE, "BLOCK_M": 64, "PINGPONG": True}
+TWO = {"BLOCK_N": 64, "STAGES": 2, "CONSUMERS": 2}
+GEMMS = [config.kwargs for config in _hopper_gemm.space() if config.kwargs["GROUP_M"] == 8]
+
+
+def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[str, int]:
+    """A shape by name."""
+    return {"B": B, "H": H, "KV": KV, "M": M, "N": N, "D": D, "causal": causal}
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize("dense", ["k", "n"])
+def test_products_by_every_config(dense: str) -> None:
+    """Each config is right where no extent is a multiple of a tile's, on three programs."""
+    for config in GEMMS:
+        error, _ = multiply((2, 150, 264, 200), config, dense, 2, seed=7)
+        assert error < 0.04, config
+    error, _ = multiply((1, 150, 264, 200), GEMMS[1], dense, 1, finish=True)
+    assert error < 0.04
+
+
+@pytest.mark.slow(seconds=6)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_by_blocks_stages_and_warpgroups(causal: int) -> None:
+    """Tails, groups of heads, both dims, and more or fewer keys than queries are right."""
+    shapes = [
+        heads(1, 4, 2, 150, 210, 64, causal),
+        heads(2, 1, 1, 200, 64, 64, causal),
+        heads(1, 1, 1, 70, 300, 128, causal),
+        heads(1, 1, 1, 1, 1, 64, causal),
+        heads(1, 1, 1, 192, 256, 128, causal),
+    ]
+    for block, stages, warpgroups in ((64, 2, 2), (128, 2, 2), (64, 3, 3), (128, 3, 2)):
+        config = {"BLOCK_N": block, "STAGES": stages, "CONSUMERS": warpgroups}
+        for shape in shapes:
+            error, lse_error, _ = attend(shape, config, 2, seed=3)
+            assert error < 2e-3, (shape, config)
+            assert lse_error < 1e-5, (shape, config)
+
+
+def test_items_are_dealt_longest_first_and_evenly() -> None:
+    """With causal masks no program loads more than a tenth above the mean."""
+    shape = heads(1, 6, 6, 640, 640, 64, 1)
+    _, _, machines = attend(shape, TWO, 5, together=6)
+    loads = [sum(step[0] == "load" for step in machine.agents[-1].steps) for machine in machines]
+    assert max(loads) <= 1.1 * sum(loads) / len(loads), loads
+
+
+def small_runs() -> dict[str, Callable[[], Machine]]:
+    """Runs of few steps, with more of them than stages."""
+    return {
+        "together": lambda: multiply((1, 128, 128, 320), TOGETHER, "k", 1)[1][0],
+        "in turn": lambda: multiply((1, 64, 256, 192), IN_TURN, "n", 1)[1][0],
+        "attention": lambda: attend(heads(1, 2, 1, 128, 192, 64, 0), TWO, 1)[2][0],
+    }
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("name", small_runs())
+def test_no_order_races_or_waits_for_ever(name: str) -> None:
+    """In every order of partitions and copies each product reads what it did in one."""
+    assert Interleavings(small_runs()[name]()).explore() > 1000
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("name", ["together", "in turn"])
+def test_each_wait_and_arrival_is_needed(name: str) -> None:
+    """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
+    machine = small_runs()[name]()
+    whole = [list(agent.steps) for agent in machine.agents]
+    used = {
+        (who, step[0], step[1])
+        for who, steps in enumerate(whole)
+        for step in steps
+        if step[0] in ("wait", "arrive")
+    }
+    for who, kind, slot in sorted(used):
+        left = [step for step in whole[who] if step[:2] != (kind, slot)]
+        for agent, steps in zip(machine.agents, whole, strict=True):
+            agent.steps = steps
+        machine.agents[who].steps = left
+        # The last arrivals at some barriers have nobody who waits for them.
+        with pytest.raises(MachineError):
+            Interleavings(machine).explore()
+
+
+@gluon.jit
+def _lag(n):
+    new = gl.to_tensor(0)
+    old = new
+    for _ in range(n):
+        old = new
+        new += 1
+    return old
+
+
+def test_a_variable_that_lags_is_refused() -> None:
+    """A name that Triton takes to be constant in a loop, and Python does not, is an error."""
+    lag = Machine(0, 1, 0).function(_lag)
+    assert lag(1) == 0
+    with pytest.raises(MachineError, match=r"Triton does not carry \['old'\] through the loop"):
+        lag(2)
+
+
+def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Settings) -> str:
+    """Compile a launch for an H200; return the machine code as text."""
+    return machine_code(module.problem(shape, "bf16", "meta"), config, work)
+
+
+def machine_code(problem: Problem, config: Config, work: Settings) -> str:
+    """Compile for an H200; return the machine code as text."""
+    lowering = Lowering(problem, load_target("H200"), 60)
+    request = lowering.request(config)
+    assert isinstance(request, LowerRequest), request
+    artifact = compile_one(request, work)
+    assert isinstance(artifact, Artifact), artifact
+    assert artifact.shared_bytes <= 227 << 10
+    assert read_cubin(artifact.cubin).stack_bytes == 0
+    code = disassemble(artifact.cubin)
+    assert isinstance(code, str), code
+    return code
+
+
+@pytest.mark.slow(seconds=6)
+def test_extents_of_one_and_activations_are_lowered() -> None:
+    """Numbers that Triton takes as constants, a bias and each activation pass the front end."""
+    target, config = load_target("H200"), _hopper_gemm.space().first()
+    a, b, c = (torch.empty(1, 1, 64, device="meta", dtype=torch.float16) for _ in range(3))
+    b = torch.empty(1, 64, 64, device="meta", dtype=torch.float16)
+    for activation in ("none", "relu", "silu", "gelu"):
+        given = _hopper_gemm.arguments(a, b, c, b[0, 0], activation)
+        lowering = Lowering(Problem(_hopper_gemm.kernel, given, _hopper_gemm.grid), target, 60)
+        assert isinstance(lowering.request(config), LowerRequest)
+    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 1, 1, 33, 1, 128, 0)):
+        lowering = Lowering(_hopper_attention.problem(shape, "fp16", "meta"), target, 60)
+        chosen = _hopper_attention.space().first(**shape)
+        assert isinstance(lowering.request(chosen), LowerRequest)
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("place", [2, 14])
+def test_products_stay_in_flight(place: int, settings: Settings) -> None:
+    """A product of the hot loop waits for the one before alone; registers move between warps."""
+    config = list(_hopper_gemm.space())[place]
+    code = compiled(_hopper_gemm, dict(_hopper_gemm.SHAPES[0]), config, settings)
+    waits = re.findall(r"HGMMA[^\n]*gsb0 ;.*?WARPGROUP.DEPBAR.LE gsb0, 0x(\d)", code, re.DOTALL)
+    assert waits == ["1", "1"]
+    assert code.count("USETMAXREG.DEALLOC.CTAPOOL 0x18") >= 1
+    assert code.count("UTMALDG.3D") == (2 if config.kwargs["PINGPONG"] else 3)
+
+
+@pytest.mark.slow(seconds=12)
+@pytest.mark.parametrize("D", [64, 128])
+def test_softmax_runs_under_products(D: int, settings: Settings) -> None:
+    """Powers of 2 are computed after the wait for the scores, before that for the values."""
+    shape = heads(1, 16, 4, 4096, 4096, D, 0)
+    config = _hopper_attention.space().first(**shape)
+    code = compiled(_hopper_attention, shape, config, settings)
+    under = re.findall(
+        r"WARPGROUP.DEPBAR.LE gsb0, 0x1 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x0", code, re.DOTALL
+    )
+    assert [part.count("MUFU.EX2") for part in under] == [66, 66]
+
+
+def accesses(code: str, lines: Collection[Line]) -> list[str]:
+    """Return the instructions on shared memory at some lines, each with those beside it."""
+    at, marks, steps = ("", 0), [], []
+    for text in code.splitlines():
+        if mark := re.search(r'## File "[^"]*?([^/"]+)", line (\d+)', text):
+            at = (mark[1], int(mark[2]))
+        elif step := re.search(r"/\*[0-9a-f]+\*/ +(.*?) ;", text):
+            marks.append(at)
+            steps.append(step[1])
+    shared = re.compile(r"\b(LDS|STS|LDSM|STSM|ATOMS|REDS|SYNCS|HGMMA|UTMA\w+|UBLK\w+)\b")
+    return [
+        f"{steps[max(i - 3, 0) : i]} > {step} < {steps[i + 1 : i + 4]}"
+        for i, step in enumerate(steps)
+        if marks[i] in lines and shared.search(step)
+    ]
+
+
+def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
+    """Kernels of three and two warpgroups that multiply, and one without shared memory."""
+    attention, gemm = _hopper_attention, _hopper_gemm
+    shape, x = heads(1, 1, 1, 128, 128, 64, 0), {"x_ptr": torch.empty(2, device="meta")}
+    three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
+    product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
+    return {
+        "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
+        "gemm": (gemm, product, list(gemm.space())[-1]),
+        "apart": (hopper_process, Problem(hopper_process.kernel, x, lambda _: (1,)), Config({})),
+    }
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize("name", partitioned())
+def test_racecheck_is_silenced_at_tritons_bytes_alone(name: str, settings: Settings) -> None:
+    """What is not reported is a byte that is read after barrier 1, and written before it."""
+    module, problem, config = partitioned()[name]
+    code = machine_code(problem, config, settings)
+    steps = accesses(code, handover_lines(Path(module.__file__)))
+    barrier = r"BAR\.SYNC\.DEFER_BLOCKING 0x1\b(?!,)"
+    reads = [step for step in steps if re.search(rf"{barrier}.* > LDS\.U8 ", step)]
+    writes = [step for step in steps if re.search(rf" > STS[. ].* < .*{barrier}", step)]
+    assert len(reads) == 1
+    assert len(writes) >= 2
+    assert len(reads) + len(writes) == len(steps), steps
+
+
+RACES = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Read access at kernel+0x120 in _hopper_attention.py:7
+=========     and Write access at kernel+0x6140 in _hopper_attention.py:7 [8 hazards]
+=========     and Write access at kernel+0xaa60 in _hopper_attention.py:9 [1 hazards]
+=========
+BLOCK_N=128 STAGES=2
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+
+def test_races_at_other_lines_are_left() -> None:
+    """A hazard passes as Triton's where a read and a write are both at its lines."""
+    name = "_hopper_attention.py"
+    own = {(name, 7), (name, 9)}
+    assert other_hazards(RACES, own) == []
+    assert len(other_hazards(RACES, {(name, 7)})) == 1
+    assert len(other_hazards(RACES, {(name, 9)})) == 2
+    assert len(other_hazards(RACES, {("another.py", 7), ("another.py", 9)})) == 2
+    assert len(other_hazards(RACES.replace("Read", "Write"), own)) == 2
+    assert len(other_hazards(RACES.replace(f" in {name}:9", ""), own)) == 1
+    warned = RACES.replace("COMPUTE-SANITIZER", "Warning: an access is not tracked")
+    assert len(other_hazards(warned, own)) == 1
+    with pytest.raises(ValueError, match="1 hazards are printed, 2 are summed up"):
+        other_hazards(RACES.replace("SUMMARY: 1", "SUMMARY: 2"), own)
+    with pytest.raises(ValueError, match="the case did not end"):
+        other_hazards(RACES.replace("SUMMARY", ""), own)
+
+
+def test_other_tensors_are_refused_in_one_line() -> None:
+    """Dtypes, layouts and devices that the kernels do not take are named with what they must be."""
+    half = torch.zeros(1, 64, 64, dtype=torch.float16)
+    for a, message in (
+        (half.float(), "a is torch.float32; it must be fp16 or bf16"),
+        (half[:, :, 1:], "dense rows at multiples of 16 bytes"),
+        (half.expand(2, 64, 64), "no axis of 0 or expanded"),
+        (half[:, :0], "no axis of 0"),
+        (half, "a is on cpu; it must be on a Hopper GPU"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _hopper_gemm.multiply(a, half, half)
+    q = torch.zeros(1, 1, 64, 32, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
+        _hopper_attention.attend(q, q, q, q, q[..., 0], causal=False, scale=1.0)
+
+
+def test_arguments_of_the_plain_kernels_are_taken() -> None:
+    """What the plain kernels are launched with reaches these, which refuse what they lack."""
+    shape = {"batch": 1, "M": 64, "N": 64, "K": 64}
+    given = matmul.problem(shape, "fp16", "cpu").arguments
+    values = [given[name] for name in matmul.kernel.arg_names if name in given]
+    with pytest.raises(ValueError, match="a is on cpu"):
+        _hopper_gemm.in_place_of_plain(*values)
+    given = attention.problem(heads(1, 1, 1, 64, 64, 64, 1), "fp16", "cpu").arguments
+    plain = {name: given[name] for name in attention.kernel.arg_names if name in given}
+    with pytest.raises(ValueError, match="q is on cpu"):
+        _hopper_attention.in_place_of_plain(*plain.values())
+    for changed, named in (
+        ({"WINDOWED": True}, "windowed"),
+        ({"MASK": 2, "DROPOUT": True}, "mask, dropout"),
+        ({"ahead": 3}, "ahead"),
+    ):
+        with pytest.raises(ValueError, match=f"{named} is not what this kernel computes"):
+            _hopper_attention.in_place_of_plain(*{**plain, **changed}.values())

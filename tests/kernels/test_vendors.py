@@ -1,0 +1,159 @@
+"""The vendors' functions that public functions name as alternatives."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.core.alternatives import call_of
+from asmtune.kernels import _gemm_host
+from asmtune.runtime.autotuner import AsmAutotuner
+from tests.kernels.accuracy import KERNELS, as_tuple, case_of, module_of
+from tests.kernels.tolerances import excess
+
+WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
+ON_HOST = [name for name in WITH_VENDOR if name != "attention"]
+
+
+@pytest.mark.parametrize("name", WITH_VENDOR)
+def test_vendors_have_one_name_and_one_interface(name: str) -> None:
+    """A winner's name stands for a launch and for the whole function, of the same arguments."""
+    module = module_of(name)
+    public = getattr(module, name)
+    assert inspect.signature(public).parameters["vendor"].default is True
+    launched = module._tuned.options.choices["alternatives"]
+    assert launched.keys() == public.prepared.alternatives.keys()
+    assert "alternatives" not in module._alone.options.choices
+    if "gluon" in launched:
+        assert inspect.signature(public).parameters["gluon"].default is True
+        (ours,) = module._beside_gluon.options.choices["alternatives"]
+        assert ours == "gluon"
+        others = module._beside_vendor.options.choices["alternatives"].keys()
+        assert others == launched.keys() - {"gluon"}
+    assert module._alone.options.key == module._tuned.options.key
+
+
+@pytest.mark.parametrize("name", ON_HOST)
+def test_vendors_write_what_the_kernel_writes(name: str) -> None:
+    """Called with a launch's arguments, each writes the kernel's outputs."""
+    torch.manual_seed(0)
+    module = module_of(name)
+    for shape in case_of(name).shapes[:2]:
+        problem = module.problem(shape, "fp32", "cpu")
+        for output in module.OUTPUTS:
+            problem.arguments[output].fill_(float("nan"))
+        for who, function in module._tuned.options.choices["alternatives"].items():
+            if who == "gluon":  # it needs its GPU
+                continue
+            call_of(function, module.kernel.arg_names, problem.arguments)()
+        for output, want in zip(
+            module.OUTPUTS, as_tuple(module.reference(problem.arguments)), strict=True
+        ):
+            assert excess(problem.arguments[output], want, {}) <= 1, (shape, output)
+
+
+@pytest.mark.parametrize("name", ON_HOST)
+def test_vendors_return_what_the_function_returns(name: str) -> None:
+    """Called as the public function is, each gives its result, for every further argument."""
+    torch.manual_seed(0)
+    module, case = module_of(name), case_of(name)
+    for who, function in getattr(module, name).prepared.alternatives.items():
+        if who == "gluon":
+            continue
+        for more in ({}, *case.keywords):
+            given: dict[str, Any] = {**module.inputs(case.shapes[0], "fp32", "cpu"), **more}
+            want = module.baseline(**given)
+            assert excess(function(**given), want.double(), {}) <= 1, more
+            assert excess(function(**given, vendor=True), want.double(), {}) <= 1
+
+
+def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
+    """Windows, padding, masks, dropout, shared key heads and oblong diagonals are ours."""
+    module = module_of("attention")
+    q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
+    how = module.Attending
+    assert module._has_vendor(q, q, how(causal=True))
+    assert module._has_vendor(q, q[:, :, :4], how())
+    assert not module._has_vendor(q, q[:, :, :4], how(causal=True))
+    assert not module._has_vendor(q, k, how())
+    masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
+    for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
+        assert not module._has_vendor(q, q, how(**options))
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        ({}, True),
+        ({"dtype": torch.bfloat16, "heads": 4}, True),
+        ({"dtype": torch.float32}, False),
+        ({"dim": 32}, False),
+        ({"window": (None, 3)}, False),
+        ({"window": (None, 3), "causal": True}, True),
+        ({"dropout": 0.1}, False),
+        ({"padding": torch.ones(1)}, False),
+        ({"mask": torch.ones(1)}, False),
+    ],
+)
+def test_attention_asks_gluon_for_what_it_computes(
+    changed: dict[str, Any], fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads of 64 and 128 in 16 bits without a mask, shared keys too; expanded heads are not."""
+    module = module_of("attention")
+    monkeypatch.setattr(module, "is_hopper", lambda _: True)
+    options = dict(changed)
+    shape = (2, options.pop("heads", 2), 8, options.pop("dim", 64))
+    kind = options.pop("dtype", torch.float16)
+    q, k = torch.zeros(shape, dtype=kind), torch.zeros(2, 2, 8, shape[3], dtype=kind)
+    how = module.Attending(**options)
+    assert module._fits_hopper((q, k, k), how) is fits
+    assert not module._fits_hopper((q, k[:1].expand(2, -1, -1, -1), k), how)
+    monkeypatch.setattr(module, "is_hopper", lambda _: False)
+    assert not module._fits_hopper((q, k, k), how)
+
+
+def test_products_ask_gluon_for_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows at multiples of 16 bytes in 16 bits; neither expanded batches nor A along M."""
+    monkeypatch.setattr(_gemm_host, "is_hopper", lambda _: True)
+    a, b = torch.zeros(2, 24, 16).half(), torch.zeros(2, 16, 8).half()
+
+    def fits(a: torch.Tensor, b: torch.Tensor) -> bool:
+        operands = _gemm_host.product("matmul", a, b, None, "none")
+        c = torch.empty(*operands.a.shape[:2], b.shape[-1], dtype=a.dtype)
+        return _gemm_host._fits_hopper(operands.arguments(c))
+
+    assert fits(a, b)
+    assert fits(a[0], b.mT.contiguous().mT[0])
+    assert not fits(a, b[0])
+    assert not fits(a, b[..., :7])
+    assert not fits(a.mT.contiguous().mT, b)
+    assert not fits(a.float(), b.float())
+    monkeypatch.setattr(_gemm_host, "is_hopper", lambda _: False)
+    assert not fits(a, b)
+
+
+@pytest.mark.parametrize("vendor", [False, True])
+@pytest.mark.parametrize("gluon", [False, True])
+@pytest.mark.parametrize("name", ["matmul", "linear", "attention"])
+def test_arguments_choose_the_alternatives(
+    name: str, gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`vendor=False` leaves the vendor's functions out, `gluon=False` the kernel for Hopper."""
+    module = module_of(name)
+    for place in (module, _gemm_host):
+        monkeypatch.setattr(place, "is_hopper", lambda _: True, raising=False)
+    launches: list[frozenset[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        alternatives = tuner.options.choices.get("alternatives", {})
+        return lambda **_: launches.append(frozenset(alternatives))
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    shape = {"batch": 1, "M": 64, "N": 64, "K": 64} | {"B": 1, "H": 1, "KV": 1, "D": 64}
+    given = module.inputs({**shape, "causal": 1}, "fp16", "cpu")
+    getattr(module, name).prepared.ordinary(**given, vendor=vendor, gluon=gluon)
+    (names,) = launches
+    assert ("gluon" in names, len(names - {"gluon"}) > 0) == (gluon, vendor)

@@ -1,0 +1,117 @@
+"""The public functions' prepared calls, and what their host cost is measured by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.kernels import _gemm_host, _split
+from asmtune.runtime import call_trace
+from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.decorator import autotuners
+from benchmarks import host_cost
+from benchmarks.host_cost import BACKWARD, CASES, FORWARD, RECORDED, line, pieces, row, ways
+from tests.kernels.accuracy import module_of
+from tests.launch.fakes import FakeDriver
+from tests.launch.stand_in import planned_launches
+
+LAUNCHES = {
+    "matmul": (1, None),
+    "linear": (1, None),
+    "softmax": (1, None),
+    "layernorm": (1, 2),
+    "rmsnorm": (1, 2),
+    "cross_entropy": (2, 3),
+    "attention": (1, 3),
+    "gelu": (1, None),
+}
+"""Launches of a forward call, and of one with its backward."""
+
+
+@pytest.fixture
+def launched(
+    driver: FakeDriver, c_part: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeDriver]:
+    """Public functions over a driver that takes notes, with memory for split sums that is kept."""
+    rooms: dict[int, Any] = {}
+
+    def workspace(device: torch.device, size: int) -> Any:
+        if size not in rooms:
+            rooms[size] = _split._new(device, size)
+            persistent(*rooms[size])
+        return rooms[size]
+
+    monkeypatch.setattr(_gemm_host, "workspace", workspace)
+    kept = dict(call_trace._persistent)
+    driver.expect([8])
+    driver.capture(0)
+    with planned_launches(c_part):
+        yield driver
+    call_trace._persistent.clear()
+    call_trace._persistent.update(kept)
+    for name in CASES:
+        module = module_of(name)
+        for tuner in autotuners(module):
+            vars(tuner).pop("_launcher", None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_public_functions_are_prepared(launched: FakeDriver, name: str) -> None:
+    """A repeated call does its launches and nothing of the function, forward and backward."""
+    host = getattr(module_of(name), name).prepared
+    phases = ways(name, "cpu")
+    for phase, expected in zip((FORWARD, BACKWARD), LAUNCHES[name], strict=True):
+        assert (phase in phases) == (expected is not None)
+        if expected is None:
+            continue
+        with torch.set_grad_enabled(phase != FORWARD):
+            for _ in range(4):
+                phases[phase]["ours"]()
+            before, own = launched.noted.launches, host.function
+            host.function = _refuse
+            try:
+                phases[phase]["ours"]()
+            finally:
+                host.function = own
+        assert launched.noted.launches - before == expected
+    assert not [reason for reason in host.refused if "no plan" not in reason]
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise AssertionError("the function itself was called")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_the_measurement(launched: FakeDriver, name: str) -> None:
+    """Each phase has medians of ours, PyTorch's and the function's, and their ratio."""
+    found = row(name, 2, "cpu", 1)
+    phases = [phase for phase in (FORWARD, RECORDED, BACKWARD) if phase in found]
+    assert len(phases) == (3 if CASES[name].inputs else 1)
+    for phase in phases:
+        assert {"ours", "torch", "function", "of_torch"} == found[phase].keys()
+    assert found["prepared"] >= 1
+    assert name in line(name, found)
+    assert launched.noted.launches
+
+
+def test_what_a_call_is_made_of() -> None:
+    """Memory and questions to PyTorch are timed as well."""
+    assert {"torch.empty_like", "grad mode"} <= pieces(2, "cpu", 1).keys()
+
+
+@pytest.mark.slow(seconds=6)
+def test_without_a_gpu_it_says_so() -> None:
+    """One line on the error stream, and a bad exit status."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    command = [sys.executable, "-m", host_cost.__name__]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("benchmarks.host_cost needs a CUDA GPU")
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout

@@ -1,0 +1,620 @@
+"""Prepared calls: a host function's allocations and launches, done again by the C part."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from triton.runtime import _allocation
+
+from asmtune import asm_autotune, prepared
+from asmtune.base.errors import InputError
+from asmtune.core.config import Config
+from asmtune.runtime import call_trace
+from asmtune.runtime.call_trace import persistent
+from tests.launch.fakes import FakeDriver
+from tests.launch.stand_in import planned_launches
+
+X = torch.arange(32.0).reshape(4, 8)
+
+
+@asm_autotune(configs=[Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def double(x_ptr, y_ptr, n, scale, BLOCK: tl.constexpr):
+    """Never compiled here."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * scale)
+
+
+def grid(values: dict[str, Any]) -> tuple[int]:
+    """One program an element."""
+    return (values["n"],)
+
+
+def doubled(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+    """Check, allocate, view and launch."""
+    if x.ndim == 0:
+        raise ValueError("x has no axes")
+    y = torch.empty_like(x)
+    double[grid](x.view(x.shape), y.view(y.shape), x.numel(), scale)
+    return y
+
+
+class Watched:
+    """The driver's launches, and the calls that a function itself has taken."""
+
+    def __init__(self, driver: FakeDriver, part: Any) -> None:
+        self.driver, self.part, self.calls = driver, part, 0
+
+    def over(self, function: Callable[..., Any], **options: Any) -> Any:
+        """Prepare a function, and count the calls that come to it."""
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return function(*args, **kwargs)
+
+        counted.__wrapped__ = function  # type: ignore[attr-defined]
+        made = prepared(**options)(function) if options else prepared(function)
+        made.prepared.function = counted
+        return made
+
+    def own_calls(self, call: Callable[[], Any], times: int = 4) -> int:
+        """Count the calls that come to the function itself, of some after the first two."""
+        for _ in range(2):
+            call()
+        before = self.calls
+        for _ in range(times):
+            call()
+        return self.calls - before
+
+    def launches(self, call: Callable[[], Any]) -> int:
+        """Count the driver's launches in a call."""
+        before = self.driver.noted.launches
+        call()
+        return self.driver.noted.launches - before
+
+    def pointer(self, slot: int) -> int:
+        """The address that the last launch had in a slot."""
+        (address,) = struct.unpack("<Q", self.driver.parameters()[slot])
+        return int(address)
+
+
+@pytest.fixture
+def watched(driver: FakeDriver, c_part: Any) -> Iterator[Watched]:
+    """A driver that takes notes, under kernels whose first launch makes a plan."""
+    driver.expect([8] * 6)
+    driver.capture(0)
+    double._launcher.forget() if "_launcher" in vars(double) else None
+    vars(double).pop("_launcher", None)
+    with planned_launches(c_part):
+        yield Watched(driver, c_part)
+    vars(double).pop("_launcher", None)
+
+
+def test_a_repeated_call_is_one_launch_and_no_python(watched: Watched) -> None:
+    """The third call of a signature does not come to the function, and launches the same."""
+    call = watched.over(doubled)
+    assert watched.own_calls(lambda: call(X)) == 0
+    assert len(call.prepared) == 1
+    other = X + 1
+    assert watched.launches(lambda: call(other)) == 1
+    result = call(other)
+    assert watched.pointer(0) == other.data_ptr()
+    assert watched.pointer(1) == result.data_ptr()
+    assert (result.shape, result.stride(), result.dtype) == (X.shape, X.stride(), X.dtype)
+    assert watched.driver.parameters()[2:4] == [struct.pack("<q", 32), struct.pack("<d", 2.0)]
+    assert watched.driver.noted.sizes[0] == 32
+
+
+def test_results_are_new_each_time(watched: Watched) -> None:
+    """Two calls return two tensors with memory of their own."""
+    call = watched.over(doubled)
+    results = [call(X) for _ in range(5)]
+    assert len({result.data_ptr() for result in results}) == 5
+
+
+def test_arguments_by_name_and_defaults(watched: Watched) -> None:
+    """The same call in other words has the same signature; a wrong one raises Python's error."""
+    call = watched.over(doubled)
+    assert watched.own_calls(lambda: call(X, 2.0)) == 0
+    assert watched.own_calls(lambda: call(scale=2.0, x=X), 1) == 0
+    with pytest.raises(TypeError, match="missing"):
+        call()
+    with pytest.raises(TypeError, match="unexpected"):
+        call(X, other=1)
+    with pytest.raises(TypeError, match="multiple"):
+        call(X, x=X)
+
+
+CHANGES: dict[str, Callable[[], Any]] = {
+    "an extent": lambda: (X[:2],),
+    "a stride": lambda: (torch.arange(64.0).reshape(4, 16)[:, :8],),
+    "transposed": lambda: (X.t(),),
+    "another dtype": lambda: (X.half(),),
+    "an address": lambda: (torch.arange(33.0)[1:].reshape(4, 8),),
+    "another float": lambda: (X, 3.0),
+    "an int for a float": lambda: (X, 2),
+    "a bool": lambda: (X, True),
+    "a gradient": lambda: (X.clone().requires_grad_(),),
+    "a tensor for a number": lambda: (X, torch.tensor(2.0)),
+    "a subclass": lambda: (X.as_subclass(Sub),),
+    "a sparse tensor": lambda: (X.to_sparse(),),
+}
+
+
+class Sub(torch.Tensor):
+    """May do anything."""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_whatever_may_change_a_call_is_another_signature(watched: Watched, name: str) -> None:
+    """A call that differs in what a function may decide by comes to the function."""
+    call = watched.over(doubled)
+    watched.own_calls(lambda: call(X))
+    before = watched.calls
+    try:
+        call(*CHANGES[name]())
+    except (RuntimeError, NotImplementedError):
+        assert name == "a sparse tensor"
+    assert watched.calls == before + 1
+
+
+class Mode(TorchDispatchMode):
+    """Sees every operation."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def with_dual_level(call: Callable[..., Any]) -> None:
+    """Call under forward-mode differentiation."""
+    with forward_ad.dual_level():
+        call(X)
+
+
+STATES: dict[str, Callable[[Any], Any]] = {
+    "a dispatch mode": lambda call: _inside(Mode(), call),
+    "a default device": lambda call: _inside(torch.device("cpu"), call),
+    "autocast": lambda call: _inside(torch.autocast("cpu", torch.bfloat16), call),
+    "a dual level": with_dual_level,
+    "no gradients": lambda call: _inside(torch.no_grad(), call),
+    "vmap": lambda call: torch.vmap(lambda x: call(x) * 0 + x)(X),
+    "torch.func": lambda call: torch.func.functionalize(lambda x: _quiet(call, x))(X),
+    "make_fx": lambda call: make_fx(lambda x: _quiet(call, x))(X),
+}
+
+
+def _inside(context: Any, call: Callable[..., Any]) -> None:
+    with context:
+        call(X)
+
+
+def _quiet(call: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+    """Call with a tensor that has no memory."""
+    try:
+        call(x)
+    except (RuntimeError, TypeError):
+        return x
+    return x
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_of_pytorch_take_the_function(watched: Watched, name: str) -> None:
+    """Modes, transforms, autocast and tracing come to the function itself, and end."""
+    call = watched.over(doubled)
+    watched.own_calls(lambda: call(X))
+    before = watched.calls
+    try:
+        STATES[name](call)
+    except (RuntimeError, TypeError):
+        assert name == "vmap"  # a kernel cannot be launched on what has no memory
+    assert watched.calls > before
+    assert watched.own_calls(lambda: call(X)) == 0
+
+
+def test_fake_and_meta_tensors_take_the_function(watched: Watched) -> None:
+    """Tensors without memory are of another device, or no plain tensors."""
+    call = watched.over(lambda x: torch.empty_like(x))
+    watched.own_calls(lambda: call(X))
+    before = watched.calls
+    call(X.to("meta"))
+    assert watched.calls == before + 1
+
+
+def test_torch_compile_sees_the_function(watched: Watched) -> None:
+    """Dynamo traces the function as if it were not decorated, with its gradient."""
+
+    def squared(x: torch.Tensor) -> Any:
+        return x * x, (x,)
+
+    call = watched.over(squared, backward=lambda grad, x: (2 * grad * x,))
+    call.prepared.function = squared
+    compiled = torch.compile(call, backend="eager", fullgraph=True)
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(compiled(x).sum(), x)
+    assert torch.equal(gradient, 2 * X)
+    assert torch.equal(compiled(X), X * X)
+
+
+def test_a_gradient_that_nothing_gives_is_refused() -> None:
+    """A tensor outside of `gradients` that requires one is refused where autograd would drop it."""
+    scaled = X.clone().requires_grad_()
+    call = prepared(_scaled, backward=lambda grad, _, by: (grad * by,), gradients=["x"])
+    for _ in range(3):
+        with pytest.raises(ValueError, match="_scaled: by requires a gradient, and gets none"):
+            call(X, scaled)
+    with torch.no_grad():
+        assert torch.equal(call(X, scaled), X * X)
+    (gradient,) = torch.autograd.grad(call(scaled, X).sum(), scaled)
+    assert torch.equal(gradient, X)
+
+
+def _scaled(x: torch.Tensor, by: torch.Tensor) -> Any:
+    return x * by, (x, by)
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
+    "a fill": (lambda x: (torch.zeros(4), doubled(x))[1], "aten.zeros"),
+    "a sum": (lambda x: doubled(x).sum(), "aten.sum"),
+    "a copy": (lambda x: doubled(x.t().contiguous()), "aten.clone"),
+    "a value": (lambda x: (x.max().item(), doubled(x))[1], "aten.max"),
+    "a change in place": (lambda x: (x.mul_(1), doubled(x))[1], "aten.mul_"),
+    "a random number": (lambda x: (torch.rand(1), doubled(x))[1], "aten.rand"),
+    "a view of an argument": (lambda x: (doubled(x), x[1:])[1], "a view of an argument"),
+    "a part of an allocation": (lambda x: torch.empty(2, *x.shape)[0], "a part of an allocation"),
+    "an unknown tensor": (lambda x: _launched(X, doubled(x)), "neither an argument"),
+    "a view of an unknown tensor": (lambda x: _launched(X[1:], doubled(x)), "aten.slice"),
+    "an unknown result": (lambda x: (doubled(x), X)[1], "neither an argument"),
+    "an object": (lambda x: (doubled(x), object()), "type object"),
+    "Triton's own launch": (lambda x: _plain_launch(x), "by Triton"),
+}
+
+
+@triton.jit
+def alone(x_ptr, BLOCK: tl.constexpr):
+    """Is launched by Triton itself."""
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
+
+
+def _launched(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    double[grid](x, y, x.numel(), 2.0)
+    return y
+
+
+def _plain_launch(x: torch.Tensor) -> torch.Tensor:
+    with contextlib.suppress(RuntimeError):  # there is no GPU
+        alone[(1,)](x, BLOCK=16)
+    return doubled(x)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_understood_is_never_replayed(watched: Watched, name: str) -> None:
+    """A function that does more than allocate, view and launch is called each time."""
+    function, reason = REFUSED[name]
+    call = watched.over(lambda x: function(x))
+    x = X.clone()
+    assert watched.own_calls(lambda: call(x)) == 4
+    assert len(call.prepared) == 0
+    (told,) = call.prepared.refused
+    assert reason in told
+
+
+def test_addresses_of_views(watched: Watched) -> None:
+    """A launch on a part of an argument, or of an allocation, gets the part's address."""
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        both = torch.empty((2, *x.shape))
+        double[grid](x[1], both[1], x.numel(), 2.0)
+        return both
+
+    call = watched.over(halves)
+    assert watched.own_calls(lambda: call(X)) == 0
+    other = X.clone()
+    result = call(other)
+    assert watched.pointer(0) == other[1].data_ptr()
+    assert watched.pointer(1) == result[1].data_ptr()
+
+
+def test_arguments_that_share_memory(watched: Watched) -> None:
+    """Of two arguments in one storage each launch gets the address of its own."""
+
+    def second(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(y)
+        double[grid](y.view(-1), x, y.numel(), 2.0)
+        return out
+
+    packed = torch.zeros(2, 32)
+    call = watched.over(second)
+    assert watched.own_calls(lambda: call(packed[0], packed[1])) == 0
+    x, y = torch.zeros(32), torch.zeros(32)
+    call(x, y)
+    assert (watched.pointer(0), watched.pointer(1)) == (y.data_ptr(), x.data_ptr())
+
+
+def test_memory_that_is_not_returned(watched: Watched) -> None:
+    """Allocations of the function's own are one, each at a multiple of 512 bytes."""
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        first, second, y = torch.empty(3), torch.empty_like(x), torch.empty_like(x)
+        double[grid](x, first, x.numel(), 2.0)
+        double[grid](first, second, x.numel(), 2.0)
+        double[grid](second, first, x.numel(), 2.0)
+        return y
+
+    call = watched.over(twice)
+    assert watched.own_calls(lambda: call(X)) == 0
+    assert watched.launches(lambda: call(X)) == 3
+    assert watched.pointer(0) == watched.pointer(1) + 512
+
+
+def test_persistent_memory_is_not_used_in_a_captured_graph(watched: Watched) -> None:
+    """Memory that calls share is declared; a capture takes the function, which allocates anew."""
+    room = torch.zeros(32)
+
+    def shared(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        double[grid](room, y, x.numel(), 2.0)
+        return y
+
+    persistent(room)
+    try:
+        call = watched.over(shared)
+        assert watched.own_calls(lambda: call(X)) == 0
+        assert watched.pointer(0) == room.data_ptr()
+        watched.driver.capture(1)
+        assert watched.own_calls(lambda: call(X), 1) == 1
+        watched.driver.capture(0)
+        assert watched.own_calls(lambda: call(X), 1) == 0
+    finally:
+        call_trace._persistent.pop(id(room))
+
+
+def test_structures_of_results(watched: Watched) -> None:
+    """Nested tuples, None, and arguments come back as the function returns them."""
+
+    def several(x: torch.Tensor) -> Any:
+        y = doubled(x)
+        return x, (y, None), 7, "text"
+
+    call = watched.over(several)
+    assert watched.own_calls(lambda: call(X)) == 0
+    x = X.clone()
+    first, (second, nothing), number, text = call(x)
+    assert first is x
+    assert watched.pointer(1) == second.data_ptr()
+    assert (nothing, number, text) == (None, 7, "text")
+
+
+INVALIDATED: dict[str, Callable[[], Any]] = {
+    "the kernel's configs are forgotten": lambda: double._forget(),
+    "a config is put into the cache": lambda: double.cache.__setitem__(("key",), Config({})),
+    "a launch hook": lambda: triton.knobs.runtime.launch_enter_hook.add(print),
+}
+
+
+@pytest.mark.parametrize("name", INVALIDATED)
+def test_changes_of_configs_and_hooks_reach_prepared_calls(watched: Watched, name: str) -> None:
+    """What makes a plan void makes a prepared call void: the function is called again."""
+    call = watched.over(doubled)
+    assert watched.own_calls(lambda: call(X)) == 0
+    try:
+        INVALIDATED[name]()
+        before = watched.calls
+        call(X)
+        assert watched.calls == before + 1
+    finally:
+        triton.knobs.runtime.launch_enter_hook.calls.clear()
+        double.cache.clear()
+    watched.own_calls(lambda: call(X))
+    assert watched.own_calls(lambda: call(X)) == 0
+
+
+def test_a_name_that_stands_for_another_kernel(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module's kernel that is replaced is launched from the next call on."""
+    call = watched.over(doubled)
+    assert watched.own_calls(lambda: call(X)) == 0
+    other = asm_autotune(configs=[Config({"BLOCK": 32})], key=["n"])(double.fn)
+    monkeypatch.setitem(globals(), "double", other)
+    before = watched.calls
+    call(X)
+    assert watched.calls == before + 1
+
+
+def test_each_device_and_stream_has_its_own(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream is part of the signature, and the driver gets the current one."""
+    from asmtune.runtime.launch.layout import CurrentStream
+
+    stream = [5]
+    current = CurrentStream(lambda: -1, lambda _: stream[0])
+    monkeypatch.setattr("asmtune.runtime.prepared.machine", lambda: current)
+    call = watched.over(doubled)
+    assert watched.own_calls(lambda: call(X)) == 0
+    assert watched.driver.noted.stream == 5
+    stream[0] = 6
+    before = watched.calls
+    call(X)
+    assert watched.calls == before + 1
+    assert watched.own_calls(lambda: call(X)) == 0
+    assert watched.driver.noted.stream == 6
+
+
+def test_an_error_of_the_driver_is_raised(watched: Watched) -> None:
+    """A launch that the driver refuses raises its message, and no function runs after it."""
+    call = watched.over(doubled)
+    watched.own_calls(lambda: call(X))
+    watched.driver.expect([8] * 6, code=700)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        call(X)
+
+
+def test_a_thread_without_a_context_takes_the_function(watched: Watched) -> None:
+    """Triton's own launch gives a thread its context."""
+    call = watched.over(doubled)
+    watched.own_calls(lambda: call(X))
+    watched.driver.expect([8] * 6, context=False)
+    before = watched.calls
+    call(X)
+    assert watched.calls == before + 1
+
+
+def test_threads_call_at_once(watched: Watched) -> None:
+    """Threads that meet signatures at once get results of their own extents."""
+    call, wrong = watched.over(doubled), []
+
+    def work(rows: int) -> None:
+        for _ in range(50):
+            x = torch.zeros(rows, 8)
+            wrong.extend([rows] * (call(x).shape != x.shape))
+
+    threads = [threading.Thread(target=work, args=(1 + n % 4,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_gradients_are_entered_where_one_is_asked_for(watched: Watched) -> None:
+    """Autograd gets the function's own backward, with what the call has saved."""
+    seen: list[Any] = []
+
+    def backward(grad: torch.Tensor, *saved: Any) -> Any:
+        seen.append(saved)
+        return (grad * saved[2],)
+
+    def function(x: torch.Tensor, scale: float = 2.0) -> Any:
+        y = doubled(x)
+        return y, (x, y, scale)
+
+    call = watched.over(function, backward=backward)
+    assert watched.own_calls(lambda: call(X)) == 0
+    assert not call(X).requires_grad
+    x = X.clone().requires_grad_()
+    assert watched.own_calls(lambda: call(x)) == 0
+    y = call(x)
+    assert watched.pointer(1) == y.data_ptr()
+    (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    assert torch.equal(gradient, torch.full_like(X, 2.0))
+    ((saved_x, saved_y, scale),) = seen
+    assert (saved_x.data_ptr(), saved_y.data_ptr()) == (x.data_ptr(), y.data_ptr())
+    assert scale == 2.0
+    with torch.no_grad():
+        assert not call(x).requires_grad
+
+
+def test_gradients_by_the_function_itself(watched: Watched) -> None:
+    """The first call of a signature, which is not prepared, has the same gradient."""
+    call = watched.over(lambda x, k=3.0: (x * k, (k,)), backward=lambda grad, k: (grad * k,))
+    for _ in range(3):
+        x = X.clone().requires_grad_()
+        call(x).sum().backward()
+        assert torch.equal(x.grad, torch.full_like(X, 3.0))  # type: ignore[arg-type]
+    assert "aten.mul" in next(iter(call.prepared.refused))
+
+
+def test_an_alternative_that_won_is_called(
+    driver: FakeDriver, c_part: Any, watched: Watched
+) -> None:
+    """The function of the winner's name gets the call as it is; without one the launch relays."""
+    seen: list[Any] = []
+
+    def vendor(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        seen.append((x, scale))
+        return x * scale
+
+    relayed: list[Any] = []
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    facts = {"config": won, "function": 0, "relay": lambda *args: relayed.append(args)}
+    with planned_launches(c_part, **facts):
+        call = watched.over(doubled, alternatives={"vendor": vendor})
+        assert watched.own_calls(lambda: call(X)) == 0
+        seen.clear()
+        assert torch.equal(call(X), X * 2)
+        ((x, scale),) = seen
+        assert x is X
+        assert scale == 2.0
+        double._forget()
+        before = watched.calls
+        call(X)
+        assert watched.calls == before + 1
+        without = watched.over(doubled)
+        relayed.clear()
+        assert watched.own_calls(lambda: without(X)) == 4
+        assert "vendor" in next(iter(without.prepared.refused))
+        assert len(relayed) >= 4
+
+
+def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:
+    """A plan without a handle is relayed, with addresses in the place of tensors."""
+    relayed: list[tuple[Any, ...]] = []
+    facts = {"function": 0, "relay": lambda *args: relayed.append(args), "between": ("b",)}
+    with planned_launches(c_part, **facts):
+        call = watched.over(doubled)
+        assert watched.own_calls(lambda: call(X)) == 0
+        result = call(X)
+    assert relayed[-1] == (32, 1, 1, 0, "b", X.data_ptr(), result.data_ptr(), 32, 2.0, 1)
+
+
+def test_scratch_of_a_kernel(c_part: Any, watched: Watched) -> None:
+    """A kernel that asks for memory gets some of the call's own, unless a program gives it."""
+    with planned_launches(c_part, scratch=128):
+        vars(double).pop("_launcher", None)
+        relayed = watched.over(doubled)
+        token = _allocation._allocator.set(object())  # type: ignore[arg-type]
+        assert watched.own_calls(lambda: relayed(X)) == 4
+        _allocation._allocator.reset(token)
+        call = watched.over(doubled)
+        assert watched.own_calls(lambda: call(X)) == 0
+        call(X)
+        assert watched.pointer(4) not in (0, watched.pointer(0), watched.pointer(1))
+
+
+def test_hooks_of_configs_take_the_function(c_part: Any, watched: Watched) -> None:
+    """A config's own hook is code of the user, which is called at each launch."""
+    with planned_launches(c_part, hook=dict):
+        vars(double).pop("_launcher", None)
+        call = watched.over(doubled)
+        assert watched.own_calls(lambda: call(X)) == 4
+        assert "hook" in next(iter(call.prepared.refused))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda *tensors: tensors, "tensors; name each"),
+        (lambda **named: named, "named; name each"),
+        (len, "no Python function"),
+        (eval(f"lambda {', '.join(f'a{n}' for n in range(65))}: a0"), "at most 64"),
+    ],
+)
+def test_functions_that_cannot_be_prepared(function: Any, message: str) -> None:
+    """A function whose calls have no signature is refused where it is decorated, in one line."""
+    with pytest.raises(InputError, match=message):
+        prepared(function)
+
+
+def test_names_of_alternatives_are_checked() -> None:
+    """What is no function by name is refused where the function is decorated."""
+    with pytest.raises(InputError, match="alternatives"):
+        prepared(alternatives={"vendor": 3})(doubled)  # type: ignore[dict-item]
+
+
+def test_without_a_gpu_the_function_is_called() -> None:
+    """Where there is no C part, a prepared function is the function."""
+    call = prepared(lambda x, k=1: x * k)
+    assert [call(X, k=2).sum().item() for _ in range(3)] == [2 * X.sum().item()] * 3
+    assert len(call.prepared) == 0
