@@ -86,6 +86,7 @@ def test_dir_has_public_names_alone() -> None:
     assert all(hasattr(asmtune, name) for name in dir(asmtune))
 
 
+@pytest.mark.slow(seconds=2)
 def test_kernels_are_an_attribute() -> None:
     """`asmtune.kernels` and the modules in it load on first use."""
     code = (

@@ -81,6 +81,7 @@ def test_few_channels_are_copied_by_rows(channels: int, taps: int, compiled: Any
     assert "ld.global.b16" not in ptx
 
 
+@pytest.mark.slow(seconds=1)
 def test_pixels_in_place_are_counted_on(compiled: Any) -> None:
     """A single tap over a whole batch divides no pixel's number by the image's sizes."""
     whole, strided = layer(64, 256, 1), {**layer(64, 256, 1), "stride": 2}

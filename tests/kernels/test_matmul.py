@@ -133,6 +133,7 @@ def test_rows_that_are_no_multiple_of_16_are_loaded_in_vectors(
     assert read_cubin(found.cubin).spill_words == 0
 
 
+@pytest.mark.slow(seconds=1)
 def test_variants_are_what_they_say(settings: Settings, target: Target) -> None:
     """Descriptors bring in the copy engine, and a split sum an atomic with both orders."""
     described = artifact(settings, target, SHAPE, LOADS="descriptors").outputs["ptx"]
