@@ -259,7 +259,7 @@ if __name__ == "__main__":
 """Meets a key of its own kernel, and a child another one, without a GPU."""
 
 
-@pytest.mark.slow(seconds=25)
+@pytest.mark.slow(seconds=12)
 def test_keys_are_recorded_however_the_program_ends(tmp_path: Path) -> None:
     """Each process adds its keys to the file, and no exception or exit loses one."""
     (tmp_path / "serves.py").write_text(SERVES)

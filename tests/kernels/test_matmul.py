@@ -28,7 +28,7 @@ SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 
 
-@pytest.mark.slow(seconds=3)
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize(("dtype", "layout"), CASES)
 def test_every_variant_computes_the_same(dtype: str, layout: str, interpreter: Interpreter) -> None:
     """All variants are right on a layout, twice in a row, and leave the counts at 0."""

@@ -140,7 +140,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.slow(seconds=10)
+@pytest.mark.slow(seconds=4)
 def test_real_kernels_in_the_interpreter(interpreter: Interpreter) -> None:
     """Right configs pass whatever they write; holes, short grids and wrong strides do not."""
     facts = {name: facts_of(name) for name in CASES}
