@@ -41,22 +41,26 @@ $(VENV)/.installed-all: requirements/all.txt $(VENV)/.installed-docs
 demo: $(VENV)/.installed-run
 	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
-# As many processes as CPUs that a container's quota leaves.
+# As many processes as CPUs that a container's quota leaves. With slow tests one more: those wait
+# for processes, kills and limits, and would leave a fifth of the CPUs' time unused.
 WORKERS = $$($(BIN)/python -c 'from joblib import cpu_count; print(min(cpu_count(), 8))')
 HAS_GPU = $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'
 
 # Tests that time a GPU run first, and alone on it. Without a GPU they are skipped among the others.
-# The last line tells how many tests passed.
+# The last line tells how many tests passed. The tests start hundreds of processes: where the
+# environment forbids Python to keep bytecode, as images of containers do, each of them would
+# compile asmtune anew, which takes 0.3 to 1 s.
 define run_tests
+$(BIN)/python -m compileall -q -j 0 -x '/test_[^/]*$$' asmtune kernels benchmarks website tests
 ! $(HAS_GPU) || $(BIN)/python -m pytest -m "gpu and ($(1))"
-$(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(WORKERS) --dist worksteal
+$(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(2) --dist worksteal
 endef
 
 test: setup lint types
-	$(call run_tests,not slow)
+	$(call run_tests,not slow,$(WORKERS))
 
 test-all: $(VENV)/.installed-all lint types
-	$(call run_tests,slow or not slow)
+	$(call run_tests,slow or not slow,$$(($(WORKERS) + 1)))
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m mkdocs build --strict

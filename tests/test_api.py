@@ -140,6 +140,7 @@ def test_prune_report_refuses(doubled: Path) -> None:
         asmtune.prune_report(f"{doubled}:kernel")
 
 
+@pytest.mark.slow(seconds=1)
 def test_roofline_is_what_the_command_prints(
     doubled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

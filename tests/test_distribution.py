@@ -190,11 +190,12 @@ def ran(command: list[str], cwd: Path, **env: str) -> str:
 @pytest.mark.slow(seconds=16)
 def test_a_wheel_prunes(installed: Path, tmp_path: Path) -> None:
     """The installed command ranks a space and writes the explorer's page."""
-    program = "import sys; from asmtune.cli import main; main()"
-    command = [str(installed / "python"), "-c", program, "prune-report", "tiled_matmul"]
-    command += ["--target", "H200", "--shape", "M=512,N=512,K=512", *FEW.split()]
-    assert "Kept, best first" in ran(command, tmp_path)
-    ran([*command, "--format", "html", "-o", "page.html"], tmp_path)
+    command = ["prune-report", "tiled_matmul", "--target", "H200"]
+    command += ["--shape", "M=512,N=512,K=512", *FEW.split()]
+    html = [*command, "--format", "html", "-o", "page.html"]
+    program = f"from asmtune.cli import main; from asmtune.cli.app import run; run({html}); main()"
+    start = [str(installed / "python"), "-c", program]
+    assert "Kept, best first" in ran([*start, *command], tmp_path)
     assert "uPlot" in (tmp_path / "page.html").read_text()
 
 

@@ -272,6 +272,7 @@ def test_refusals_by_an_option(target: Target, settings: Settings) -> None:
     assert report.dropped() == {("compile", "kernel"): 2}
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", ["A100", "RTX4090", "H200", "B200"])
 def test_targets(name: str, settings: Settings) -> None:
     """Each target judges by its own limits: what a program of it may have in shared memory."""

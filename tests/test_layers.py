@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -67,6 +68,7 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str
                     yield (inner if exists(inner) or base == "asmtune" else base), node.lineno
 
 
+@functools.cache
 def imports_of(path: Path) -> list[tuple[str, int]]:
     """Modules of asmtune that a file imports."""
     return list(imported(ast.parse(path.read_text()), dotted(path), path.stem == "__init__"))

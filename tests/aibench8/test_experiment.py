@@ -102,6 +102,7 @@ def test_tuned(tuner: TaskTuner) -> None:
     assert list(times.values()) == sorted(times.values())
 
 
+@pytest.mark.slow(seconds=2)
 def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws time as many configs as they are told, differ, and ask no scorer of assembly."""
     asked: list[str] = []

@@ -302,6 +302,7 @@ def test_damaged_metadata(text: str, message: str) -> None:
         read_resources(text, "other")
 
 
+@pytest.mark.slow(seconds=2)
 @given(st.integers(0, len(TEXT)), st.integers(0, 40), st.text(max_size=8))
 def test_any_damage_is_a_parse_error(place: int, length: int, put: str) -> None:
     """A text with a piece replaced is read, or refused; nothing else is raised."""

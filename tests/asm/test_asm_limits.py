@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str, str]] = {
 }
 
 
-@pytest.mark.slow(seconds=10)
+@pytest.mark.slow(seconds=2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_text_beyond_a_limit_is_one_line(name: str) -> None:
     """What would take minutes, or memory without end, is refused in a line that says why."""

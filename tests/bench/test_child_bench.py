@@ -101,6 +101,7 @@ def test_a_process_killed_between_trials_is_replaced(bench: ChildBench) -> None:
     assert told(bench.trial([entrant("wrong", 3.0), entrant("good", 4.0)])) == ["wrong_output", 4.0]
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_best_that_kills_does_not_stop_the_search(bench: ChildBench) -> None:
     """A process that dies of who was best before is replaced by one that does not time it."""
     bench.trial([entrant("print", 1.0)])

@@ -265,6 +265,7 @@ def said(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield json.loads(json.dumps(message))
 
 
+@pytest.mark.slow(seconds=1)
 def test_a_process(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """It compiles each row's config for its GPU and times it, in an order by the seed."""
     here = Environment("NVIDIA H200", "", "580", {})

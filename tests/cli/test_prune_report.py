@@ -108,6 +108,7 @@ def test_keep(commands: Commands) -> None:
     assert "keep 20: 8 by rank" in unmeasured
 
 
+@pytest.mark.slow(seconds=1)
 def test_keep_on_another_device(commands: Commands) -> None:
     """For a device other than those of the scorer's error the worth says whose it is."""
     both = "NVIDIA H200 and NVIDIA H100 80GB HBM3"

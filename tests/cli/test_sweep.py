@@ -134,6 +134,7 @@ def test_an_interrupt_shows_what_is_known(clock: Clock, commands: Commands) -> N
     )
 
 
+@pytest.mark.slow(seconds=1)
 def test_a_shape_that_the_module_refuses(clock: Clock, commands: Commands) -> None:
     """A size between the ends that `make` refuses is told, and the sweep goes on."""
     file = commands.folder / "doubled.py"

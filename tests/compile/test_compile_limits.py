@@ -62,6 +62,7 @@ def leader_of(sandbox: Sandbox) -> int:
     return sandbox._child.pid
 
 
+@pytest.mark.slow(seconds=2)
 def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     """A compile over its limit ends then, with every process that it started; the next works."""
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
@@ -149,6 +150,7 @@ def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Sign
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
 
 
+@pytest.mark.slow(seconds=1)
 def test_a_segmentation_fault(sandbox: Sandbox, target: Target) -> None:
     """A fault in a pass, which MLIR survives in doubt, is a failure, and ends the child."""
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)

@@ -1,6 +1,9 @@
-"""One rank of a job over gloo: plays a scene with the others, prints one JSON object.
+"""The ranks of a job over gloo: processes that play a scene together.
 
-python rank_process.py SCENE RANK WORLD PORT FOLDER
+python rank_process.py SCENE WORLD PORT FOLDER
+
+Prints a JSON list of what each rank wrote: a JSON object, its error, or nothing where it was
+killed. Ranks are forked off one process, which has imported PyTorch for all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ from asmtune.runtime.misses.resolver import current_job
 from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, RankPace, Resolvers
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
+from tests.store.children import finish, start
 
 PACE = RankPace(wait_s=60, beat_s=0.05, stale_s=4, poll_s=0.01, poll_most_s=0.05)
 FALLBACK = Config({"BLOCK": 1})
@@ -234,20 +239,28 @@ def deserted(player: Player) -> dict[str, Any]:
 SCENES = {"peaceful": peaceful, "killed": killed, "deserted": deserted}
 
 
-def main() -> None:
-    """Joins the job, plays, prints."""
-    scene, rank, world, port, folder = sys.argv[1:]
+def play(scene: str, world: int, port: str, folder: str, rank: int, pipe: int) -> None:
+    """Joins the job, plays, and writes what was found; the process then ends at once.
+
+    A group that lost a rank cannot be taken down.
+    """
     os.environ["ASMTUNE_CACHE_DIR"] = str(Path(folder) / f"rank{rank}")
     dist.init_process_group(
         "gloo",
         init_method=f"tcp://127.0.0.1:{port}",
-        rank=int(rank),
-        world_size=int(world),
+        rank=rank,
+        world_size=world,
         timeout=timedelta(seconds=100),
     )
-    found = SCENES[scene](Player(int(rank)))
-    print(json.dumps(found), flush=True)  # noqa: T201
-    os._exit(0)  # a group that lost a rank cannot be taken down
+    os.write(pipe, json.dumps(SCENES[scene](Player(rank))).encode())
+
+
+def main() -> None:
+    """Starts the ranks, waits for all, prints."""
+    scene, world, port, folder = sys.argv[1:]
+    job = partial(play, scene, int(world), port, folder)
+    ranks = [start(partial(job, rank)) for rank in range(int(world))]
+    print(json.dumps([finish(*rank) for rank in ranks]))  # noqa: T201
 
 
 if __name__ == "__main__":

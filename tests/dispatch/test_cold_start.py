@@ -49,6 +49,7 @@ def roots(found: dict[str, Any]) -> set[str]:
     return {name.split(".")[0] for name in found["loaded"]}
 
 
+@pytest.mark.slow(seconds=6)
 def test_loads_nothing_that_tunes(folder: Path) -> None:
     """A stored config is launched without scikit-learn, SQLAlchemy or any room that tunes."""
     found = launched(folder)

@@ -302,6 +302,7 @@ def test_switch_reaches_planned_launches(machine: Imagined) -> None:
     assert len(machine.tuned) == 1
 
 
+@pytest.mark.slow(seconds=2)
 def test_compiled_graphs(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph of `torch.compile` launches the config of an earlier launch, else the default.
 

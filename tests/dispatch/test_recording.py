@@ -535,6 +535,7 @@ def refuse(*_: Any) -> Any:
     raise InputError("argument x: Odd cannot travel")
 
 
+@pytest.mark.slow(seconds=1)
 def test_arguments_that_cannot_be_recorded(
     gpu: HostGpu, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow(seconds=4)  # one process, which imports TorchDynamo
+
 BLOCKS = {
     "listed": 32,
     "generated": 64,

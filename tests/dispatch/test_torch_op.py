@@ -270,6 +270,7 @@ def test_triton_op(machine: Imagined) -> None:
     assert launched(machine, "BLOCK", "maxnreg") == [(128, 64)]
 
 
+@pytest.mark.slow(seconds=1)
 def test_heuristics_below(machine: Imagined) -> None:
     """`@triton.heuristics` underneath see the tuned values, and are no part of the config."""
     rules = triton.heuristics({"EVEN": lambda values: 1024 % values["BLOCK"] == 0})

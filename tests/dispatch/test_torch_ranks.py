@@ -45,22 +45,18 @@ def run_job(scene: str, world: int, folder: Path) -> list[dict[str, Any] | None]
     command = [sys.executable, str(Path(__file__).with_name("rank_process.py")), scene]
     path = os.pathsep.join((str(ROOT), *sys.path))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(world), str(port), str(folder)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-    found: list[dict[str, Any] | None] = []
-    for rank in ranks:
-        out, err = rank.communicate(timeout=150)
-        assert rank.returncode in (0, -9), err
-        found.append(json.loads(out) if rank.returncode == 0 else None)
-    return found
+    done = subprocess.run(
+        [*command, str(world), str(port), str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert [text for text in told if text and not text.startswith("{")] == []
+    return [json.loads(text) if text else None for text in told]
 
 
 @pytest.fixture(scope="module")

@@ -230,6 +230,7 @@ STEPS = st.lists(
 COMMITS = (Action.COPY_COMMIT, Action.PRODUCT_COMMIT)
 
 
+@pytest.mark.slow(seconds=1)
 @given(code=STEPS, added=STEPS, place=st.integers(0, 24))
 def test_more_steps_never_shorten(
     code: Sequence[InstructionStep], added: Sequence[InstructionStep], place: int

@@ -63,6 +63,7 @@ def test_columns_cost_more(launch: Launch) -> None:
     assert strided.l1 > contiguous.l1
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", ["A100", "H200", "B200"])
 def test_stages_hide_latency(machine: str, launch: Launch) -> None:
     """Each stage more brings copies forward, until the chain itself is what takes long."""
@@ -195,6 +196,7 @@ def test_more_trips_demand_more(launch: Launch) -> None:
         assert once < twice <= 2 * once
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", COMPILED)
 def test_every_target(machine: str, launch: Launch) -> None:
     """Each shipped target gives every feature of a launch as a finite number not below 0."""

@@ -110,6 +110,7 @@ def test_groups_are_tiles_of_their_own(compiled: Any) -> None:
     assert "%nctaid.x" in grouped
 
 
+@pytest.mark.slow(seconds=1)
 def test_pixels_in_place_are_counted_on(compiled: Any) -> None:
     """A single tap over a whole batch divides no pixel's number by the image's sizes."""
     whole, strided = layer(64, 256, 1), {**layer(64, 256, 1), "stride": 2}

@@ -49,13 +49,13 @@ AIBENCH8 = {
 
 
 ACCURACY = "tests.kernels.interpreted_kernel:accuracy"
-SECONDS = {"conv2d": 13, "gru_step": 9, "attention": 12}
+SECONDS = {"conv2d": 5, "gru_step": 4, "attention": 3, "gru": 3, "rope": 3}
 """CPU seconds of a check, where it is long: those are begun first."""
 
 
 def slow(name: str, dtype: str) -> Any:
     """Return the parameters of a check that is marked as slow."""
-    return pytest.param(name, dtype, marks=pytest.mark.slow(seconds=SECONDS.get(name, 3)))
+    return pytest.param(name, dtype, marks=pytest.mark.slow(seconds=SECONDS.get(name, 1)))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [slow(*pair) for pair in PAIRS])

@@ -28,7 +28,7 @@ SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 
 
-@pytest.mark.slow(seconds=3)
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize(("dtype", "layout"), CASES)
 def test_every_variant_computes_the_same(dtype: str, layout: str, interpreter: Interpreter) -> None:
     """All variants are right on a layout, twice in a row, and leave the counts at 0."""
@@ -133,6 +133,7 @@ def test_rows_that_are_no_multiple_of_16_are_loaded_in_vectors(
     assert read_cubin(found.cubin).spill_words == 0
 
 
+@pytest.mark.slow(seconds=1)
 def test_variants_are_what_they_say(settings: Settings, target: Target) -> None:
     """Descriptors bring in the copy engine, and a split sum an atomic with both orders."""
     described = artifact(settings, target, SHAPE, LOADS="descriptors").outputs["ptx"]

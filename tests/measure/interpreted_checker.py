@@ -1,21 +1,19 @@
-"""Run with TRITON_INTERPRET=1: rehearses real kernels on CPU tensors, prints what was found.
+"""Rehearsals of real kernels on CPU tensors, for Triton's interpreter.
 
-Takes the kernels' effects as JSON, for the interpreter makes no IR.
+They are given the kernels' effects, for the interpreter makes no IR.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import effect_kernels as kernels
 import torch
 
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
+from tests.measure import effect_kernels as kernels
 
 N, BLOCK = 1000, 64
 GRID = (-(-N // BLOCK),)
@@ -40,9 +38,8 @@ def found(
     return {**kinds, "kept": kept}
 
 
-def main() -> None:
-    """Prints one JSON object."""
-    effects = json.loads(sys.argv[1])
+def rehearsals(effects: Mapping[str, Mapping[str, list[str]]]) -> dict[str, Any]:
+    """Return what is found in each kernel's runs, right and wrong."""
     x, y = torch.randn(2, N, generator=torch.Generator().manual_seed(1))
     memory = torch.ones(2, GRID[0] * BLOCK)
     row = memory[:, :N]  # one that is long enough, one with a neighbour behind it
@@ -66,7 +63,7 @@ def main() -> None:
 
         return run
 
-    results = {
+    return {
         "add": found(
             {"x_ptr": x, "y_ptr": y, "out_ptr": row},
             effects["add"],
@@ -81,8 +78,3 @@ def main() -> None:
             {"x_ptr": x, "total_ptr": total}, effects["sum"], {"right": count(1), "twice": count(2)}
         ),
     }
-    print(json.dumps(results))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

@@ -1,22 +1,20 @@
-"""Run with TRITON_INTERPRET=1: checks configs of real kernels on CPU tensors, prints verdicts.
+"""Checks of real kernels' configs on CPU tensors, for Triton's interpreter.
 
-Takes effects and slots by case and config as JSON, for the interpreter makes no IR.
+They are given effects and slots by case and config, for the interpreter makes no IR.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from workspace_cases import ORDINARY, WORKSPACES, Case
 
 from asmtune.measure.bench.messages import slots_of
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
+from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
 
 
 def verdicts(case: Case, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,13 +41,7 @@ def verdicts(case: Case, facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdicts": found, "notes": notes, "kept": kept}
 
 
-def main() -> None:
-    """Prints one JSON object."""
-    facts = json.loads(sys.argv[1])
+def all_verdicts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdicts of all cases by their names."""
     cases = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
-    results = {name: verdicts(case, facts[name]) for name, case in cases.items()}
-    print(json.dumps(results))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()
+    return {name: verdicts(case, facts[name]) for name, case in cases.items()}

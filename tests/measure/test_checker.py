@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
-import effect_kernels as kernels
 import pytest
 import torch
 import triton
@@ -27,6 +21,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
+from tests.interpreter import Interpreter
+from tests.measure import effect_kernels as kernels
 from tests.workload.workload_lowering import pointer, work
 
 Run = Callable[[], None]
@@ -838,7 +834,7 @@ def lowered(kernel: Any, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_real_kernels_in_the_interpreter(tmp_path: Path) -> None:
+def test_real_kernels_in_the_interpreter(interpreter: Interpreter) -> None:
     """Triton kernels in place, with atomics, with a hole and beyond a mask, by their own IR."""
     p = pointer()
     known = {
@@ -846,16 +842,7 @@ def test_real_kernels_in_the_interpreter(tmp_path: Path) -> None:
         "scale": lowered(kernels.scale_in_place, x_ptr=p, n=100, BLOCK=64),
         "sum": lowered(kernels.sum_into, x_ptr=p, total_ptr=p, n=100, BLOCK=64, SPLIT=2),
     }
-    script = Path(__file__).with_name("interpreted_checker.py")
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(known)],
-        env={**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    assert interpreter.call("tests.measure.interpreted_checker:rehearsals", known) == {
         "add": {"right": None, "hole": "unwritten", "beyond": "stray_write", "kept": True},
         "scale": {"right": None, "wrong": "wrong_output", "kept": True},
         "sum": {"right": None, "twice": "wrong_output", "kept": True},

@@ -130,6 +130,7 @@ def test_reads_that_are_not_those_of_l2_are_left_out() -> None:
     assert target.figure("l2_bytes_per_s") == base.figure("l2_bytes_per_s")
 
 
+@pytest.mark.slow(seconds=2)
 def test_the_kernel_reads_every_tile(interpreter: Interpreter) -> None:
     """Programs walk round the buffer, each from its own tile on."""
     found = interpreter.call("tests.measure.interpreted_rates:sums", 5, 3, 4, 16)

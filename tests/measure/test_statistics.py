@@ -78,6 +78,7 @@ def test_spread() -> None:
     assert found.spread == pytest.approx((9 - 3) / 6)
 
 
+@pytest.mark.slow(seconds=2)
 @given(samples)
 def test_cited_statistics_are_those_of_the_libraries(values: list[float]) -> None:
     """p50, p90 and p99 are NumPy's, the deviation is `statistics.stdev` over the mean, of all."""

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from workspace_cases import ORDINARY, WORKSPACES, Case
 
 from asmtune.base.json_codec import to_json
 from asmtune.ir.ttir.analysis import Kernel
@@ -32,6 +27,8 @@ from asmtune.measure.checks.workspaces import (
     WorkspaceComparison,
     workspaces_of,
 )
+from tests.interpreter import Interpreter
+from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
 from tests.workload.workload_lowering import call, lower, pointer
 
 UNSUMMED = dict.fromkeys(("maxima", "row maxima", "block maxima", "tiled maxima"), "maxima")
@@ -143,19 +140,11 @@ EXPECTED = {
 }
 
 
-@pytest.mark.slow(seconds=10)
-def test_real_kernels_in_the_interpreter() -> None:
+@pytest.mark.slow(seconds=4)
+def test_real_kernels_in_the_interpreter(interpreter: Interpreter) -> None:
     """Right configs pass whatever they write; holes, short grids and wrong strides do not."""
-    facts = json.dumps({name: facts_of(name) for name in CASES})
-    ran = subprocess.run(
-        [sys.executable, Path(__file__).with_name("interpreted_workspaces.py"), facts],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    results = json.loads(ran.stdout.splitlines()[-1])
+    facts = {name: facts_of(name) for name in CASES}
+    results = interpreter.call("tests.measure.interpreted_workspaces:all_verdicts", facts)
     for name, case in CASES.items():
         right = dict.fromkeys(case.configs) | EXPECTED[name]
         assert results[name]["verdicts"] == right, name

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import triton
-import workspace_kernels as kernels
+
+from tests.measure import workspace_kernels as kernels
 
 Values = Mapping[str, Any]
 

@@ -91,6 +91,7 @@ def test_ptx_is_weighed_as_the_features_weigh_it(
     assert issued * config.num_warps == pytest.approx(reading.cycles.instructions)
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("config", [PLAIN, SQUEEZED])
 def test_sass_runs_as_often_as_its_ptx(machine: str, config: Config, views: Views) -> None:

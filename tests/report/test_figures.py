@@ -90,6 +90,7 @@ def named(request: pytest.FixtureRequest) -> tuple[str, Any]:
         return request.param, FIGURES[request.param][0]()
 
 
+@pytest.mark.slow(seconds=2)
 def test_texts_touch_nothing(named: tuple[str, Any]) -> None:
     """No text lies on another, on a line or on a mark, and none is small at the page's width."""
     check_texts(named[1])

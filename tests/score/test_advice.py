@@ -75,7 +75,7 @@ KERNELS = (
 )
 
 
-@pytest.mark.slow(seconds=35)
+@pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_advice_for_kernels(name: str, target: Target, settings: Settings) -> None:
     """Limits are the model's largest terms, and advice names axes of the space that gain by it."""

@@ -203,6 +203,7 @@ def prediction_of(case: str, machine: str, launch: Launch) -> PredictedTime:
     return predict(launch_features(reading.profile, reading.work, reading.target), reading.target)
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", WITH_TENSOR_CORES)
 @pytest.mark.parametrize("case", CASES)
 def test_bottlenecks(case: str, machine: str, launch: Launch) -> None:

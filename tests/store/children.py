@@ -66,10 +66,17 @@ def killed(work: Callable[[int], object], delay_s: float) -> str:
     return finish(child, reader)
 
 
-def delays(count: int, longest_s: float, seed: int) -> list[float]:
-    """Moments to kill at: most of them early, where more happens."""
+def spread(count: int, seed: int) -> list[float]:
+    """Draw one number from each of `count` equal parts of 0 to 1; return them in any order."""
     draw = random.Random(seed)
-    return [longest_s * draw.random() ** 2 for _ in range(count)]
+    numbers = [(part + draw.random()) / count for part in range(count)]
+    draw.shuffle(numbers)
+    return numbers
+
+
+def delays(count: int, longest_s: float, seed: int) -> list[float]:
+    """Moments to kill at: most of them early, where more happens; no part of it is left out."""
+    return [longest_s * number**2 for number in spread(count, seed)]
 
 
 def say(pipe: int, *words: object) -> None:

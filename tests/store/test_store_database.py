@@ -27,6 +27,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "store.sqlite"
 
 
+@pytest.mark.slow(seconds=2)
 @settings(deadline=None, max_examples=60)
 @given(record=store_records.records())
 def test_any_record_comes_back_equal(shared: Store, record: TuneRecord) -> None:

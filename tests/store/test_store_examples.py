@@ -47,6 +47,7 @@ def test_a_saved_record_leaves_them(where: str) -> None:
         assert len(store.examples("pkg.matmul")) == 1
 
 
+@pytest.mark.slow(seconds=2)
 def test_limits(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest runs beyond a number are deleted, of one key and of the whole store."""
     monkeypatch.setattr(rows, "MOST_OF_A_KEY", 2)

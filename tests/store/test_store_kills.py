@@ -22,7 +22,7 @@ from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.safe_store import SafeStore
 
-KILLS = 100
+KILLS = 60
 KILLS_OF_A_STORE = 10
 CONFIGS = [Config({"BLOCK_M": 16 * (n + 1)}) for n in range(12)]
 BATCH = 4
@@ -129,8 +129,8 @@ def store_file() -> Iterator[str]:
         yield str(Path(folder) / "cache" / "store.sqlite")
 
 
-@pytest.mark.slow(seconds=10)
-def test_killed_at_100_moments_of_tuning() -> None:
+@pytest.mark.slow(seconds=6)
+def test_killed_at_60_moments_of_tuning() -> None:
     """Whenever a tuning process is killed, from making the store on, the next one goes on."""
     moments = delays(KILLS, 3 * seconds_to_a_record(store_file), seed=4)
     timings = records = 0

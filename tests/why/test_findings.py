@@ -166,6 +166,7 @@ def test_what_cannot_be_read_is_told(settings: Settings) -> None:
     assert line.plain.startswith("why it takes its time cannot be said: ")
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize(
     ("dtype", "column_major", "target", "words"),
     [
