@@ -35,8 +35,9 @@ from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest,
 from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import (
     Experience,
+    FirstRanking,
+    first_ranking,
     imported_of,
-    initial_verdicts,
     is_short,
     known_to,
     seed_notes,
@@ -95,12 +96,17 @@ class Session:
             # The front end runs hooks, before the bench saves the arguments and after.
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.timed_stage("foresee"):
-                state, known = self._state(request, funnel, front, watch)
-                search = self._search(funnel, front, state, stragglers, watch)
+                configs = self._configs(request, funnel, front, watch)
+                ranking = first_ranking(funnel, front, configs, self.options.effort)
+                stack.callback(ranking.close)
+                state, known = self._state(request, ranking, front, watch)
+                search = self._search(funnel, ranking, state, stragglers, watch)
                 stack.callback(search.compiler.close)
-                if search.is_short and not hooked:
+                if not hooked:
                     search.compiler.start(search.first_batch())
                 effects = _effects(front, state.configs, default)
+                if not hooked:
+                    ranking.start()
             with watch.timed_stage("open"):
                 bench = stack.enter_context(
                     closing(self._bench(front, effects, request.key.device))
@@ -110,7 +116,10 @@ class Session:
             timer = BenchTimer(bench, cache, default, watch.measured, covers, front.slots)
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
+            ranking.start()
             reason = stages.search(search)
+            for note in funnel.scorer.notes(funnel.target) if search.has_model else ():
+                watch.note(note)
             if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()
@@ -121,13 +130,14 @@ class Session:
     def _search(
         self,
         funnel: Funnel,
-        front: Front,
+        ranking: FirstRanking,
         state: State,
         stragglers: StragglerTimer,
         watch: RunWatch,
     ) -> SearchSetup:
         """Choose how to search: a short list is compiled whole, and no model is loaded."""
         options, effort = self.options, self.options.effort
+        front = ranking.front
         jobs = front.workers.jobs
         strategy: Strategy
         hopeless = None
@@ -138,19 +148,17 @@ class Session:
                 "compiled without sketches, and timed as they come"
             )
         else:
-            predictor = Predictor(funnel.scorer, funnel.target)
+            predictor = Predictor(funnel.scorer, funnel.target, ranking.at_once)
             strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
-            for note in funnel.scorer.notes(funnel.target) if strategy.name == "model" else ():
-                watch.note(note)
         has_caps = any(config.maxnreg is not None for config in state.configs)
         likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
         compiler = BackgroundCompiler(front, funnel.known, stragglers, hopeless, likely)
         return SearchSetup(state, strategy, compiler, effort.limits)
 
-    def _state(
+    def _configs(
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
-    ) -> tuple[State, dict[Config, Measurement]]:
-        """Make the state that the search begins with; return it with timings of earlier runs."""
+    ) -> list[Config]:
+        """Return the configs to search, the default first."""
         front.warm()
         searched = funnel.searched(front, request.space)
         for note in searched.notes:
@@ -159,8 +167,14 @@ class Session:
                 message = f"kernel {request.key.kernel}: {note}"
                 warnings.warn(message, HeldTilesWarning, stacklevel=user_stacklevel())
         default = request.space.first(**request.problem.shape)
-        configs = searched.configs(default, request.problem.shape)
-        verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
+        return searched.configs(default, request.problem.shape)
+
+    def _state(
+        self, request: TuningRequest, ranking: FirstRanking, front: Front, watch: RunWatch
+    ) -> tuple[State, dict[Config, Measurement]]:
+        """Make the state that the search begins with; return it with timings of earlier runs."""
+        default = request.space.first(**request.problem.shape)
+        configs = [verdict.config for verdict in ranking.verdicts]
         if is_gluon(request.problem.kernel):
             watch.note(GLUON_NOTE)
         for note in steering_notes(front.works([default])):
@@ -178,7 +192,8 @@ class Session:
             )
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
-        return State(verdicts, default, with_edited(known, configs)), measured
+        prior = with_edited(known, configs)
+        return State(ranking.verdicts, default, prior, later=ranking.later), measured
 
     def _bench(self, front: Front, effects: Effects, device: str) -> Bench:
         options = self.options

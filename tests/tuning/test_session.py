@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,13 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.arithmetic import Unread, estimated
+from asmtune.predict.prune.arithmetic import SketchRounds, Unread, estimated
+from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.tuning import background_compiler
+from asmtune.tuning import background_compiler, initial_state
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.search.model import Model
 from tests.tuning_support import (
@@ -136,6 +138,59 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     assert any(note.startswith("a short list for 1 compiles at once") for note in trace.notes)
     assert len(trace.batches) > 1
     assert trace.trials[0].rows[0].config == listed.first()
+
+
+@pytest.mark.slow(seconds=4)
+def test_a_batch_is_compiled_while_others_are_sketched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large space's first compile starts before its last sketch.
+
+    However long the sketches take, equal seeds compile and time the same configs.
+    """
+    monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
+    verdicts, advance = Front.verdicts, SketchRounds.advance
+    runs = []
+    for pause_s in (0.0, 1.0):
+        moments: list[str] = []
+
+        def noted(front: Front, configs: Any, moment: Any, *others: Any, **more: Any) -> Any:
+            moments.append(moment)  # noqa: B023 - called in this turn alone
+            return verdicts(front, configs, moment, *others, **more)
+
+        def slow(rounds: SketchRounds, front: Front) -> bool:
+            time.sleep(pause_s)  # noqa: B023
+            return advance(rounds, front)
+
+        monkeypatch.setattr(Front, "verdicts", noted)
+        monkeypatch.setattr(SketchRounds, "advance", slow)
+        tuner = workshop(tmp_path / str(pause_s), HostMachine())
+        result = resolved(tuner, space(flaws=(0, 1)))
+        assert result.record is not None
+        assert result.record.winner == BEST
+        assert moments[:2] == ["sketch", "assembly"]
+        assert moments.count("sketch") == 3
+        trace = read_trace(max(run_files(tmp_path / str(pause_s) / "runs")))
+        batches = [[row.config for row in batch.rows] for batch in trace.batches]
+        trials = [[row.config for row in trial.rows] for trial in trace.trials]
+        runs.append((batches, trials, trace.ranking, trace.notes))
+    assert runs[0] == runs[1]
+
+
+def test_a_run_that_fails_ends_its_sketches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in the first batch ends the rounds of sketches that are left."""
+    monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
+    rounds: list[int] = []
+    advance = SketchRounds.advance
+    monkeypatch.setattr(
+        SketchRounds, "advance", lambda own, front: [rounds.append(1), advance(own, front)][1]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        resolved(workshop(tmp_path, HostMachine(interrupt_after=1)), space(flaws=(0, 1)))
+    assert not [t for t in threading.enumerate() if t.name.startswith("asmtune-rank")]
+    assert 1 <= len(rounds) <= 4
 
 
 def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
