@@ -336,7 +336,7 @@ def test_a_search_of_a_large_space(
     front = funnel.front(product)
     ranking = initial_state.first_ranking(funnel, front, configs, effort)
     verdicts = ranking.verdicts
-    assert len(funnel.sketches) == 5
+    assert len(funnel.sketches) == 3
     requests: list[Config] = []
     request = front.lowering.request
     monkeypatch.setattr(front.lowering, "request", lambda c: [requests.append(c), request(c)][1])

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from asmtune.base.collection import paused_collection
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
@@ -105,11 +106,16 @@ class SketchRounds:
     """
 
     def __init__(
-        self, estimates: Sequence[Verdict], ranker: Ranker, most: int, known: Outcomes
+        self,
+        estimates: Sequence[Verdict],
+        ranker: Ranker,
+        most: int,
+        known: Outcomes,
+        shares: Sequence[float] = ROUNDS,
     ) -> None:
         self._estimates, self._most, self._known = estimates, most, known
         self._able = able = [verdict for verdict in estimates if verdict.kept]
-        self._shares = list(ROUNDS) if able else []
+        self._shares = list(shares) if able else []
         candidates = [Candidate(v.config, ranker.target, features=v.features) for v in able]
         self._scores = np.array(ranker.scorer.score(candidates)) if able else np.zeros(0)
         self._error = _Error(able, ranker.target.shared_bytes_per_block) if able else None
@@ -228,6 +234,7 @@ def _unsketched(verdict: Verdict, rank: int, most: int) -> Verdict:
     return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,))
 
 
+@paused_collection()
 def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread:
     """Return a verdict with estimated features on each config, or why there can be none.
 
@@ -278,6 +285,7 @@ def _unreadable(front: Front, configs: Sequence[Config]) -> str:
     return "" if configs else "no config is left"
 
 
+@paused_collection()
 def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:
     """Return the works of configs that are lowered already, and of one config a tile.
 
