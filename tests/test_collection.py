@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from asmtune.base.collection import paused_collection
+from asmtune.base.deadline import paused_collection
 
 
 @pytest.mark.parametrize("enabled", [True, False])

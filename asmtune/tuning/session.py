@@ -1,6 +1,7 @@
 """`Session`: one search, from a request to its record.
 
-configs -> sketches -> [compile a batch | time the last one]... -> caps -> finals -> record
+configs -> sketches of a sample -> [compile a batch | sketch the rest, time the last batch]...
+-> caps -> finals -> record
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
+from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
@@ -82,10 +84,7 @@ class Session:
         """
         default = request.space.first(**request.problem.shape)
         stragglers = StragglerTimer(self.funnel.progress, default)
-        scorer = for_target(self.funnel.scorer, self.funnel.target)
-        scorer = scorer.for_dtypes(request.problem.dtypes.values())
-        scorer = scorer.for_kernel(request.key.kernel)
-        funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
+        funnel = replace(self.funnel, scorer=self._scorer(request), progress=stragglers)
         front = funnel.front(request.problem)
         with ExitStack() as stack:
             header = self._header(request, default)
@@ -126,6 +125,12 @@ class Session:
             for note in bench.notes:
                 watch.note(note)
             return self._result(request, stages, decision, reason)
+
+    def _scorer(self, request: TuningRequest) -> Scorer:
+        """Return the scorer for the request's target, dtypes and kernel."""
+        scorer = for_target(self.funnel.scorer, self.funnel.target)
+        scorer = scorer.for_dtypes(request.problem.dtypes.values())
+        return scorer.for_kernel(request.key.kernel)
 
     def _search(
         self,

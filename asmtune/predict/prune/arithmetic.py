@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.base.collection import paused_collection
+from asmtune.base.deadline import paused_collection
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
