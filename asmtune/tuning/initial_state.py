@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -213,9 +214,10 @@ class FirstRanking:
         ready.result()
 
     def start(self) -> None:
-        """Start the rest of the sketches in the background, once."""
-        if self._rounds is not None and self._sketches is None:
-            self._sketches = self._threads.submit(self._rest, self._rounds)
+        """Start the rest of the sketches, if workers can make them beside compiles."""
+        # A cluster's backend serves one iterator at a time; one worker is busy with compiles.
+        if self.front.workers.is_local and self.front.workers.jobs > 1:
+            self._start()
 
     def close(self) -> None:
         """End what runs in the background."""
@@ -229,8 +231,12 @@ class FirstRanking:
             pass
         return rounds.candidates()
 
+    def _start(self) -> None:
+        if self._rounds is not None and self._sketches is None:
+            self._sketches = self._threads.submit(self._rest, self._rounds)
+
     def _wait(self) -> list[Verdict]:
-        self.start()
+        self._start()
         if self._refined is not None:
             self._refined.result()
         return self.verdicts if self._sketches is None else self._sketches.result()
@@ -241,6 +247,17 @@ def first_ranking(
 ) -> FirstRanking:
     """Judge each config before compiling: by its sketch where that is worth it, else by rules."""
     ranking = FirstRanking(front, funnel.scorer)
+    with ExitStack() as stack:
+        stack.callback(ranking.close)
+        _judge(ranking, funnel, configs, effort)
+        stack.pop_all()
+    return ranking
+
+
+def _judge(
+    ranking: FirstRanking, funnel: Funnel, configs: Sequence[Config], effort: Effort
+) -> None:
+    front = ranking.front
     sketches = (
         effort.strategy == "model"
         and not is_short(len(configs), effort, front.workers.jobs)
@@ -248,13 +265,12 @@ def first_ranking(
     )
     if sketches and can_sketch(front.target):
         ranking.sketch(funnel, configs, effort)
-        return ranking
+        return
     estimates = estimated(front, configs) if sketches else Unread("not sketched")
     if isinstance(estimates, Unread):
         ranking.verdicts = [front.by_rules(config) for config in configs]
     else:
         ranking.verdicts = estimates
-    return ranking
 
 
 def known_to(

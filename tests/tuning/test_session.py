@@ -33,6 +33,7 @@ from asmtune.store.trace.run import run_files
 from asmtune.tuning import background_compiler, initial_state
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.search.model import Model
+from asmtune.tuning.stages import BenchTimer
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -140,41 +141,50 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     assert trace.trials[0].rows[0].config == listed.first()
 
 
-@pytest.mark.slow(seconds=4)
+@pytest.mark.slow(seconds=6)
 def test_a_batch_is_compiled_while_others_are_sketched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large space's first compile starts before its last sketch.
 
-    However long the sketches take, equal seeds compile and time the same configs.
+    However long the sketches take, equal seeds compile and time the same configs. A single worker
+    makes the other sketches once the first batch is timed.
     """
     monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
-    verdicts, advance = Front.verdicts, SketchRounds.advance
-    runs = []
-    for pause_s in (0.0, 1.0):
-        moments: list[str] = []
+    verdicts, advance, trial = Front.verdicts, SketchRounds.advance, BenchTimer.trial
+    moments: list[str] = []
 
-        def noted(front: Front, configs: Any, moment: Any, *others: Any, **more: Any) -> Any:
-            moments.append(moment)  # noqa: B023 - called in this turn alone
-            return verdicts(front, configs, moment, *others, **more)
+    def noted(front: Front, configs: Any, moment: Any, *others: Any, **more: Any) -> Any:
+        moments.append(moment)
+        return verdicts(front, configs, moment, *others, **more)
 
-        def slow(rounds: SketchRounds, front: Front) -> bool:
-            time.sleep(pause_s)  # noqa: B023
-            return advance(rounds, front)
+    def timed(timer: BenchTimer, chosen: Any) -> Any:
+        moments.append("trial")
+        return trial(timer, chosen)
 
-        monkeypatch.setattr(Front, "verdicts", noted)
-        monkeypatch.setattr(SketchRounds, "advance", slow)
-        tuner = workshop(tmp_path / str(pause_s), HostMachine())
+    monkeypatch.setattr(Front, "verdicts", noted)
+    monkeypatch.setattr(BenchTimer, "trial", timed)
+
+    def run(jobs: int) -> Any:
+        moments.clear()
+        tuner = workshop(tmp_path / str(jobs), HostMachine())
+        tuner.funnel = replace(tuner.funnel, settings=replace(tuner.funnel.settings, jobs=jobs))
         result = resolved(tuner, space(flaws=(0, 1)))
         assert result.record is not None
         assert result.record.winner == BEST
-        assert moments[:2] == ["sketch", "assembly"]
-        assert moments.count("sketch") == 3
-        trace = read_trace(max(run_files(tmp_path / str(pause_s) / "runs")))
+        trace = read_trace(max(run_files(tmp_path / str(jobs) / "runs")))
         batches = [[row.config for row in batch.rows] for batch in trace.batches]
         trials = [[row.config for row in trial.rows] for trial in trace.trials]
-        runs.append((batches, trials, trace.ranking, trace.notes))
-    assert runs[0] == runs[1]
+        return batches, trials, trace.ranking, trace.notes
+
+    one = run(1)
+    assert moments[:5] == ["sketch", "assembly", "trial", "sketch", "sketch"]
+    monkeypatch.setattr(
+        SketchRounds, "advance", lambda own, front: [time.sleep(0.5), advance(own, front)][1]
+    )
+    assert run(2) == one
+    assert moments[:2] == ["sketch", "assembly"]
+    assert moments.count("sketch") == 3
 
 
 def test_a_run_that_fails_ends_its_sketches(
