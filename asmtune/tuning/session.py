@@ -86,6 +86,7 @@ class Session:
         stragglers = StragglerTimer(self.funnel.progress, default)
         funnel = replace(self.funnel, scorer=self._scorer(request), progress=stragglers)
         front = funnel.front(request.problem)
+        front.warm()
         with ExitStack() as stack:
             header = self._header(request, default)
             watch = RunWatch(funnel, header, self.listener, self.store, request.expected)
@@ -104,7 +105,7 @@ class Session:
                 if not hooked:
                     search.compiler.start(search.first_batch())
                 effects = _effects(front, state.configs, default)
-                if not hooked:
+                if not hooked:  # hooks would write to what the bench saves
                     ranking.start()
             with watch.timed_stage("open"):
                 bench = stack.enter_context(
@@ -164,7 +165,6 @@ class Session:
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
     ) -> list[Config]:
         """Return the configs to search, the default first."""
-        front.warm()
         searched = funnel.searched(front, request.space)
         for note in searched.notes:
             watch.note(note)
