@@ -164,11 +164,20 @@ def _searches(
     predictor = Predictor(funnel.scorer, funnel.target)
     for name in ("quick", "balanced"):
         effort = EFFORTS[name]
-        first = initial_state.initial_verdicts(funnel, front, configs, effort)
-        for how, initial in (("all sketched", sketched), ("arithmetic and sketches", first)):
+        ranking = initial_state.first_ranking(funnel, front, configs, effort)
+        later = ranking.later and ranking.later()
+        beginnings = {
+            "all sketched": (sketched, None),
+            "arithmetic and sketches": (later or ranking.verdicts, None),
+            "a sample first": (ranking.verdicts, later and (lambda verdicts=later: verdicts)),
+        }
+        for how, (initial, rest) in beginnings.items():
             plan = effort_plan(effort)
             judged = Judged(task, sketched, initial)
-            done = [searched(judged, plan, predictor, seed).marks[-1] for seed in range(plan.seeds)]
+            done = [
+                searched(judged, plan, predictor, seed, rest).marks[-1]
+                for seed in range(plan.seeds)
+            ]
             found[f"{name}, {how}"] = [
                 round(float(np.mean([getattr(mark, what) for mark in done])), 4)
                 for what in ("kept", "compiles", "timings")

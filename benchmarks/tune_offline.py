@@ -311,22 +311,29 @@ def offline() -> dict[str, Any]:
             }.items()
         }
     later = [row["over_floor"] for row in run["short_lists"][1:]]
+    rows = {
+        "short_list_first": run["short_lists"][:1],
+        "short_list_later": run["short_lists"][1:],
+        "gemm_first": run["gemm"][:1],
+        "gemm_later": run["gemm"][1:],
+        "gemm_first_of_a_second_process": run["gemm_in_a_second_process"][:1],
+    }
     ratios = {
         "short_list_over_floor_from_the_second_kernel_on": round(float(np.mean(later)), 2),
-        "cpu_here_until_timing_s": {
-            "short_list_first": _until_timing(run["short_lists"][:1]),
-            "short_list_later": _until_timing(run["short_lists"][1:]),
-            "gemm_first": _until_timing(run["gemm"][:1]),
-            "gemm_later": _until_timing(run["gemm"][1:]),
-            "gemm_first_of_a_second_process": _until_timing(run["gemm_in_a_second_process"][:1]),
+        **{
+            f"cpu_here_until_{event}_s": {name: _spent(of, moments) for name, of in rows.items()}
+            for event, moments in EVENTS.items()
         },
     }
     return {"ratios": ratios, **run}
 
 
-def _until_timing(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the mean CPU seconds of this process before anything is timed."""
-    moments = ("before", "until timing")
+EVENTS: Final = {"compiling": ("before",), "timing": ("before", "until timing")}
+"""The moments before the first compile and before the first timing."""
+
+
+def _spent(rows: Sequence[dict[str, Any]], moments: Sequence[str]) -> float:
+    """Return the mean CPU seconds of this process in some moments."""
     spent = [sum(row["cpu_here_s"].get(m, {"all": 0.0})["all"] for m in moments) for row in rows]
     return round(float(np.mean(spent)), 2)
 

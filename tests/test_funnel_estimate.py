@@ -286,7 +286,8 @@ def test_a_search_on_an_amd_device(funnel: Funnel, product: Problem) -> None:
     machine = replace(funnel, target=load_target("MI300X"))
     configs = list(TILES.configs())
     effort = EFFORTS["balanced"]
-    verdicts = initial_state.initial_verdicts(machine, machine.front(product), configs, effort)
+    front = machine.front(product)
+    verdicts = initial_state.first_ranking(machine, front, configs, effort).verdicts
     assert [verdict.config for verdict in verdicts] == configs
     assert machine.sketches == {}
     assert all(verdict.predicted_us for verdict in verdicts if verdict.kept)
@@ -322,9 +323,10 @@ def test_what_arithmetic_cannot_read(
 def test_a_search_of_a_large_space(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search begins with some sketches; all other configs stay candidates, in their order.
+    """A search begins with a sample of sketches; all others stay candidates, in their order.
 
-    What launches do to their arguments is taken from the IR that is lowered by then.
+    The rest is sketched later. What launches do to their arguments is taken from the IR that is
+    lowered by then.
     """
     monkeypatch.setattr(initial_state, "MOST_SKETCHES", 12)
     monkeypatch.setattr(arithmetic, "ALL_TILES", 12)
@@ -332,13 +334,25 @@ def test_a_search_of_a_large_space(
     configs = list(TILES.configs())
     effort = EFFORTS["balanced"]
     front = funnel.front(product)
-    verdicts = initial_state.initial_verdicts(funnel, front, configs, effort)
+    ranking = initial_state.first_ranking(funnel, front, configs, effort)
+    verdicts = ranking.verdicts
+    assert len(funnel.sketches) == 3
     requests: list[Config] = []
     request = front.lowering.request
     monkeypatch.setattr(front.lowering, "request", lambda c: [requests.append(c), request(c)][1])
     assert len(sampled_works(front, configs)) >= 7
     assert requests == []
     assert [verdict.config for verdict in verdicts] == configs
+    assert ranking.later is not None
+    later = ranking.later()
+    ranking.close()
     assert len(funnel.sketches) == 12
-    assert all(verdict.kept for verdict in verdicts)
-    assert sum(verdict.features is not None for verdict in verdicts) > 100
+    for made in (verdicts, later):
+        assert [verdict.config for verdict in made] == configs
+        assert all(verdict.kept for verdict in made)
+        assert sum(verdict.features is not None for verdict in made) > 100
+    ranker = Ranker(make_scorer("roofline"), funnel.target, "sketch")
+    estimates = estimates_of(front, configs)
+    whole = sketch_best(front, estimates, ranker, 12, funnel.sketches)
+    by_config = {verdict.config: verdict for verdict in later}
+    assert all(by_config[verdict.config] == verdict for verdict in whole.verdicts)

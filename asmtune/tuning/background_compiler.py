@@ -9,7 +9,7 @@ import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from asmtune.core.config import Config
@@ -262,7 +262,7 @@ class BackgroundCompiler:
         if configs:
             self._tried_early.update(configs)
             # Stragglers are those of the list.
-            front = replace(self._front, progress=ProgressListener())
+            front = self._front.unwatched()
             self._early = self._threads.submit(front.verdicts, configs, "assembly", self._known)
 
     def _arrive(self, verdict: Verdict) -> None:

@@ -83,6 +83,10 @@ class RunWatch(ProgressListener):
     def search_started(self, state: State) -> None:
         """Record the verdicts that the search begins with."""
         self._state = state
+        self.ranked_again(state)
+
+    def ranked_again(self, state: State) -> None:
+        """Record the verdicts before compiling, in the place of those recorded before."""
         self._writer.ranking(list(state.initial.values()), state.default)
         self._report_progress()
 

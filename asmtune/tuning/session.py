@@ -1,6 +1,7 @@
 """`Session`: one search, from a request to its record.
 
-configs -> sketches -> [compile a batch | time the last one]... -> caps -> finals -> record
+configs -> sketches of a sample -> [compile a batch | sketch the rest, time the last batch]...
+-> caps -> finals -> record
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.prune.tiles import HeldTilesWarning
+from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
@@ -38,8 +40,9 @@ from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest,
 from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import (
     Experience,
+    FirstRanking,
+    first_ranking,
     imported_of,
-    initial_verdicts,
     is_short,
     known_to,
     seed_notes,
@@ -84,11 +87,9 @@ class Session:
         """
         default = request.space.first(**request.problem.shape)
         stragglers = StragglerTimer(self.funnel.progress, default)
-        scorer = for_target(self.funnel.scorer, self.funnel.target)
-        scorer = scorer.for_dtypes(request.problem.dtypes.values())
-        scorer = scorer.for_kernel(request.key.kernel)
-        funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
+        funnel = replace(self.funnel, scorer=self._scorer(request), progress=stragglers)
         front = funnel.front(request.problem)
+        front.warm()
         with ExitStack() as stack:
             header = self._header(request, default)
             watch = RunWatch(funnel, header, self.listener, self.store, request.expected)
@@ -98,12 +99,17 @@ class Session:
             # The front end runs hooks, before the bench saves the arguments and after.
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.timed_stage("foresee"):
-                state, known = self._state(request, funnel, front, watch)
-                search = self._search(funnel, front, state, stragglers, watch)
+                configs = self._configs(request, funnel, front, watch)
+                ranking = first_ranking(funnel, front, configs, self.options.effort)
+                stack.callback(ranking.close)
+                state, known = self._state(request, ranking, front, watch)
+                search = self._search(funnel, ranking, state, stragglers, watch)
                 stack.callback(search.compiler.close)
-                if search.is_short and not hooked:
+                if not hooked:
                     search.compiler.start(search.first_batch())
                 effects = _effects(front, state.configs, default)
+                if not hooked:  # hooks would write to what the bench saves
+                    ranking.start()
             with watch.timed_stage("open"):
                 bench = stack.enter_context(
                     closing(self._bench(front, effects, request.key.device))
@@ -113,7 +119,10 @@ class Session:
             timer = BenchTimer(bench, cache, default, watch.measured, covers, front.slots)
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
+            ranking.start()
             reason = stages.search(search)
+            for note in funnel.scorer.notes(funnel.target) if search.has_model else ():
+                watch.note(note)
             if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()
@@ -121,16 +130,23 @@ class Session:
                 watch.note(note)
             return self._result(request, stages, decision, reason)
 
+    def _scorer(self, request: TuningRequest) -> Scorer:
+        """Return the scorer for the request's target, dtypes and kernel."""
+        scorer = for_target(self.funnel.scorer, self.funnel.target)
+        scorer = scorer.for_dtypes(request.problem.dtypes.values())
+        return scorer.for_kernel(request.key.kernel)
+
     def _search(
         self,
         funnel: Funnel,
-        front: Front,
+        ranking: FirstRanking,
         state: State,
         stragglers: StragglerTimer,
         watch: RunWatch,
     ) -> SearchSetup:
         """Choose how to search: a short list is compiled whole, and no model is loaded."""
         options, effort = self.options, self.options.effort
+        front = ranking.front
         jobs = front.workers.jobs
         strategy: Strategy
         hopeless = None
@@ -141,10 +157,8 @@ class Session:
                 "compiled without sketches, and timed as they come"
             )
         else:
-            predictor = Predictor(funnel.scorer, funnel.target)
+            predictor = Predictor(funnel.scorer, funnel.target, ranking.at_once)
             strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
-            for note in funnel.scorer.notes(funnel.target) if strategy.name == "model" else ():
-                watch.note(note)
         has_caps = any(config.maxnreg is not None for config in state.configs)
         likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
         # The front end runs hooks, which would write to what the bench times.
@@ -153,11 +167,10 @@ class Session:
         compiler = BackgroundCompiler(front, funnel.known, stragglers, hopeless, likely, first)
         return SearchSetup(state, strategy, compiler, effort.limits)
 
-    def _state(
+    def _configs(
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
-    ) -> tuple[State, dict[Config, Measurement]]:
-        """Make the state that the search begins with; return it with timings of earlier runs."""
-        front.warm()
+    ) -> list[Config]:
+        """Return the configs to search, the default first."""
         searched = funnel.searched(front, request.space)
         for note in searched.notes:
             watch.note(note)
@@ -165,8 +178,14 @@ class Session:
                 message = f"kernel {request.key.kernel}: {note}"
                 warnings.warn(message, HeldTilesWarning, stacklevel=user_stacklevel())
         default = request.space.first(**request.problem.shape)
-        configs = searched.configs(default, request.problem.shape)
-        verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
+        return searched.configs(default, request.problem.shape)
+
+    def _state(
+        self, request: TuningRequest, ranking: FirstRanking, front: Front, watch: RunWatch
+    ) -> tuple[State, dict[Config, Measurement]]:
+        """Make the state that the search begins with; return it with timings of earlier runs."""
+        default = request.space.first(**request.problem.shape)
+        configs = [verdict.config for verdict in ranking.verdicts]
         if is_gluon(request.problem.kernel):
             watch.note(GLUON_NOTE)
         for note in steering_notes(front.works([default])):
@@ -184,7 +203,8 @@ class Session:
             )
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
-        return State(verdicts, default, with_edited(known, configs)), measured
+        prior = with_edited(known, configs)
+        return State(ranking.verdicts, default, prior, later=ranking.later), measured
 
     def _bench(self, front: Front, effects: Effects, device: str) -> Bench:
         options = self.options

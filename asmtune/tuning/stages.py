@@ -30,7 +30,6 @@ from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Ended, Limits, Strategy
 from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.strategies import WholeList
 
 _UNSAVED: Final = Failure(
     "check",
@@ -131,9 +130,9 @@ class SearchSetup:
     limits: Limits
 
     @property
-    def is_short(self) -> bool:
-        """Return whether all configs are compiled at once."""
-        return isinstance(self.strategy, WholeList)
+    def has_model(self) -> bool:
+        """Return whether a scorer chooses what to compile."""
+        return self.strategy.name == "model"
 
     def first_batch(self) -> list[Config]:
         """Return what the search will compile first."""

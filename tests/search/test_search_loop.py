@@ -287,6 +287,28 @@ def test_compiler_that_forgets() -> None:
     assert bench.noted("start").count(BEST) == 1
 
 
+def test_a_space_ranked_by_a_sample() -> None:
+    """The first batch is timed, then the space is ranked again, and only then the next begins.
+
+    A config that the later verdicts drop is no candidate any more, unless it was tried.
+    """
+    bench, tried = Bench(TIME), SPACE[:6]
+    dropped = [Verdict(c, False, "rules", reasons=(Reason("r", "t"),)) for c in (SPACE[3], BEST)]
+
+    def later() -> list[Verdict]:
+        bench.events.append(("later", []))
+        return dropped
+
+    state = State(foreseen(SPACE), DEFAULT, later=later)
+    searched(state, bench)
+    names = [name for name, _ in bench.events]
+    assert names[:5] == ["start", "collect", "trial", "later", "start"]
+    assert names.count("later") == 1
+    assert bench.events[0][1] == tried
+    assert set(state.configs) == set(SPACE) - {BEST}
+    assert set(bench.noted("trial")) == set(state.configs)
+
+
 def test_observer_is_told_each_stage() -> None:
     """Foreseen first, then batches and trials with the gain expected meanwhile, then the end."""
 

@@ -42,6 +42,10 @@ class Workers:
 
     workers = Jobs()
 
+    def unwatched(self) -> Workers:
+        """The same for another thread."""
+        return replace(self, progress=ProgressListener())
+
     def works(self, _: Sequence[Config]) -> list[Work]:
         """Work that was evaluated, but for what is assumed."""
         return [replace(Work.unread((1, 1, 1)), evaluated=1, assumptions=self.assumed)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +24,16 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.arithmetic import Unread, estimated
+from asmtune.predict.prune.arithmetic import SketchRounds, Unread, estimated
+from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.tuning import background_compiler
+from asmtune.tuning import background_compiler, initial_state
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.search.model import Model
+from asmtune.tuning.stages import BenchTimer
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -136,6 +139,68 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     assert any(note.startswith("a short list for 1 compiles at once") for note in trace.notes)
     assert len(trace.batches) > 1
     assert trace.trials[0].rows[0].config == listed.first()
+
+
+@pytest.mark.slow(seconds=6)
+def test_a_batch_is_compiled_while_others_are_sketched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large space's first compile starts before its last sketch.
+
+    However long the sketches take, equal seeds compile and time the same configs. A single worker
+    makes the other sketches once the first batch is timed.
+    """
+    monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
+    verdicts, advance, trial = Front.verdicts, SketchRounds.advance, BenchTimer.trial
+    moments: list[str] = []
+
+    def noted(front: Front, configs: Any, moment: Any, *others: Any, **more: Any) -> Any:
+        moments.append(moment)
+        return verdicts(front, configs, moment, *others, **more)
+
+    def timed(timer: BenchTimer, chosen: Any) -> Any:
+        moments.append("trial")
+        return trial(timer, chosen)
+
+    monkeypatch.setattr(Front, "verdicts", noted)
+    monkeypatch.setattr(BenchTimer, "trial", timed)
+
+    def run(jobs: int) -> Any:
+        moments.clear()
+        tuner = workshop(tmp_path / str(jobs), HostMachine())
+        tuner.funnel = replace(tuner.funnel, settings=replace(tuner.funnel.settings, jobs=jobs))
+        result = resolved(tuner, space(flaws=(0, 1)))
+        assert result.record is not None
+        assert result.record.winner == BEST
+        trace = read_trace(max(run_files(tmp_path / str(jobs) / "runs")))
+        batches = [[row.config for row in batch.rows] for batch in trace.batches]
+        trials = [[row.config for row in trial.rows] for trial in trace.trials]
+        return batches, trials, trace.ranking, trace.notes
+
+    one = run(1)
+    assert moments[:5] == ["sketch", "assembly", "trial", "sketch", "sketch"]
+    monkeypatch.setattr(
+        SketchRounds, "advance", lambda own, front: [time.sleep(0.5), advance(own, front)][1]
+    )
+    assert run(2) == one
+    assert moments[:2] == ["sketch", "assembly"]
+    assert moments.count("sketch") == 3
+
+
+def test_a_run_that_fails_ends_its_sketches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in the first batch ends the rounds of sketches that are left."""
+    monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
+    rounds: list[int] = []
+    advance = SketchRounds.advance
+    monkeypatch.setattr(
+        SketchRounds, "advance", lambda own, front: [rounds.append(1), advance(own, front)][1]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        resolved(workshop(tmp_path, HostMachine(interrupt_after=1)), space(flaws=(0, 1)))
+    assert not [t for t in threading.enumerate() if t.name.startswith("asmtune-rank")]
+    assert 1 <= len(rounds) <= 4
 
 
 def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from asmtune.base.deadline import paused_collection
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
@@ -97,43 +98,77 @@ def sketches_for(budget: Keep, scorer: str, count: int) -> int:
     return max(SKETCHES, FOR_A_COMPILE * compiles)
 
 
-def sketch_best(
-    front: Front, estimates: Sequence[Verdict], ranker: Ranker, most: int, known: Outcomes
-) -> Sketched:
-    """Sketch the `most` that rank best by their estimated features, the first config in any case.
+class SketchRounds:
+    """Sketches the `most` that rank best by their estimated features, in rounds.
 
-    They are sketched in rounds. After each the estimates of the others are corrected by how far
-    those of similar configs were off, so that a bias of the arithmetic does not decide.
+    After each the estimates of the others are corrected by how far those of similar configs were
+    off, so that a bias of the arithmetic does not decide. The first config is in the first round.
     """
-    able = [verdict for verdict in estimates if verdict.kept]
-    if not able:
-        return Sketched(list(estimates), [])
-    candidates = [Candidate(v.config, ranker.target, features=v.features) for v in able]
-    scores = np.array(ranker.scorer.score(candidates))
-    error = _Error(able, ranker.target.shared_bytes_per_block)
-    done: dict[int, Verdict] = {}
-    for share in ROUNDS:
-        order = np.argsort(-error.corrected(scores), kind="stable")
+
+    def __init__(
+        self,
+        estimates: Sequence[Verdict],
+        ranker: Ranker,
+        most: int,
+        known: Outcomes,
+        shares: Sequence[float] = ROUNDS,
+    ) -> None:
+        self._estimates, self._most, self._known = estimates, most, known
+        self._able = able = [verdict for verdict in estimates if verdict.kept]
+        self._shares = list(shares) if able else []
+        candidates = [Candidate(v.config, ranker.target, features=v.features) for v in able]
+        self._scores = np.array(ranker.scorer.score(candidates)) if able else np.zeros(0)
+        self._error = _Error(able, ranker.target.shared_bytes_per_block) if able else None
+        self._done: dict[int, Verdict] = {}
+
+    def advance(self, front: Front) -> bool:
+        """Sketch the configs of the next round; return whether there was one."""
+        if self._error is None or not self._shares:
+            return False
+        able, done = self._able, self._done
+        order = np.argsort(-self._error.corrected(self._scores), kind="stable")
         ranks = [int(place) for place in order if int(place) not in done]
-        room = min(math.ceil(most * share), len(able)) - len(done)
+        room = min(math.ceil(self._most * self._shares.pop(0)), len(able)) - len(done)
         chosen = dict.fromkeys([] if done else [0])
         if not done:
             even = max(1, int(room * SPREAD))
             chosen |= dict.fromkeys(ranks[i * len(ranks) // even] for i in range(even))
         places = list(dict.fromkeys([*chosen, *ranks]))[: max(0, room)]
-        verdicts = front.verdicts([able[place].config for place in places], "sketch", known)
+        verdicts = front.verdicts([able[place].config for place in places], "sketch", self._known)
         by_config = {verdict.config: verdict for verdict in verdicts}
         # Fewer come back where another thread has stopped the compiles.
         done |= {p: by_config[able[p].config] for p in places if able[p].config in by_config}
-        error.learn(done)
-    corrected = error.corrected(scores)
-    order = np.argsort(-corrected, kind="stable")
-    left = []
-    for rank, place in enumerate(int(place) for place in order):
-        if place not in done:
-            left.append(_unsketched(error.verdict(place), rank + 1, len(done)))
-    refused = [verdict for verdict in estimates if not verdict.kept]
-    return Sketched([*refused, *done.values()], left)
+        self._error.learn(done)
+        return True
+
+    def sketched(self) -> Sketched:
+        """Return the configs sketched so far, and the others with corrected estimates."""
+        if self._error is None:
+            return Sketched(list(self._estimates), [])
+        order = np.argsort(-self._error.corrected(self._scores), kind="stable")
+        left = []
+        for rank, place in enumerate(int(place) for place in order):
+            if place not in self._done:
+                left.append(_unsketched(self._error.verdict(place), rank + 1, len(self._done)))
+        refused = [verdict for verdict in self._estimates if not verdict.kept]
+        return Sketched([*refused, *self._done.values()], left)
+
+    def candidates(self) -> list[Verdict]:
+        """Return a verdict on each config, in order; those not sketched stay candidates."""
+        sketched = self.sketched()
+        left = [replace(v, kept=True, dropped_at=None, reasons=()) for v in sketched.left]
+        by_config = {verdict.config: verdict for verdict in (*sketched.verdicts, *left)}
+        return [by_config[verdict.config] for verdict in self._estimates]
+
+
+def sketch_best(
+    front: Front, estimates: Sequence[Verdict], ranker: Ranker, most: int, known: Outcomes
+) -> Sketched:
+    """Sketch the `most` that rank best by their estimated features; the first in any case."""
+    rounds = SketchRounds(estimates, ranker, most, known)
+    while rounds.advance(front):
+        pass
+    return rounds.sketched()
 
 
 class _Error:
@@ -199,6 +234,7 @@ def _unsketched(verdict: Verdict, rank: int, most: int) -> Verdict:
     return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,))
 
 
+@paused_collection()
 def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread:
     """Return a verdict with estimated features on each config, or why there can be none.
 
@@ -249,6 +285,7 @@ def _unreadable(front: Front, configs: Sequence[Config]) -> str:
     return "" if configs else "no config is left"
 
 
+@paused_collection()
 def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:
     """Return the works of configs that are lowered already, and of one config a tile.
 

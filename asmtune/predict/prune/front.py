@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import closing
@@ -182,6 +183,9 @@ class ProgressListener:
     def search_started(self, state: Any) -> None:
         """Note that a search begins, with what is known before anything is compiled."""
 
+    def ranked_again(self, state: Any) -> None:
+        """Note that more of the space is sketched, and all of it ranked again."""
+
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
         """Note that a batch is compiled, and that the search waited `seconds` for it."""
 
@@ -234,6 +238,12 @@ class Front:
     def stop(self) -> None:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
+
+    def unwatched(self) -> Front:
+        """Return the same front end without its listener, for another thread beside this one."""
+        other = copy.copy(self)
+        object.__setattr__(other, "progress", ProgressListener())
+        return other
 
     def verdicts(
         self,

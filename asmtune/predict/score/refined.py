@@ -327,14 +327,17 @@ class RefinedLearned(Scorer):
         return self.history.nearest(self.kernel, self.target.name)
 
     def prepare(self, workers: Workers) -> None:
-        """Load the shipped model here, and have a worker fit the correction meanwhile."""
+        """Have a worker fit the correction, and load the shipped model here."""
+        if not self._unusable and "_refinement" not in self.__dict__:
+            # A copy of the model, without what it has loaded: a worker reads its file.
+            fitted = workers.call(self._fitter(replace(self.base)).refine, self._tasks)
+            if fitted is not None:
+                self.__dict__["_refinement"] = fitted  # as the property would
         self.base.prepare(workers)
-        if self._unusable or "_refinement" in self.__dict__:
-            return
-        # A copy of the model, without what it has loaded: a worker reads its file.
-        fitted = workers.call(self._fitter(replace(self.base)).refine, self._tasks)
-        if fitted is not None:
-            self.__dict__["_refinement"] = fitted  # as the property would
+
+    def at_once(self) -> Scorer:
+        """Return the shipped model while the correction is not fitted, which takes seconds."""
+        return self if self._unusable or "_refinement" in self.__dict__ else self.base
 
     @property
     def _unusable(self) -> str:

@@ -62,6 +62,10 @@ class Scorer(ABC):
         """Make ready what the first ranking takes; `score` does it itself where this was not."""
         _ = self.effective_name
 
+    def at_once(self) -> Scorer:
+        """Return what ranks while a worker fits the scorer; itself where none has to."""
+        return self
+
     @property
     def effective_name(self) -> str:
         """Name of the scorer that does the ranking: another one where this one cannot be used."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -163,11 +163,17 @@ def replay_strategies(
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(task: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
-    """Search a task."""
+def searched(
+    task: Judged,
+    plan: ReplayPlan,
+    predictor: Predictor,
+    seed: int,
+    later: Callable[[], Sequence[Verdict]] | None = None,
+) -> Replayed:
+    """Search a task; `later` is the state's, where the task's sketches are a sample."""
     rows = {v.config: row for row, v in zip(task.task.rows, task.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in task.compiled})
-    state = State(task.sketched, task.sketched[0].config)
+    state = State(task.sketched, task.sketched[0].config, later=later)
     marks = _Marks(state, rows, plan.limits.finalists)
     strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)

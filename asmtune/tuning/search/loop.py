@@ -70,9 +70,11 @@ class _Search:
         while True:
             if self.state.pending:
                 self._collect()
-                if not self.state.pending:
+                if not self.state.pending and self.state.later is None:
                     self._compile()
             timed = self._time()
+            if self.state.rank_again():
+                self.observer.ranked_again(self.state)
             ended = self._spent()
             if not ended and not self.state.pending:
                 self._compile()  # With the last timings known, there may be more to gain.

@@ -248,7 +248,8 @@ class Model:
     def _view(self, state: State) -> _View:
         config_points = self._config_points
         if config_points is None or not config_points.is_of(state):
-            config_points = self._config_points = ConfigPoints(state, self._predictor, self._read)
+            predictor = self._predictor and self._predictor.now(state)
+            config_points = self._config_points = ConfigPoints(state, predictor, self._read)
         points = config_points.points(state)
         timed = points.at([config_points.row[config] for config in state.timings])
         log_us = np.log(np.array(list(state.timings.values())))

@@ -40,9 +40,11 @@ class State:
         default: always compiled and timed first, whatever is known of it, if it is a candidate.
         known: results of earlier runs.
         clock: seconds, of a clock that never goes back.
+        later: waits for better verdicts before compiling, of a space that was ranked by a sample;
+            None where there will be none.
 
     Attributes:
-        initial, default: as given; verdicts by config.
+        initial, default, later: as given; verdicts by config.
         configs: the candidates, in the space's order.
         verdicts: verdicts on compiled configs, by config.
         pending: configs being compiled.
@@ -57,11 +59,12 @@ class State:
         default: Config,
         known: PriorTimings | None = None,
         clock: Callable[[], float] = time.monotonic,
+        later: Callable[[], Sequence[Verdict]] | None = None,
     ) -> None:
         known = known or PriorTimings()
         self.initial = {verdict.config: verdict for verdict in initial}
         self.configs = [config for config, v in self.initial.items() if _is_candidate(v)]
-        self.default = default
+        self.default, self.later = default, later
         self.verdicts: dict[Config, Verdict] = {}
         self.pending: dict[Config, None] = {}
         candidates = set(self.configs)
@@ -121,6 +124,20 @@ class State:
         able = [config for config in self.fastest(len(self.timings)) if config in self.verdicts]
         chosen = [c for rank, c in enumerate(able) if rank < count or c == self.default]
         return tuple(self.verdicts[config] for config in chosen)
+
+    def rank_again(self) -> bool:
+        """Take in the later verdicts; return whether there were any to wait for."""
+        if self.later is None:
+            return False
+        verdicts, self.later = self.later(), None
+        self.initial = {**self.initial, **{verdict.config: verdict for verdict in verdicts}}
+        tried = (self.verdicts, self.pending, self.timings, self.failures)
+        self.configs = [
+            config
+            for config in self.configs
+            if _is_candidate(self.initial[config]) or any(config in configs for configs in tried)
+        ]
+        return True
 
     def begin_batch(self, configs: Iterable[Config]) -> None:
         """Note configs that are being compiled."""

@@ -1,0 +1,44 @@
+"""The garbage collector's pause: nested, over threads, and as the user had it afterwards."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from asmtune.base.deadline import paused_collection
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
+    """It is off within, also in a nested context and after an error, and then as it was."""
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with paused_collection():
+            with pytest.raises(RuntimeError), paused_collection():
+                raise RuntimeError
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_the_last_thread_that_leaves_ends_the_pause() -> None:
+    """Whoever leaves last turns it on again, whoever came first."""
+    inside, leave = threading.Event(), threading.Event()
+
+    @paused_collection()
+    def other() -> None:
+        inside.set()
+        leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    with paused_collection():
+        thread.start()
+        assert inside.wait(30)
+    assert not gc.isenabled()
+    leave.set()
+    thread.join(30)
+    assert gc.isenabled()
