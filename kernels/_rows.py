@@ -1,4 +1,4 @@
-"""Helpers of kernels over rows: their space, their grid, and sums in one pass."""
+"""Helpers of kernels over rows: their space, their grid, sums in one pass, and sums of parts."""
 
 from __future__ import annotations
 
