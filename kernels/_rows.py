@@ -1,4 +1,4 @@
-"""Helpers of kernels over rows: their space, their grid, and sums in one pass."""
+"""Helpers of kernels over rows: their space, their grid, sums in one pass, and sums of parts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import load_columns, row_sizes
+from asmtune.kernels._common import load_columns, multiple, row_sizes, store_columns, vouched
+from asmtune.runtime.decorator import asm_autotune
 
 _NARROWEST = 1024
+_SUMMED = 4096
+"""Elements of a program of `sum_parts_kernel`: 16 a thread, so that the few programs of narrow
+rows have enough loads under way."""
 
 
 @triton.jit
@@ -71,6 +75,52 @@ def store_tile(ptr, column, width, inside, values, FULL: tl.constexpr, ROWS: tl.
         tl.store(ptr + column, values, mask=inside)
     else:
         tl.store(ptr + column, values)
+
+
+@triton.jit(do_not_specialize=["programs", "cols"])
+def sum_parts_kernel(
+    parts_ptr,
+    first_ptr,
+    second_ptr,
+    programs,
+    cols,
+    MULTIPLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sums of BLOCK columns over all programs' parts, which are (1 or 2, programs, cols) in fp32.
+
+    The grid's second axis is the parts' first: `first_ptr` gets the sums of the first parts,
+    `second_ptr` those of the second.
+    """
+    width = vouched(cols, MULTIPLE)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    parts_ptr += tl.program_id(1).to(tl.int64) * programs * width
+    sums = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in range(0, programs, ROWS):
+        row = start + tl.arange(0, ROWS)[:, None]
+        inside = (row < programs) & (column < width)
+        sums += tl.load(parts_ptr + row.to(tl.int64) * width + column, mask=inside, other=0.0)
+    total = tl.sum(sums, 0)[None, :]
+    if tl.program_id(1) == 0:
+        store_columns(first_ptr, column, width, total, False)
+    else:
+        store_columns(second_ptr, column, width, total, False)
+
+
+def sum_parts(parts: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Sum what programs have left, (1 or 2, programs, cols) in fp32, in a fixed order.
+
+    Returns:
+        The sums over all programs, (cols,) of a dtype, for each of the parts' first axis.
+    """
+    count, programs, cols = parts.shape
+    sums = [torch.empty(cols, dtype=dtype, device=parts.device) for _ in range(count)]
+    block = 32 if cols >= 4096 else 16  # narrow rows would leave most SMs without a program
+    sizes = {"MULTIPLE": multiple(cols), "ROWS": _SUMMED // block, "BLOCK": block}
+    grid = (triton.cdiv(cols, block), count)
+    _sum_parts[grid](parts, sums[0], sums[-1], programs, cols, **sizes)
+    return sums
 
 
 def row_axes(default: Config) -> Space:
@@ -138,3 +188,6 @@ def whole_row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
 def row_grid(values: Mapping[str, Any]) -> tuple[int]:
     """Give the grid: programs of ROWS rows each."""
     return (triton.cdiv(values["rows"], values["ROWS"]),)
+
+
+_sum_parts = asm_autotune(configs=[Config({}, num_warps=8)])(sum_parts_kernel)

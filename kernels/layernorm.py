@@ -167,6 +167,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, bias, arguments["eps"]), x.mean(-1), rstd
 
 
+@prepared
 def _backward(
     grad: torch.Tensor,
     x: torch.Tensor,

@@ -2,8 +2,8 @@
 
 A few programs an SM walk the rows. Each keeps its sums for the weight's and the bias's
 gradients in registers where a row fits a block, in memory of its own where it does not,
-and writes them once: the sum of those parts, a tenth of the traffic or less where rows are
-thousands, is PyTorch's.
+and writes them once. A second kernel sums those parts, a tenth of the traffic or less where
+rows are thousands.
 The order of every sum is fixed, so that results repeat.
 
 Shapes: dy and x are (rows, cols), weight (cols,), mean and rstd (rows,), as `layernorm` keeps.
@@ -37,7 +37,7 @@ from asmtune.kernels._common import (
     vouched,
     walkers,
 )
-from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
+from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
@@ -209,6 +209,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(dy, x, weight, mean, rstd)[0], parts
 
 
+@prepared
 def layernorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
@@ -231,22 +232,6 @@ def layernorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    dx, parts = _launched(dy, x, weight, mean, rstd)
-    if not x.numel():
-        return dx, torch.zeros_like(weight), torch.zeros_like(weight)
-    dweight, dbias = parts.sum(1).to(weight.dtype)
-    return dx, dweight, dbias
-
-
-@prepared
-def _launched(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Check the arguments and launch: the gradient of x, and parts of the others."""
     what = "layernorm_backward"
     check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
     check_tensors(what, {"mean": mean, "rstd": rstd}, ("fp32",))
@@ -255,11 +240,12 @@ def _launched(
     for name, (tensor, shape) in expected.items():
         check_shape(what, name, tensor, shape)
     if not x.numel():
-        return torch.empty_like(x), torch.empty(0, device=x.device)
+        return torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
     rows = [as_rows(dy), as_rows(x)]
     arguments = _arguments(*rows, *(t.contiguous() for t in (weight, mean, rstd)))
     _tuned[_grid](**arguments)
-    return arguments["dx_ptr"], arguments["parts_ptr"]
+    dweight, dbias = sum_parts(arguments["parts_ptr"], weight.dtype)
+    return arguments["dx_ptr"], dweight, dbias
 
 
 def _arguments(

@@ -137,6 +137,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, arguments["eps"]), rstd
 
 
+@prepared
 def _backward(
     grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:

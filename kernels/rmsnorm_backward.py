@@ -36,7 +36,7 @@ from asmtune.kernels._common import (
     vouched,
     walkers,
 )
-from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
+from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
@@ -186,6 +186,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(dy, x, weight, rstd)[0], parts
 
 
+@prepared
 def rmsnorm_backward(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -203,15 +204,6 @@ def rmsnorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    dx, parts = _launched(dy, x, weight, rstd)
-    return dx, parts.sum(0).to(weight.dtype) if x.numel() else torch.zeros_like(weight)
-
-
-@prepared
-def _launched(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Check the arguments and launch: the gradient of x, and parts of the weight's."""
     what = "rmsnorm_backward"
     check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
     check_tensors(what, {"rstd": rstd}, ("fp32",))
@@ -219,10 +211,11 @@ def _launched(
     for name, (tensor, shape) in expected.items():
         check_shape(what, name, tensor, shape)
     if not x.numel():
-        return torch.empty_like(x), torch.empty(0, device=x.device)
+        return torch.empty_like(x), torch.zeros_like(weight)
     arguments = _arguments(as_rows(dy), as_rows(x), weight.contiguous(), rstd.contiguous())
     _tuned[_grid](**arguments)
-    return arguments["dx_ptr"], arguments["parts_ptr"]
+    (dweight,) = sum_parts(arguments["parts_ptr"][None], weight.dtype)
+    return arguments["dx_ptr"], dweight
 
 
 def _arguments(

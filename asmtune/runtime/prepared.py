@@ -90,6 +90,7 @@ def prepared(
         backward: makes the function differentiable. It then returns `(result, saved)`, `saved` a
             tuple of tensors and plain values; `backward(*gradients_of_results, *saved)` returns
             the gradients of the first parameters. Autograd is entered only where one is needed.
+            Prepare it as well: repeated backward passes then are launches alone.
         gradients: names of those parameters; another tensor that requires a gradient is then
             refused with a ValueError. By default it gets none.
         alternatives: functions of the same arguments by name. Where the function makes one

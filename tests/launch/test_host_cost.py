@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 from asmtune.kernels import _gemm_host, _split
 from asmtune.runtime import call_trace
-from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.call_trace import persistent, tuner_guards
 from asmtune.runtime.decorator import autotuners
+from asmtune.runtime.options import DecoratorOptions
 from benchmarks import host_cost
-from benchmarks.host_cost import BACKWARD, CASES, FORWARD, RECORDED, line, pieces, row, ways
-from tests.kernels.accuracy import module_of
+from benchmarks.host_cost import (
+    BACKWARD,
+    CASES,
+    FORWARD,
+    RECORDED,
+    launch_first_configs,
+    line,
+    pieces,
+    record,
+    row,
+    ways,
+)
+from tests.kernels.accuracy import case_of, module_of
 from tests.launch.fakes import FakeDriver
 from tests.launch.stand_in import planned_launches
 
@@ -24,8 +40,8 @@ LAUNCHES = {
     "matmul": (1, None),
     "linear": (1, None),
     "softmax": (1, None),
-    "layernorm": (1, 2),
-    "rmsnorm": (1, 2),
+    "layernorm": (1, 3),
+    "rmsnorm": (1, 3),
     "cross_entropy": (2, 3),
     "attention": (1, 3),
     "gelu": (1, None),
@@ -72,14 +88,21 @@ def test_public_functions_are_prepared(launched: FakeDriver, name: str) -> None:
         with torch.set_grad_enabled(phase != FORWARD):
             for _ in range(4):
                 phases[phase]["ours"]()
-            before, own = launched.noted.launches, host.function
-            host.function = _refuse
-            try:
+            before = launched.noted.launches
+            with ExitStack() as patches:
+                for own in _hosts(name):
+                    patches.enter_context(mock.patch.object(own, "function", _refuse))
                 phases[phase]["ours"]()
-            finally:
-                host.function = own
         assert launched.noted.launches - before == expected
     assert not [reason for reason in host.refused if "no plan" not in reason]
+
+
+def _hosts(name: str) -> list[Any]:
+    """List the prepared functions of a public function: its own, and its backward's."""
+    host = getattr(module_of(name), name).prepared
+    # Cross entropy's backward divides by PyTorch before it launches.
+    backward = [] if host.backward is None or name == "cross_entropy" else [host.backward.prepared]
+    return [host, *backward]
 
 
 def _refuse(*_: Any, **__: Any) -> None:
@@ -97,6 +120,44 @@ def test_rows_of_the_measurement(launched: FakeDriver, name: str) -> None:
     assert found["prepared"] >= 1
     assert name in line(name, found)
     assert launched.noted.launches
+
+
+def test_a_run_that_is_cut_leaves_its_rows(
+    launched: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file holds each function as soon as it is measured."""
+    rows = {"softmax": row("softmax", 2, "cpu", 1)}
+    monkeypatch.setattr(host_cost, "row", lambda name, *_: rows[name])
+    output = tmp_path / "host_cost.json"
+    with pytest.raises(KeyError, match="gelu"):
+        record(["softmax", "gelu"], 2, output, "cpu", 1)
+    left = json.loads(output.read_text())
+    assert left["functions"] == rows
+    assert {"provenance", "rounds", "calls", "aims", "pieces"} <= left.keys()
+    assert launched.noted.launches
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_measurement_tunes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function's kernels, its backward's too, take a config of their spaces for the problem."""
+    changed: list[Any] = []
+
+    def reconfigured(tuner: Any, **options: Any) -> None:
+        changed.append((tuner, DecoratorOptions(space=tuner.space, **options)))
+
+    monkeypatch.setattr(host_cost, "reconfigure", reconfigured)
+    launch_first_configs(name)
+    sizes: dict[str, Any] = {}
+    for module in map(module_of, (name, *case_of(name).also)):
+        sizes |= module.problem(CASES[name].shape, "fp16", "meta").arguments
+    for tuner, options in changed:
+        assert options.small({})  # type: ignore[operator]
+        config = options.heuristic_config(tuner.space, sizes)
+        assert config.kwargs.keys() <= set(tuner.arg_names)
+    tuned = {id(tuner) for tuner, _ in changed}
+    for host in _hosts(name):
+        for _, _, tuner in tuner_guards(host.function):
+            assert id(tuner) in tuned or tuner.space.size == 1
 
 
 def test_what_a_call_is_made_of() -> None:

@@ -516,6 +516,68 @@ def test_gradients_are_entered_where_one_is_asked_for(watched: Watched) -> None:
         assert not call(x).requires_grad
 
 
+def _with_prepared_backward(watched: Watched) -> tuple[Any, Any]:
+    """Make a differentiable function whose backward is prepared as well."""
+
+    def backward(grad: torch.Tensor, x: torch.Tensor, scale: float) -> Any:
+        first, second = torch.empty_like(x), torch.empty(x.shape[1])
+        double[grid](grad.reshape(-1), first, x.numel(), scale)
+        double[grid](first, second, x.shape[1], 1.0)
+        return first, second
+
+    def function(x: torch.Tensor, weight: torch.Tensor, scale: float = 2.0) -> Any:
+        y = torch.empty_like(x)
+        double[grid](x, y, x.numel(), scale)
+        double[grid](weight, y, weight.numel(), scale)
+        return y, (x, scale)
+
+    gradients = watched.over(backward)
+    return watched.over(function, backward=gradients), gradients
+
+
+@pytest.mark.parametrize("needed", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_prepared_backward_is_its_launches_alone(
+    watched: Watched, needed: tuple[bool, bool], create_graph: bool
+) -> None:
+    """Repeated backward passes come to neither function, whichever gradients are needed."""
+    call, gradients = _with_prepared_backward(watched)
+    x, weight = (
+        t.requires_grad_(n) for t, n in zip((X.clone(), torch.ones(8)), needed, strict=True)
+    )
+    leaves = [t for t in (x, weight) if t.requires_grad]
+    grad = torch.ones_like(X)
+
+    def both() -> Any:
+        return torch.autograd.grad(call(x, weight), leaves, grad, create_graph=create_graph)
+
+    assert watched.own_calls(both) == 0
+    assert watched.launches(both) == 4
+    results = both()
+    assert [result.shape for result in results] == [leaf.shape for leaf in leaves]
+    assert not any(result.requires_grad for result in results)
+    if needed[1]:
+        assert watched.pointer(1) == results[-1].data_ptr()
+    assert len(gradients.prepared) == 1
+
+
+def test_a_prepared_backward_leaves_the_rest_to_the_function(watched: Watched) -> None:
+    """Gradients with gaps, and autocast, come to the backward function itself, and end."""
+    call, gradients = _with_prepared_backward(watched)
+    x, weight = X.clone().requires_grad_(), torch.ones(8)
+    dense, transposed = torch.ones_like(X), torch.ones(8, 4).t()
+
+    def with_gradient(grad: torch.Tensor) -> Any:
+        return torch.autograd.grad(call(x, weight), x, grad)
+
+    assert watched.own_calls(lambda: with_gradient(dense)) == 0
+    assert watched.own_calls(lambda: with_gradient(transposed)) == 4
+    assert "aten.clone" in next(iter(gradients.prepared.refused))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert watched.own_calls(lambda: with_gradient(dense), 1) == 1
+    assert watched.own_calls(lambda: with_gradient(dense)) == 0
+
+
 def test_gradients_by_the_function_itself(watched: Watched) -> None:
     """The first call of a signature, which is not prepared, has the same gradient."""
     call = watched.over(lambda x, k=3.0: (x * k, (k,)), backward=lambda grad, k: (grad * k,))

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+import torch
+
 from asmtune.core.config import Config
+from asmtune.kernels._rows import sum_parts
 from tests.kernels.accuracy import Case
+from tests.kernels.tolerances import excess
+
+
+def sums(device: str) -> dict[str, float]:
+    """Sums of parts: of one and of several blocks of programs and columns, one and two at once."""
+    found = {}
+    for shape in ((2, 600, 70), (1, 130, 4100), (2, 1, 1)):
+        parts = torch.randn(shape, device=device)
+        for dtype in (torch.float32, torch.float16):
+            results, exact = sum_parts(parts, dtype), parts.double().sum(1)
+            assert [result.dtype for result in results] == [dtype] * len(exact)
+            found |= {
+                f"{shape} {dtype} {place}": excess(result, exact[place])
+                for place, result in enumerate(results)
+            }
+    return found
+
 
 CASE = Case(
     shapes=(
@@ -16,4 +36,5 @@ CASE = Case(
     configs=(Config({"ROWS": 1, "BLOCK": 32}), Config({"ROWS": 4, "BLOCK": 1024})),
     varied=("dy", "x", "weight"),
     most=1e12,
+    extra=sums,
 )
