@@ -141,9 +141,13 @@ def _launch() -> list[list[str]]:
 
 
 def _packages() -> list[list[str]]:
-    data = results("packages")["summary"]
+    whole = results("packages")
+    data = whole["summary"]
     seconds, speeds = data["first_s"], data["speed"]["asmtune"]
     label = f"first calls of {data['operations']} operations of {data['programs']} public packages"
+    commits = {program["provenance"]["commit"] for program in whole["programs"]}
+    if len(commits) > 1:
+        label += f", in runs of {len(commits)} commits"
     by_triton = f"`triton.autotune` {seconds['plain']:.0f} s"
     figure = f"{speeds['geomean']:.3f} (worst {speeds['worst']:.3f})"
     file = link("packages", "root")

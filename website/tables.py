@@ -236,10 +236,11 @@ def packages() -> str:
                     f"{first['asmtune_warm']:.2f} s",
                     f"{data['speed']['asmtune']:.3f}",
                     "equal" if data["equal"] else "differ",
+                    f"{program['provenance']['date'][:10]}, {program['provenance']['commit']}",
                 ]
             )
     heads = ("package, operation", "`triton.autotune`", "asmtune", "the next process")
-    return table((*heads, "GPU speed", "outputs"), rows)
+    return table((*heads, "GPU speed", "outputs", "measured, commit"), rows)
 
 
 def launches() -> str:

@@ -134,7 +134,7 @@ def launch_of(
 
 
 def build_launcher(lowering: Lowering, config: Config, artifact: Artifact) -> None:
-    """Has Triton's cache hold its launcher, which all configs of a kernel have in common.
+    """Have Triton's cache hold its launcher, which all configs of a kernel have in common.
 
     The C compiler takes 0.24 s on an H200's host, which need not wait for the first launch. Where
     it fails, that launch says why.
@@ -148,7 +148,7 @@ def build_launcher(lowering: Lowering, config: Config, artifact: Artifact) -> No
 
 
 def call_alternative(function: Callable[..., Any], problem: Problem) -> LoadedLaunch:
-    """Makes a launch that calls an alternative with a problem's arguments; it has no `pre_hook`."""
+    """Make a launch that calls an alternative with a problem's arguments; it has no `pre_hook`."""
     parameters = [p.name for p in jit_function(problem.kernel).params]
     return LoadedLaunch(lambda: None, call_in_race(function, parameters, problem.arguments))
 

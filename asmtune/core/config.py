@@ -223,7 +223,7 @@ class Config:
 
     @property
     def plain(self) -> Config:
-        """The config itself, without the alternative that is called in its place."""
+        """Return the config itself, without the alternative that is called in its place."""
         return self if self.alternative is None else self.with_alternative(None)
 
     def with_alternative(self, name: str | None) -> Config:

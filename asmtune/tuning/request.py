@@ -53,7 +53,7 @@ class TuningRequest:
 
     @property
     def alternatives(self) -> Alternatives:
-        """The user's functions that are timed beside the configs, by name."""
+        """Return the user's functions that are timed beside the configs, by name."""
         return self.choices.get("alternatives") or {}
 
     @property

@@ -163,7 +163,7 @@ class TuneRecord:
 
     @property
     def config_timings(self) -> tuple[Measurement, ...]:
-        """The timings of configs, without those of alternatives."""
+        """Return the timings of configs, without those of alternatives."""
         return tuple(m for m in self.measurements if m.config.alternative is None)
 
     def winner_among(self, alternatives: Collection[str]) -> Config:
