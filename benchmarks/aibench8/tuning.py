@@ -57,9 +57,10 @@ class Search:
 
     @classmethod
     def of(cls, task: Task, problem: Problem) -> Self:
-        """Make the search that the kernel's own public function would run."""
+        """Make the search that the kernel's own public function would run, without its vendor."""
         module = task.module
-        return cls(problem, module.space(), module._tuned.options.choices)
+        choices = {**module._tuned.options.choices, "alternatives": None}
+        return cls(problem, module.space(), choices)
 
 
 @dataclass(frozen=True)
