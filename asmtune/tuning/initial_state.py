@@ -219,10 +219,14 @@ class FirstRanking:
         if self.front.workers.is_local and self.front.workers.jobs > 1:
             self._start()
 
-    def close(self) -> None:
-        """End what runs in the background."""
+    def stop(self) -> None:
+        """Begin no further round of sketches, and end the one that runs."""
         self._closed = True
         self.front.stop()
+
+    def close(self) -> None:
+        """End what runs in the background, and wait for it."""
+        self.stop()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _rest(self, rounds: SketchRounds) -> list[Verdict]:
