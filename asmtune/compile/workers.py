@@ -6,19 +6,21 @@ import atexit
 import copy
 import multiprocessing.resource_tracker
 import os
+import signal
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import uuid4
 
+import joblib
 from joblib import Parallel, delayed
 from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
 from joblib.externals.loky import reusable_executor
@@ -73,23 +75,75 @@ class _LokyWorkers(_EndsWithParent, LokyBackend):  # type: ignore[misc]
         return super().configure(*arguments, **options)
 
 
+_defaults_lock: Final = threading.Lock()
+
+
+def _new_parallel(*arguments: Any, **options: Any) -> Any:
+    """Make a `Parallel` without fixing the start method of `multiprocessing`.
+
+    joblib asks for the default context, after which a program cannot choose another one.
+    """
+    with _defaults_lock:
+        before = joblib.parallel.DEFAULT_MP_CONTEXT
+        chosen = multiprocessing.get_start_method(allow_none=True)
+        method = chosen or multiprocessing.get_all_start_methods()[0]
+        joblib.parallel.DEFAULT_MP_CONTEXT = before or multiprocessing.get_context(method)
+        try:
+            return Parallel(*arguments, **options)
+        finally:
+            joblib.parallel.DEFAULT_MP_CONTEXT = before
+
+
 _OURS: Final = {LokyBackend: _LokyWorkers, MultiprocessingBackend: _ForkedWorkers}
+
+
+_INTERRUPT: Final = frozenset({signal.SIGINT})
+
+
+@contextmanager
+def _quiet_starts() -> Iterator[None]:
+    """Have workers that this thread starts sleep through Ctrl-C until they can end well.
+
+    The terminal sends it to them too, and each would print where its imports were.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin_worker(
     parent: int, initializer: Callable[..., None] | None, arguments: tuple[Any, ...]
 ) -> None:
     die_with_parent(parent)
+    if _INTERRUPT & signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
+        signal.signal(signal.SIGINT, handler)
     if initializer is not None:
         initializer(*arguments)
 
 
 _trackers_lock: Final = threading.Lock()
+_tracked: Final[set[int]] = set()
+"""Processes, of which this is one, that have started joblib's trackers."""
+
+# A process that is forked meanwhile would wait for locks of the trackers for ever.
+os.register_at_fork(
+    before=_trackers_lock.acquire,
+    after_in_parent=_trackers_lock.release,
+    after_in_child=_trackers_lock.release,
+)
 
 
 def _start_trackers() -> None:
-    # They get this process's own variables and options: nothing else can be said to them.
+    # They get this process's own variables and options: nothing else can be said to them. What
+    # another thread starts at that moment gets them as well, so it is done once.
     with _trackers_lock:
+        if os.getpid() in _tracked:
+            return
+        _tracked.add(os.getpid())
         before = os.environ.get(_SAFE_PATH)
         os.environ[_SAFE_PATH] = "1"
         try:
@@ -114,6 +168,13 @@ def _forget_pool() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_pool)
+
+
+def kill_workers() -> None:
+    """Kill joblib's workers on this machine; uses of other threads start new ones."""
+    executor = reusable_executor._executor
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
 
 
 class WorkerRun:
@@ -238,6 +299,11 @@ class Workers:
             else:
                 run.close()
 
+    def prepare(self) -> None:
+        """Start what changes this process's variables for a moment; then any thread may go on."""
+        if isinstance(self._backend, LokyBackend):
+            _start_trackers()
+
     def each(self, work: Callable[[], None]) -> None:
         """Run something once on every worker of this machine, and wait."""
         if not self.is_local:
@@ -248,6 +314,7 @@ class Workers:
         with (
             suppress(*trouble),
             self._starting,
+            _quiet_starts(),
             tempfile.TemporaryDirectory(prefix="asmtune-") as folder,
         ):
             jobs = self.jobs
@@ -363,7 +430,7 @@ class Workers:
         # A cluster reports results in the thread that talks to it, which must not make tasks: all
         # are sent from this thread.
         first = "2 * n_jobs" if self.is_local else "all"
-        return Parallel(
+        return _new_parallel(
             self._n_jobs, backend, return_as=return_as, batch_size=1, pre_dispatch=first
         )
 
