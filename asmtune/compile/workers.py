@@ -340,6 +340,12 @@ class Workers:
             return None
         return cast("R", result)
 
+    def apart(self) -> Workers:
+        """Return the same workers for another purpose: `stop` of one leaves the other's alone."""
+        other = copy.copy(self)
+        other._runs = set()
+        return other
+
     def stop(self) -> None:
         """End the iterators of other threads; uses that begin later run."""
         for run in list(self._runs):

@@ -237,7 +237,8 @@ def start_early() -> None:
         warming.join()
         if _over.is_set():
             return
-        with suppress(RuntimeError, OSError):  # the program ends meanwhile, or the disk is full
+        # The program ends meanwhile, or the disk is full.
+        with suppress(RuntimeError, OSError, StoreError):
             Workers(settings.jobs).call(build_early, None)
 
     warming = warm(None, _READERS, settings)
