@@ -258,7 +258,7 @@ def end_early() -> None:
     _over.set()
     for thread in _early:
         while thread.is_alive():
-            from asmtune.compile.workers import kill_workers
+            from asmtune.compile.worker_pools import kill_workers
 
             kill_workers()
             thread.join(0.02)
