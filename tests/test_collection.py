@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 
 import pytest
@@ -42,3 +43,27 @@ def test_the_last_thread_that_leaves_ends_the_pause() -> None:
     leave.set()
     thread.join(30)
     assert gc.isenabled()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_collects() -> None:
+    """A process that is forked while another thread pauses has the collector, and may pause it."""
+    inside, leave = threading.Event(), threading.Event()
+
+    @paused_collection()
+    def other() -> None:
+        inside.set()
+        leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(30)
+    pid = os.fork()
+    if not pid:
+        is_on = gc.isenabled()
+        with paused_collection():
+            is_on &= not gc.isenabled()
+        os._exit(0 if is_on and gc.isenabled() else 1)
+    leave.set()
+    thread.join(30)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 
 @contextmanager
@@ -60,9 +61,20 @@ def alarm(seconds: float, error: type[BaseException]) -> Iterator[None]:
         signal.signal(signal.SIGALRM, handler)
 
 
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 _depth = 0
 _was_enabled = False
+
+
+def _resume_collection() -> None:
+    """Have a forked process search again: the threads that paused the other one are not in it."""
+    global _lock, _depth
+    if _depth and _was_enabled:
+        gc.enable()
+    _lock, _depth = threading.Lock(), 0
+
+
+os.register_at_fork(after_in_child=_resume_collection)
 
 
 @contextmanager
@@ -83,6 +95,6 @@ def paused_collection() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _depth -= 1
+            _depth = max(0, _depth - 1)  # 0 already in a process that was forked within
             if _depth == 0 and _was_enabled:
                 gc.enable()

@@ -212,7 +212,7 @@ class UserProgram:
     def execute(self) -> None:
         """Run it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
         from asmtune.runtime.events import listening, recording
-        from asmtune.runtime.misses.lookups import start_early
+        from asmtune.runtime.misses.lookups import end_early, start_early
         from asmtune.runtime.patching.redirect import patch
 
         if self.store is not None:
@@ -234,6 +234,12 @@ class UserProgram:
         # Not when the script ends: its threads may go on, and Python waits for them before this.
         atexit.register(self._end, held, met, lists, os.getpid())
         sys.excepthook = _without_runners(sys.excepthook)
+        try:
+            self._run()
+        finally:
+            end_early()
+
+    def _run(self) -> None:
         path = Path(self.name)
         if self.is_module:
             runpy.run_module(self.name, run_name="__main__", alter_sys=True)

@@ -265,6 +265,7 @@ def warm(
     memory_bytes, compiler = settings.compile_memory_bytes, settings.compiler
     start = StartCompiler(machine, environment(), memory_bytes, tuple(modules), compiler)
     chosen = workers or Workers(settings.jobs)
+    chosen.prepare()
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
     thread.start()
     return thread

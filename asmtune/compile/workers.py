@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import copy
-import multiprocessing.resource_tracker
-import os
 import tempfile
 import threading
 import time
@@ -19,15 +17,14 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import uuid4
 
-from joblib import Parallel, delayed
-from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
-from joblib.externals.loky import reusable_executor
-from joblib.externals.loky.backend import resource_tracker
+from joblib import delayed
+from joblib._parallel_backends import LokyBackend
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 from joblib.parallel import get_active_backend
 
-from asmtune.base.child import die_with_parent, temporary_files
+from asmtune.base.child import temporary_files
 from asmtune.base.errors import AsmtuneError
+from asmtune.compile.worker_pools import OWN_BACKENDS, new_parallel, quiet_starts, start_trackers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,82 +35,6 @@ _WAVE: Final = 4
 
 _PATIENCE_S: Final = 10.0
 """Seconds to wait for all workers to start; one starts in 1 s."""
-
-
-_SAFE_PATH: Final = "PYTHONSAFEPATH"
-
-
-class _EndsWithParent:
-    """Has the workers of one of joblib's backends end with this process."""
-
-    def configure(self, *arguments: Any, **options: Any) -> Any:
-        """Start the pool."""
-        own = {**getattr(self, "backend_kwargs", {}), **options}
-        users = own.get("initializer"), own.get("initargs", ())
-        options |= {"initializer": _begin_worker, "initargs": (os.getpid(), *users)}
-        return super().configure(*arguments, **options)  # type: ignore[misc]
-
-
-class _ForkedWorkers(_EndsWithParent, MultiprocessingBackend):  # type: ignore[misc]
-    pass
-
-
-class _LokyWorkers(_EndsWithParent, LokyBackend):  # type: ignore[misc]
-    """Has workers start with a safe path, which keeps Python off the working directory.
-
-    A worker has this process's path afterwards.
-    """
-
-    def _prepare_worker_env(self, n_jobs: int) -> dict[str, str]:
-        return {**super()._prepare_worker_env(n_jobs), _SAFE_PATH: "1"}
-
-    def configure(self, *arguments: Any, **options: Any) -> Any:
-        """Start joblib's two trackers, which serve all workers, then the pool."""
-        _start_trackers()
-        return super().configure(*arguments, **options)
-
-
-_OURS: Final = {LokyBackend: _LokyWorkers, MultiprocessingBackend: _ForkedWorkers}
-
-
-def _begin_worker(
-    parent: int, initializer: Callable[..., None] | None, arguments: tuple[Any, ...]
-) -> None:
-    die_with_parent(parent)
-    if initializer is not None:
-        initializer(*arguments)
-
-
-_trackers_lock: Final = threading.Lock()
-
-
-def _start_trackers() -> None:
-    # They get this process's own variables and options: nothing else can be said to them.
-    with _trackers_lock:
-        before = os.environ.get(_SAFE_PATH)
-        os.environ[_SAFE_PATH] = "1"
-        try:
-            multiprocessing.resource_tracker.ensure_running()
-            resource_tracker.ensure_running()
-        finally:
-            if before is None:
-                del os.environ[_SAFE_PATH]
-            else:
-                os.environ[_SAFE_PATH] = before
-
-
-_pools_of_parents: Final[list[Any]] = []
-
-
-def _forget_pool() -> None:
-    """Has joblib start a new pool in a forked process: the thread of the other one is gone."""
-    # Its end would wake the parent's thread by their common pipe.
-    _pools_of_parents.append(reusable_executor._executor)
-    reusable_executor._executor = None
-    reusable_executor._executor_lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forget_pool)
 
 
 class WorkerRun:
@@ -238,6 +159,11 @@ class Workers:
             else:
                 run.close()
 
+    def prepare(self) -> None:
+        """Start what changes this process's variables for a moment; then any thread may go on."""
+        if isinstance(self._backend, LokyBackend):
+            start_trackers()
+
     def each(self, work: Callable[[], None]) -> None:
         """Run something once on every worker of this machine, and wait."""
         if not self.is_local:
@@ -248,6 +174,7 @@ class Workers:
         with (
             suppress(*trouble),
             self._starting,
+            quiet_starts(),
             tempfile.TemporaryDirectory(prefix="asmtune-") as folder,
         ):
             jobs = self.jobs
@@ -272,6 +199,12 @@ class Workers:
                 raise
             return None
         return cast("R", result)
+
+    def apart(self) -> Workers:
+        """Return the same workers for another purpose: `stop` of one leaves the other's alone."""
+        other = copy.copy(self)
+        other._runs = set()
+        return other
 
     def stop(self) -> None:
         """End the iterators of other threads; uses that begin later run."""
@@ -359,11 +292,11 @@ class Workers:
     def _parallel(self, return_as: str) -> Any:
         # A backend object serves one `Parallel` at a time; a cluster's holds its client.
         backend = copy.copy(self._backend) if self.is_local else self._backend
-        backend.__class__ = _OURS.get(type(backend), type(backend))
+        backend.__class__ = OWN_BACKENDS.get(type(backend), type(backend))
         # A cluster reports results in the thread that talks to it, which must not make tasks: all
         # are sent from this thread.
         first = "2 * n_jobs" if self.is_local else "all"
-        return Parallel(
+        return new_parallel(
             self._n_jobs, backend, return_as=return_as, batch_size=1, pre_dispatch=first
         )
 

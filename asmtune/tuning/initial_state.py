@@ -186,6 +186,7 @@ class FirstRanking:
         self._refined: Future[None] | None = None
         self._rounds: SketchRounds | None = None
         self._sketches: Future[list[Verdict]] | None = None
+        self._sketching: Front | None = None
         self._closed = False
 
     @property
@@ -219,21 +220,27 @@ class FirstRanking:
         if self.front.workers.is_local and self.front.workers.jobs > 1:
             self._start()
 
-    def close(self) -> None:
-        """End what runs in the background."""
+    def stop(self) -> None:
+        """Begin no further round of sketches, and end the one that runs."""
         self._closed = True
-        self.front.stop()
+        if self._sketching is not None:
+            self._sketching.stop()
+
+    def close(self) -> None:
+        """End what runs in the background, and wait for it."""
+        self.stop()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _rest(self, rounds: SketchRounds) -> list[Verdict]:
-        front = self.front.unwatched()
+    def _rest(self, rounds: SketchRounds, front: Front) -> list[Verdict]:
         while not self._closed and rounds.advance(front):
             pass
         return rounds.candidates()
 
     def _start(self) -> None:
         if self._rounds is not None and self._sketches is None:
-            self._sketches = self._threads.submit(self._rest, self._rounds)
+            # Stragglers of a batch are given up without ending the sketches.
+            self._sketching = self.front.apart()
+            self._sketches = self._threads.submit(self._rest, self._rounds, self._sketching)
 
     def _wait(self) -> list[Verdict]:
         self._start()

@@ -121,7 +121,9 @@ class Session:
             stages = Stages(funnel, front, state, timer, self.options, watch)
             ranking.start()
             reason = stages.search(search)
-            for note in funnel.scorer.notes(funnel.target) if search.has_model else ():
+            ranking.stop()
+            scorer = funnel.scorer if state.later is None else ranking.at_once
+            for note in scorer.notes(funnel.target) if search.has_model else ():
                 watch.note(note)
             if "maxnreg" not in request.space.axes:
                 stages.caps()

@@ -212,6 +212,22 @@ READERS = (digest_of.__module__,)
 
 
 @pytest.mark.slow
+def test_stop_ends_one_purpose_alone() -> None:
+    """Workers that are apart share all but `stop`: what the others do goes on to its end."""
+    with joblib.parallel_config(backend="threading"):
+        compiling = Workers(1)
+    sketching = compiling.apart()
+
+    def done(stopped: Workers) -> list[int]:
+        results = sketching.unordered(abs, lambda _: iter(range(20)), abs)
+        first = next(results)
+        stopped.stop()
+        return [first, *results]
+
+    assert done(compiling) == list(range(20))
+    assert len(done(sketching)) < 20
+
+
 def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> None:
     """Workers and their compilers that were started early are those that compile."""
     lowering = Lowering(scale_problem(), target, 30)

@@ -73,27 +73,52 @@ def test_options_load_nothing_heavy(folder: Path, options: dict[str, Any]) -> No
 
 
 EARLY = """
-import sys, threading
+import multiprocessing, os, sys, threading
 from pathlib import Path
 from asmtune.runtime.misses import lookups
 lookups._NVIDIA = Path(sys.argv[1])
+before = dict(os.environ)
 lookups.start_early()
+if sys.argv[2] == "ends":
+    lookups.end_early()
 for thread in threading.enumerate():
-    if thread.name == "asmtune-early":
-        thread.join()
+    while thread.name == "asmtune-early" and thread.is_alive():
+        assert dict(os.environ) == before
+multiprocessing.set_start_method("spawn")
 """
 
 
-def early(folder: Path, driver: Path) -> list[Path]:
-    """Files of the launcher that `asmtune run` has built before the program's first line."""
+def early(folder: Path, driver: Path, program: str = "goes on", **variables: str) -> list[Path]:
+    """Files of the launcher that `asmtune run` has built before the program's first line.
+
+    The program's variables do not change meanwhile, and it may choose how its processes start.
+    """
     environment = {
         **os.environ,
         "ASMTUNE_CACHE_DIR": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "ASMTUNE_JOBS": "1",
+        **variables,
     }
-    subprocess.run([sys.executable, "-c", EARLY, str(driver)], env=environment, check=True)
+    command = [sys.executable, "-c", EARLY, str(driver), program]
+    subprocess.run(command, env=environment, check=True)
     return list(folder.rglob("asmtune_launch*.so"))
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize(
+    ("program", "variables"),
+    [
+        ("ends", {}),
+        ("is another rank's", {"LOCAL_RANK": "1"}),
+        ("has a bad setting", {"ASMTUNE_JOBS": "many"}),
+    ],
+)
+def test_nothing_is_built_for_some_programs(
+    program: str, variables: dict[str, str], tmp_path: Path
+) -> None:
+    """Not for one that has ended already, a rank beside the first, or settings to be refused."""
+    assert early(tmp_path, tmp_path, program, **variables) == []
 
 
 @pytest.mark.slow(seconds=6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -307,6 +308,18 @@ def test_a_space_ranked_by_a_sample() -> None:
     assert bench.events[0][1] == tried
     assert set(state.configs) == set(SPACE) - {BEST}
     assert set(bench.noted("trial")) == set(state.configs)
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(seconds=1.0), Limits(timings=3), Limits(compiles=6)], ids=str
+)
+def test_a_spent_budget_waits_for_no_ranking(limits: Limits) -> None:
+    """Later verdicts, which may take seconds, are left out where they can change nothing."""
+    clock = partial(next, ticking(1.0))
+    state = State(foreseen(SPACE), DEFAULT, clock=clock, later=lambda: pytest.fail("waited for"))
+    ended = searched(state, Bench(TIME), limits)
+    assert ended.reason.startswith("budget: ")
+    assert ended.finalists
 
 
 def test_observer_is_told_each_stage() -> None:

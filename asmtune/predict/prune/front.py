@@ -245,6 +245,12 @@ class Front:
         object.__setattr__(other, "progress", ProgressListener())
         return other
 
+    def apart(self) -> Front:
+        """Return the same as `unwatched`; `stop` of one ends nothing of the other."""
+        other = self.unwatched()
+        object.__setattr__(other, "workers", self.workers.apart())
+        return other
+
     def verdicts(
         self,
         configs: Sequence[Config],

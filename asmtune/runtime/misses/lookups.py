@@ -6,6 +6,7 @@ SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's fil
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from asmtune.base.errors import StoreError
+from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
@@ -216,28 +217,51 @@ def start_early() -> None:
 
     That is the workers and the compilers in them, and what the C compiler builds for launches:
     all of it is ready when the program has loaded its data. A program whose store holds something
-    may never tune.
+    may never tune. Of the ranks of a host only the first starts them: one rank tunes a key.
     """
-    settings = Settings.from_environment()
-    store = settings.store_where
-    if is_deterministic() or not _NVIDIA.exists() or "://" in store:
-        return
     try:
-        if holds_content(Path(store).expanduser()):
+        settings = Settings.from_environment()
+        store = settings.store_where
+        if is_deterministic() or not _NVIDIA.exists() or "://" in store:
             return
-    except (StoreError, OSError):
-        return  # whoever opens the store tells what it is instead
+        if os.environ.get("LOCAL_RANK", "0") != "0" or holds_content(Path(store).expanduser()):
+            return
+    except (InputError, StoreError, OSError):
+        return  # whoever needs the setting or opens the store tells what it is instead
     # Here, since the program's own imports of Triton may be under way in another thread.
     from asmtune.compile.pool import warm
     from asmtune.compile.workers import Workers
     from asmtune.runtime.launch.planning import build_early
 
     def start() -> None:
-        warm(None, _READERS, settings).join()
-        with suppress(RuntimeError, OSError):  # the program ends meanwhile, or the disk is full
+        warming.join()
+        if _over.is_set():
+            return
+        # The program ends meanwhile, or the disk is full.
+        with suppress(RuntimeError, OSError, StoreError):
             Workers(settings.jobs).call(build_early, None)
 
-    threading.Thread(target=start, name="asmtune-early").start()
+    warming = warm(None, _READERS, settings)
+    early = threading.Thread(target=start, name="asmtune-early")
+    early.start()
+    _early.append(early)
+
+
+_early: Final[list[threading.Thread]] = []
+"""The thread of `start_early`."""
+
+_over: Final = threading.Event()
+
+
+def end_early() -> None:
+    """End what `start_early` has not finished: a program that is over would wait for it."""
+    _over.set()
+    for thread in _early:
+        while thread.is_alive():
+            from asmtune.compile.worker_pools import kill_workers
+
+            kill_workers()
+            thread.join(0.02)
 
 
 def start_workers(device: str) -> None:

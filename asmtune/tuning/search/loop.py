@@ -73,9 +73,10 @@ class _Search:
                 if not self.state.pending and self.state.later is None:
                     self._compile()
             timed = self._time()
-            if self.state.rank_again():
-                self.observer.ranked_again(self.state)
             ended = self._spent()
+            if not ended and self._may_compile() and self.state.rank_again():
+                self.observer.ranked_again(self.state)
+                ended = self._spent()  # that may have taken seconds
             if not ended and not self.state.pending:
                 self._compile()  # With the last timings known, there may be more to gain.
                 if not self.state.pending and not timed:
@@ -112,6 +113,10 @@ class _Search:
         state.add_outcomes(outcomes)
         self.observer.trial(outcomes, self.proposal.gain)
         return True
+
+    def _may_compile(self) -> bool:
+        most = self.limits.compiles
+        return most is None or self.state.compiles < most
 
     def _spent(self) -> str:
         """Return the limit that ends the search at once; "" if none is reached."""
