@@ -29,7 +29,7 @@ MOST_LINES = 400
 # other devices' records, exports, recorded keys and rules of buckets 19 files and 4,700; Gluon,
 # outputs that depend on the config, GPUs of other hosts, interpolation and compiled programs 17
 # files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600.
-MOST_FILES = 344
+MOST_FILES = 345
 MOST_LINES_IN_ALL = 69_600
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
