@@ -136,6 +136,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         self._alive: list[torch.Tensor] = []  # else another tensor may get the id of one
         self._thread = threading.get_ident()
         self._device = machine().device()
+        self._is_paused = False
         for index, value in enumerate(arguments):
             if isinstance(value, torch.Tensor):
                 self._add(value, _Origin(_ARGUMENT, index, value))
@@ -145,8 +146,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         self._own = [(owner, name, getattr(owner, name)) for owner, name in _TRITON_LAUNCHES]
         for owner, name, own in self._own:
             setattr(owner, name, self._refusing(own))
-        self._part.observe(self._launched)
-        plain.observer = self._launched
+        self._part.observe(self)
+        plain.observer = self
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -170,12 +171,13 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self.reason is None:
+        if self.reason is None and not self._is_paused:
             self._note(func, (args, kwargs), result)
         return result
 
     def _refuse(self, reason: str) -> None:
-        self.reason = self.reason or reason
+        if not self._is_paused:
+            self.reason = self.reason or reason
 
     def _add(self, tensor: torch.Tensor, origin: _Origin) -> None:
         self._alive.append(tensor)
@@ -205,8 +207,20 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             self._add(tensor, origin)
         return None
 
-    def _launched(self, launcher: Any, plan: Any, grid: Any, values: Any) -> None:
+    def unheard(self, call: Callable[..., Any], *values: Any) -> None:
+        """Call an alternative: its operations and launches are not the function's."""
         if threading.get_ident() != self._thread:
+            call(*values)
+            return
+        before, self._is_paused = self._is_paused, True
+        try:
+            call(*values)
+        finally:
+            self._is_paused = before
+
+    def __call__(self, launcher: Any, plan: Any, grid: Any, values: Any) -> None:
+        """Note a launch; without a plan none can be done again."""
+        if self._is_paused or threading.get_ident() != self._thread:
             return
         if plan is None:
             self._refuse("a launch that has no plan")

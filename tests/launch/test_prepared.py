@@ -23,6 +23,8 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.planning import plan_of_alternative
 from tests.launch.fakes import FakeDriver
 from tests.launch.stand_in import planned_launches
 
@@ -710,6 +712,26 @@ def test_an_alternative_that_won_is_called(
         assert watched.own_calls(lambda: without(X)) == 4
         assert "vendor" in next(iter(without.prepared.refused))
         assert len(relayed) >= 4
+
+
+def test_what_an_alternative_does_is_not_the_functions(c_part: Any, watched: Watched) -> None:
+    """A winner that computes and launches by itself is called from the third call on."""
+
+    def launched(x: torch.Tensor, y: torch.Tensor, *_: Any) -> None:
+        torch.mul(x, 2.0, out=y)
+        with contextlib.suppress(RuntimeError):  # there is no GPU
+            alone[(1,)](x, BLOCK=16)
+
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    names = ("x_ptr", "y_ptr", "n", "scale")
+    relay = plan_of_alternative(plain, double._function, launched, names, won).relay
+    with planned_launches(c_part, config=won, function=0, relay=relay):
+        call = watched.over(doubled, alternatives={"vendor": lambda x, scale: x * scale})
+        assert watched.own_calls(lambda: call(X)) == 0
+        assert torch.equal(call(X), X * 2)
+        after = watched.over(lambda x: doubled(x).mul_(2.0), alternatives={"vendor": torch.neg})
+        assert watched.own_calls(lambda: after(X)) == 4
+        assert "aten.mul_" in next(iter(after.prepared.refused))
 
 
 def test_an_alternative_of_other_names_and_defaults(c_part: Any, watched: Watched) -> None:
