@@ -15,13 +15,16 @@ import torch
 import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.layout import machine
 
 _ALIGNMENT: Final = 512  # of memory that PyTorch allocates
 _ARGUMENT, _OUTPUT, _SCRATCH = range(3)  # the same numbers as in `native/calls.c`
+_MOST_OUTPUTS: Final = 32  # the same
 
 _aten: Any = torch.ops.aten
 _ALLOCATIONS: Final = frozenset(
@@ -37,6 +40,8 @@ _ALLOCATIONS: Final = frozenset(
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), torch.dtype})
 
 _LIBRARIES: Final = sys.stdlib_module_names | {"torch", "triton"}
+
+_TRITON_LAUNCHES: Final = ((triton.JITFunction, "run"), (CompiledKernel, "__getitem__"))
 
 _persistent: Final[dict[int, torch.Tensor]] = {}
 
@@ -130,23 +135,19 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         self._origins: dict[int, _Origin] = {}
         self._alive: list[torch.Tensor] = []  # else another tensor may get the id of one
         self._thread = threading.get_ident()
+        self._device = machine().device()
+        self._is_paused = False
         for index, value in enumerate(arguments):
             if isinstance(value, torch.Tensor):
                 self._add(value, _Origin(_ARGUMENT, index, value))
 
     def __enter__(self) -> CallTrace:
         """Hear of operations of this thread, of planned launches, and of Triton's own."""
-        own = triton.JITFunction.run
-
-        def run(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == self._thread:
-                self._refuse(f"a launch of {getattr(function, '__name__', function)} by Triton")
-            return own(function, *args, **kwargs)
-
-        self._own = own
-        triton.JITFunction.run = run
-        self._part.observe(self._launched)
-        plain.observer = self._launched
+        self._own = [(owner, name, getattr(owner, name)) for owner, name in _TRITON_LAUNCHES]
+        for owner, name, own in self._own:
+            setattr(owner, name, self._refusing(own))
+        self._part.observe(self)
+        plain.observer = self
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -154,18 +155,29 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         plain.observer = None
         self._part.observe(None)
-        triton.JITFunction.run = self._own
+        for owner, name, own in self._own:
+            setattr(owner, name, own)
+
+    def _refusing(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == self._thread:
+                name = getattr(kernel, "__name__", getattr(kernel, "name", kernel))
+                self._refuse(f"a launch of {name} by Triton")
+            return own(kernel, *args, **kwargs)
+
+        return launch
 
     def __torch_dispatch__(
         self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self.reason is None:
+        if self.reason is None and not self._is_paused:
             self._note(func, (args, kwargs), result)
         return result
 
     def _refuse(self, reason: str) -> None:
-        self.reason = self.reason or reason
+        if not self._is_paused:
+            self.reason = self.reason or reason
 
     def _add(self, tensor: torch.Tensor, origin: _Origin) -> None:
         self._alive.append(tensor)
@@ -175,7 +187,11 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         results = tree_leaves(result)
         if func._schema.is_mutable or not all(isinstance(r, torch.Tensor) for r in results):
             return self._refuse(f"operation {func}")
+        if any(leaf.layout is not torch.strided for leaf in results):
+            return self._refuse(f"operation {func}")
         if func in _ALLOCATIONS:
+            if result.is_meta or result.get_device() != self._device:
+                return self._refuse(f"memory on {result.device}")
             self._add(result, _Origin(_OUTPUT, len(self._allocated), result))
             self._allocated.append(result)
             return None
@@ -186,13 +202,25 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         }
         for tensor in results:
             origin = sources.get(tensor.untyped_storage()._cdata)
-            if origin is None:
+            if origin is None or (origin.kind == _ARGUMENT and _is_absolute(func, *inputs)):
                 return self._refuse(f"operation {func}")
             self._add(tensor, origin)
         return None
 
-    def _launched(self, launcher: Any, plan: Any, grid: Any, values: Any) -> None:
+    def unheard(self, call: Callable[..., Any], *values: Any) -> None:
+        """Call an alternative: its operations and launches are not the function's."""
         if threading.get_ident() != self._thread:
+            call(*values)
+            return
+        before, self._is_paused = self._is_paused, True
+        try:
+            call(*values)
+        finally:
+            self._is_paused = before
+
+    def __call__(self, launcher: Any, plan: Any, grid: Any, values: Any) -> None:
+        """Note a launch; without a plan none can be done again."""
+        if self._is_paused or threading.get_ident() != self._thread:
             return
         if plan is None:
             self._refuse("a launch that has no plan")
@@ -239,6 +267,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         places = {allocation: place for place, allocation in enumerate(outputs)}
         scratch = _Scratch()
         steps = [self._step(launch, places, scratch, winner) for launch in self._launches]
+        if winner is None:
+            self._check_outputs(places)
         shared = any(id(v) in _persistent for launch in self._launches for v in launch.values)
         if winner is not None:
             outputs, scratch, tree = {}, _Scratch(), None
@@ -252,24 +282,43 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         """Return a launch as the C part takes it: tensors by where their addresses come from."""
         head = (launch.launcher, launch.plan, launch.grid)
         if winner is not None:  # only looked at, to see that it still wins
-            return (*head, (None,) * len(launch.values), -1)
-        values = tuple(
-            self._address(value, places, scratch) if isinstance(value, torch.Tensor) else value
-            for value in launch.values
-        )
+            return (*head, (None,) * len(launch.values), (), -1)
+        values, sources = list(launch.values), []
+        for index, value in enumerate(values):
+            if isinstance(value, torch.Tensor) and id(value) not in self._origins:
+                values[index] = _persistent_address(value)
+            elif isinstance(value, torch.Tensor):
+                values[index] = None
+                sources.append((index, *self._address(value, places, scratch)))
+            elif isinstance(value, int) and self._is_address(value):
+                raise _Refusal("an address that is given as a number")
         own = -1
         if launch.plan.scratch and launch.plan.function:
             if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
                 raise _Refusal("a kernel that takes memory of the program's own allocator")
             own = scratch.add(math.prod(launch.grid) * launch.plan.scratch)
-        return (*head, values, own)
+        return (*head, tuple(values), tuple(sources), own)
 
-    def _address(self, tensor: torch.Tensor, places: Mapping[int, int], scratch: _Scratch) -> Any:
-        origin = self._origins.get(id(tensor))
-        if origin is None and id(tensor) in _persistent:
-            return tensor.data_ptr()
-        if origin is None:
-            raise _Refusal("a tensor that is neither an argument nor allocated in the call")
+    def _check_outputs(self, places: Mapping[int, int]) -> None:
+        """Refuse results that nothing heard of writes: another library's launch may have."""
+        if len(places) > _MOST_OUTPUTS:
+            raise _Refusal(f"{len(places)} new tensors in a result; at most {_MOST_OUTPUTS}")
+        given = {id(value) for launch in self._launches for value in launch.values}
+        written = {
+            o.number for key, o in self._origins.items() if key in given and o.kind == _OUTPUT
+        }
+        if any(self._allocated[n].numel() for n in places.keys() - written):
+            raise _Refusal("a result that no launch is given")
+
+    def _is_address(self, number: int) -> bool:
+        """Return whether a number is an address in a tensor that the call has seen."""
+        memories = [tensor.untyped_storage() for tensor in self._alive]
+        return any(0 <= number - memory.data_ptr() < memory.nbytes() for memory in memories)
+
+    def _address(
+        self, tensor: torch.Tensor, places: Mapping[int, int], scratch: _Scratch
+    ) -> tuple[int, int, int]:
+        origin = self._origins[id(tensor)]
         offset = tensor.data_ptr() - origin.base.data_ptr()
         if origin.kind == _ARGUMENT:
             return (_ARGUMENT, origin.number, offset)
@@ -295,6 +344,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             if result is not origin.base:
                 raise _Refusal("a result that is a view of an argument")
             return ~origin.number
+        if result.requires_grad or result.is_conj() or result.is_neg():
+            raise _Refusal("a result that is part of a graph, a conjugate or a negative")
         made = (tuple(result.shape), result.stride(), result.dtype)
         if not _fills(result) or outputs.setdefault(origin.number, made) != made:
             raise _Refusal("a result that is a part of an allocation")
@@ -318,6 +369,18 @@ class _Scratch:
         if origin.number not in self._places:
             self._places[origin.number] = self.add(origin.base.untyped_storage().nbytes())
         return self._places[origin.number]
+
+
+def _persistent_address(tensor: torch.Tensor) -> int:
+    if id(tensor) not in _persistent:
+        raise _Refusal("a tensor that is neither an argument nor allocated in the call")
+    return tensor.data_ptr()
+
+
+def _is_absolute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
+    """Return whether an operation views a tensor's storage from its beginning, not the tensor's."""
+    offset = (kwargs or {}).get("storage_offset", args[3] if len(args) > 3 else None)
+    return func is _aten.as_strided.default and offset is not None
 
 
 def _fills(tensor: torch.Tensor) -> bool:

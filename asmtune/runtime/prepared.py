@@ -5,7 +5,8 @@
                 └> the function itself; a repeated signature's call is traced and kept
 
 A signature is all that the function may decide by: dtypes, extents, strides, addresses by 16
-bytes and gradients of tensors, values of everything else, device, stream, and grad mode. A trace
+bytes and gradients of tensors, which of them are one, values of everything else, device, stream,
+grad mode, and default dtype. A trace
 (`runtime/call_trace`) notes what the function allocates, its views, and its launches with their
 arguments. `launch/native/calls.c` does the same again with other addresses. Whatever a trace does
 not understand leaves its signature to the function.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 
 import torch
@@ -93,7 +94,8 @@ def prepared(
             Prepare it as well: repeated backward passes then are launches alone.
         gradients: names of those parameters; another tensor that requires a gradient is then
             refused with a ValueError. By default it gets none.
-        alternatives: functions of the same arguments by name. Where the function makes one
+        alternatives: functions of the same arguments by name; they get all, by position where the
+            function takes them so. Where the function makes one
             launch, of a kernel whose alternative of such a name has won, and no gradient is
             needed, the function of that name is called in its place.
 
@@ -133,11 +135,15 @@ class PreparedFunction:
         alternatives: Mapping[str, Callable[..., Any]],
         gradients: frozenset[str] = frozenset(),
     ) -> None:
+        self._parameters = _checked_parameters(function)
         self.function, self.backward, self.alternatives = function, backward, alternatives
         self.gradients = gradients
+        for name, alternative in alternatives.items():
+            _check_takes(function, name, alternative)
         self.refused: dict[str, None] = {}
-        self._parameters = _checked_parameters(function)
-        self._graph_node = None if backward is None else _graph_node(function, backward)
+        self._graph_node = (
+            None if backward is None else _graph_node(function, backward, self._parameters)
+        )
         self._counts: dict[bytes, tuple[int, Any]] = {}
         self.call: Callable[..., Any] = self._first
 
@@ -178,10 +184,13 @@ class PreparedFunction:
         parameters = self._parameters.values()
         return part.Prepared(
             tuple(self._parameters),
-            sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters),
+            _positional(self._parameters),
             tuple(part.GIVEN if p.default is p.empty else p.default for p in parameters),
             kinds(),
-            (tensor._cdata, tensor.requires_grad, torch.is_grad_enabled),
+            (
+                *(tensor._cdata, tensor.requires_grad, torch.is_grad_enabled),
+                *(torch.get_default_dtype, tensor.is_conj, tensor.is_neg),
+            ),
             machine(),
             _CLEAR,
             ((vars(forward_ad), "_current_level", -1),),
@@ -213,7 +222,7 @@ class PreparedFunction:
         trace = CallTrace(part, tuple(values.values()))
         guards = tuner_guards(self.function)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not attached), trace:
-            outcome = self.function(**values)
+            outcome = _called(self.function, self._parameters, values.values())
         result = outcome[0] if self.backward is not None and not attached else outcome
         call = trace.call(result, guards, {} if attached else self.alternatives, attached)
         if isinstance(call, str):
@@ -258,16 +267,50 @@ def _apply_of(node: Any) -> Any:
     return super(torch.autograd.Function, node).apply
 
 
-def _graph_node(function: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+def _check_takes(function: Any, name: str, alternative: Callable[..., Any]) -> None:
+    """Refuse an alternative that cannot be called in a function's place."""
+    try:
+        signature = inspect.signature(alternative)
+    except ValueError:  # one of C's may have none
+        return
+    parameters = inspect.signature(function).parameters
+    try:
+        _called(signature.bind, parameters, parameters)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"prepared: alternatives[{name!r}] takes {signature}, not the arguments of "
+            f"{function.__name__}: {error}"
+        ) from error
+
+
+def _positional(parameters: Mapping[str, inspect.Parameter]) -> int:
+    """Count the parameters that may be given by position."""
+    return sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+
+
+def _called(
+    function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], values: Iterable[Any]
+) -> Any:
+    """Call a function with the values of all parameters in order, by position where it may be."""
+    ordered, count = tuple(values), _positional(parameters)
+    return function(
+        *ordered[:count], **dict(zip([*parameters][count:], ordered[count:], strict=True))
+    )
+
+
+def _graph_node(
+    function: Callable[..., Any],
+    backward: Callable[..., Any],
+    parameters: Mapping[str, inspect.Parameter],
+) -> Any:
     """Make the autograd function that calls `backward` with what a call has saved."""
-    names = list(inspect.signature(function).parameters)
 
     class Prepared(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, outcome: Any, *args: Any) -> Any:
             # An outcome is none of the inputs, so that its tensors are new to autograd.
             if outcome is None:
-                outcome = function(**dict(zip(names, args, strict=True)))
+                outcome = _called(function, parameters, args)
             result, saved = outcome
             tensors = [value for value in saved if isinstance(value, torch.Tensor)]
             ctx.save_for_backward(*tensors)
@@ -279,6 +322,8 @@ def _graph_node(function: Callable[..., Any], backward: Callable[..., Any]) -> A
             tensors = iter(ctx.saved_tensors)
             saved = [next(tensors) if value is None else value[0] for value in ctx.plain]
             results = backward(*gradients, *saved)
-            return (None, *results, *[None] * (len(names) - len(results)))
+            if isinstance(results, torch.Tensor):
+                results = (results,)
+            return (None, *results, *[None] * (len(parameters) - len(results)))
 
     return Prepared

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 
 from asmtune import asm_autotune, prepared
@@ -22,6 +23,8 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.planning import plan_of_alternative
 from tests.launch.fakes import FakeDriver
 from tests.launch.stand_in import planned_launches
 
@@ -267,6 +270,17 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "a fill": (lambda x: (torch.zeros(4), doubled(x))[1], "aten.zeros"),
     "a sum": (lambda x: doubled(x).sum(), "aten.sum"),
     "a copy": (lambda x: doubled(x.t().contiguous()), "aten.clone"),
+    "a sparse tensor": (lambda x: (x.to_sparse(), doubled(x))[1], "aten._to_sparse"),
+    "a graph of its own": (lambda x: doubled(x).requires_grad_(), "part of a graph"),
+    "a conjugate": (lambda x: _complex(x).conj(), "a conjugate"),
+    "other memory": (lambda x: (doubled(x), torch.empty(3, device="meta")), "memory on meta"),
+    "nothing written": (lambda x: (doubled(x), torch.empty(3)), "no launch is given"),
+    "many results": (lambda x: tuple(doubled(x) for _ in range(33)), "33 new tensors"),
+    "an address": (lambda x: _launched(x, torch.empty_like(x), x.data_ptr()), "as a number"),
+    "a view by its storage": (
+        lambda x: _launched(x.as_strided((8,), (1,), 0), torch.empty(8)),
+        "aten.as_strided",
+    ),
     "a value": (lambda x: (x.max().item(), doubled(x))[1], "aten.max"),
     "a change in place": (lambda x: (x.mul_(1), doubled(x))[1], "aten.mul_"),
     "a random number": (lambda x: (torch.rand(1), doubled(x))[1], "aten.rand"),
@@ -276,7 +290,8 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "a view of an unknown tensor": (lambda x: _launched(X[1:], doubled(x)), "aten.slice"),
     "an unknown result": (lambda x: (doubled(x), X)[1], "neither an argument"),
     "an object": (lambda x: (doubled(x), object()), "type object"),
-    "Triton's own launch": (lambda x: _plain_launch(x), "by Triton"),
+    "Triton's own launch": (lambda x: _plain_launch(x), "a launch of alone by Triton"),
+    "a compiled kernel's": (lambda x: _compiled_launch(x), "a launch of built by Triton"),
 }
 
 
@@ -286,14 +301,28 @@ def alone(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
 
 
-def _launched(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    double[grid](x, y, x.numel(), 2.0)
+def _launched(x: torch.Tensor, y: torch.Tensor, n: int = 32) -> torch.Tensor:
+    double[(1,)](x, y, n, 2.0)
+    return y
+
+
+def _complex(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x, dtype=torch.complex64)
+    double[grid](x, torch.view_as_real(y), x.numel(), 2.0)
     return y
 
 
 def _plain_launch(x: torch.Tensor) -> torch.Tensor:
     with contextlib.suppress(RuntimeError):  # there is no GPU
         alone[(1,)](x, BLOCK=16)
+    return doubled(x)
+
+
+def _compiled_launch(x: torch.Tensor) -> torch.Tensor:
+    kernel = object.__new__(CompiledKernel)
+    kernel.name = "built"
+    with contextlib.suppress(AttributeError, RuntimeError):  # it is not compiled
+        kernel[(1,)](x)
     return doubled(x)
 
 
@@ -330,6 +359,7 @@ def test_arguments_that_share_memory(watched: Watched) -> None:
 
     def second(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(y)
+        double[grid](x, out, y.numel(), 2.0)
         double[grid](y.view(-1), x, y.numel(), 2.0)
         return out
 
@@ -341,11 +371,75 @@ def test_arguments_that_share_memory(watched: Watched) -> None:
     assert (watched.pointer(0), watched.pointer(1)) == (y.data_ptr(), x.data_ptr())
 
 
+def test_one_tensor_as_two_arguments(watched: Watched) -> None:
+    """What f(x, x) did, or f of two tensors at one address, is not done again for f(x, y)."""
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> Any:
+        out = torch.empty_like(x)
+        double[grid](x, y, x.numel(), 2.0)
+        double[grid](y, out, x.numel(), 2.0)
+        return out, y
+
+    call = watched.over(product)
+    x, y = X.clone(), X.clone()
+    for first, second in ((x, x), (x, x.view(x.shape)), (x, y)):
+        assert watched.calls == 0 or watched.own_calls(lambda: call(x, x), 1) == 0
+        before = watched.calls
+        result = call(first, second)
+        assert watched.calls == before + 1
+        assert result[1] is second
+        assert watched.own_calls(lambda f=first, s=second: call(f, s)) == 0  # type: ignore[misc]
+        assert watched.pointer(0) == second.data_ptr()
+        assert call(first, second)[1] is second
+
+
+def test_what_a_function_may_see_of_a_tensor(watched: Watched) -> None:
+    """Gradients under `no_grad`, negatives, and the default dtype are of the signature."""
+    call = watched.over(lambda x: (_launched(x.resolve_neg(), torch.empty(4)), x.requires_grad))
+    values = torch.zeros(4, 8, dtype=torch.complex64)
+    with torch.no_grad():
+        assert watched.own_calls(lambda: call(X)) == 0
+        assert call(X.clone().requires_grad_())[1] is True
+    assert watched.own_calls(lambda: call(values.imag)) == 0
+    assert watched.own_calls(lambda: call(values.conj().imag), 1) == 1
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert call(X)[0].dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_gradient_inside_a_prepared_function(watched: Watched) -> None:
+    """A prepared function around a differentiable one returns a result with its gradient."""
+    inner = watched.over(lambda x: (doubled(x), ()), backward=lambda grad: grad * 2.0)
+    outer = prepared(lambda x: inner(x))
+    x = X.clone().requires_grad_()
+    for _ in range(4):
+        (gradient,) = torch.autograd.grad(outer(x), x, torch.ones_like(x))
+        assert torch.equal(gradient, torch.full_like(X, 2.0))
+    assert len(inner.prepared) == 1
+
+
+def test_parameters_by_position_alone(watched: Watched) -> None:
+    """Parameters that have no name, or a name alone, are traced and replayed as they are."""
+
+    def function(x: torch.Tensor, /, *, scale: float = 2.0) -> Any:
+        return doubled(x, scale), (scale,)
+
+    call = watched.over(function, backward=lambda grad, scale: (grad * scale,))
+    x = X.clone().requires_grad_()
+    for value in (X, x):
+        assert watched.own_calls(lambda x=value: call(x, scale=3.0)) == 0  # type: ignore[misc]
+    (gradient,) = torch.autograd.grad(call(x, scale=3.0), x, torch.ones_like(x))
+    assert torch.equal(gradient, torch.full_like(X, 3.0))
+
+
 def test_memory_that_is_not_returned(watched: Watched) -> None:
     """Allocations of the function's own are one, each at a multiple of 512 bytes."""
 
     def twice(x: torch.Tensor) -> torch.Tensor:
         first, second, y = torch.empty(3), torch.empty_like(x), torch.empty_like(x)
+        double[grid](x, y, x.numel(), 2.0)
         double[grid](x, first, x.numel(), 2.0)
         double[grid](first, second, x.numel(), 2.0)
         double[grid](second, first, x.numel(), 2.0)
@@ -353,7 +447,7 @@ def test_memory_that_is_not_returned(watched: Watched) -> None:
 
     call = watched.over(twice)
     assert watched.own_calls(lambda: call(X)) == 0
-    assert watched.launches(lambda: call(X)) == 3
+    assert watched.launches(lambda: call(X)) == 4
     assert watched.pointer(0) == watched.pointer(1) + 512
 
 
@@ -620,6 +714,39 @@ def test_an_alternative_that_won_is_called(
         assert len(relayed) >= 4
 
 
+def test_what_an_alternative_does_is_not_the_functions(c_part: Any, watched: Watched) -> None:
+    """A winner that computes and launches by itself is called from the third call on."""
+
+    def launched(x: torch.Tensor, y: torch.Tensor, *_: Any) -> None:
+        torch.mul(x, 2.0, out=y)
+        with contextlib.suppress(RuntimeError):  # there is no GPU
+            alone[(1,)](x, BLOCK=16)
+
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    names = ("x_ptr", "y_ptr", "n", "scale")
+    relay = plan_of_alternative(plain, double._function, launched, names, won).relay
+    with planned_launches(c_part, config=won, function=0, relay=relay):
+        call = watched.over(doubled, alternatives={"vendor": lambda x, scale: x * scale})
+        assert watched.own_calls(lambda: call(X)) == 0
+        assert torch.equal(call(X), X * 2)
+        after = watched.over(lambda x: doubled(x).mul_(2.0), alternatives={"vendor": torch.neg})
+        assert watched.own_calls(lambda: after(X)) == 4
+        assert "aten.mul_" in next(iter(after.prepared.refused))
+
+
+def test_an_alternative_of_other_names_and_defaults(c_part: Any, watched: Watched) -> None:
+    """The winner gets the function's own defaults, and values by position whatever their names."""
+    seen: list[Any] = []
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    with planned_launches(c_part, config=won, function=0, relay=lambda *_: None):
+        vendor = {"vendor": lambda a, b=9.0: seen.append((a, b))}
+        call = watched.over(doubled, alternatives=vendor)
+        assert watched.own_calls(lambda: call(X)) == 0
+        call(x=X)
+        call(X, scale=2.0)
+    assert seen[-2][1] == seen[-1][1] == 2.0
+
+
 def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:
     """A plan without a handle is relayed, with addresses in the place of tensors."""
     relayed: list[tuple[Any, ...]] = []
@@ -629,6 +756,18 @@ def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None
         assert watched.own_calls(lambda: call(X)) == 0
         result = call(X)
     assert relayed[-1] == (32, 1, 1, 0, "b", X.data_ptr(), result.data_ptr(), 32, 2.0, 1)
+
+
+def test_constants_that_are_tuples(c_part: Any, watched: Watched) -> None:
+    """A relayed launch passes a constant on that looks like the place of an address."""
+    relayed: list[tuple[Any, ...]] = []
+    chosen = Config({"BLOCK": (1, 0, 4)})
+    facts = {"function": 0, "relay": lambda *args: relayed.append(args), "config": chosen}
+    with planned_launches(c_part, **facts):
+        call = watched.over(doubled)
+        assert watched.own_calls(lambda: call(X)) == 0
+        result = call(X)
+    assert relayed[-1][4:] == (X.data_ptr(), result.data_ptr(), 32, 2.0, (1, 0, 4))
 
 
 def test_scratch_of_a_kernel(c_part: Any, watched: Watched) -> None:
@@ -673,6 +812,8 @@ def test_names_of_alternatives_are_checked() -> None:
     """What is no function by name is refused where the function is decorated."""
     with pytest.raises(InputError, match="alternatives"):
         prepared(alternatives={"vendor": 3})(doubled)  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"\['vendor'\] takes \(x\), not .* doubled: too many"):
+        prepared(alternatives={"vendor": lambda x: x})(doubled)
 
 
 def test_without_a_gpu_the_function_is_called() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
@@ -19,8 +19,19 @@ GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""
 
 MOST_ENTRIES: Final = 4096
-observer: Callable[..., object] | None = None
-"""Hears of each launch while a call is traced; see `native/launcher.c`."""
+
+
+class Observer(Protocol):
+    """Hears of each launch while a call is traced; see `native/launcher.c`."""
+
+    def __call__(self, launcher: Any, plan: Any, grid: Any, values: Any) -> None:
+        """Note a launch; plan, grid and values are None where the slow path launches."""
+
+    def unheard(self, call: Callable[..., Any], *values: Any) -> None:
+        """Call a function, and do not take what it does for the traced function's own."""
+
+
+observer: Observer | None = None
 _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
 

@@ -250,7 +250,14 @@ def plan_of_alternative(
     values = tuple(
         backend.GIVEN if p.name in given else chosen.get(p.name, p.default) for p in function.params
     )
-    relay = caller(alternative, names, given, skip=_BEFORE_VALUES)
+    call = caller(alternative, names, given, skip=_BEFORE_VALUES)
+
+    def relay(*values: Any) -> None:
+        if plain.observer is None:
+            call(*values)
+        else:  # what the function does is no part of what a prepared call must do again
+            plain.observer.unheard(call, *values)
+
     return backend.Plan(0, 0, 0, (), values, None, config, (), relay, (), None, chosen)
 
 

@@ -5,8 +5,8 @@
  *     prepared(*args, **kwargs)
  *
  * names, positional, defaults: of the function's parameters; GIVEN where there is no default.
- * torch: (descriptor of _cdata, of requires_grad, is_grad_enabled). clear: callables that are to
- * return something false. guards: as a plan's. allocate(sizes, strides, dtype): memory on the
+ * torch: (descriptor of _cdata, of requires_grad, is_grad_enabled, get_default_dtype, is_conj,
+ * is_neg). clear: callables that are to return something false. guards: as a plan's. allocate(sizes, strides, dtype): memory on the
  * current device. attach(result, *args): makes a result part of autograd's graph, or None.
  * slow(args, kwargs, key, held): calls whatever has no prepared call, or none that holds; key is
  * None where it is not to get one.
@@ -49,26 +49,35 @@ enum { MOST_OUTPUTS = 32 };
 
 /* ---- making ---- */
 
-static int read_source(PyObject *item, int slot, Step *step) {
-  Source *source = &step->sources[step->source_count];
-  long long offset;
-  if (!PyArg_ParseTuple(item, "iiL", &source->kind, &source->index, &offset)) return -1;
-  source->slot = slot;
-  source->offset = (uint64_t)offset;
-  step->source_count++;
+/* (parameter, kind, index, offset) of each tensor; `slots`: of the parameters, -1 where they have none. */
+static int read_sources(PyObject *sources, const int *slots, Step *step) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sources); i++) {
+    Source *source = &step->sources[step->source_count];
+    int parameter;
+    long long offset;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(sources, i), "iiiL", &parameter, &source->kind, &source->index, &offset))
+      return -1;
+    if (parameter < 0 || parameter >= step->launcher->count || step->source_count >= MOST_PARAMETERS) {
+      PyErr_SetString(PyExc_ValueError, "a prepared launch has an address of no parameter");
+      return -1;
+    }
+    source->slot = slots[parameter];
+    source->offset = (uint64_t)offset;
+    step->source_count += source->slot >= 0;
+  }
   return 0;
 }
 
-static int read_native(Step *step) {
+static int read_native(Step *step, int *slots) {
   const Plan *plan = step->plan;
   for (int i = 0; i < plan->slot_count; i++) {
     const Slot *slot = &plan->slots[i];
     step->packed[i] = slot->constant;
     if (slot->index < 0) continue;
+    slots[slot->index] = i;
     PyObject *value = PyTuple_GET_ITEM(step->values, slot->index);
-    if (slot->kind == POINTER && PyTuple_Check(value)) {
-      if (read_source(value, i, step) < 0) return -1;
-    } else if (slot->kind == POINTER) {
+    if (slot->kind == POINTER && value == Py_None) continue; /* has a source */
+    if (slot->kind == POINTER) {
       step->packed[i] = PyLong_AsUnsignedLongLong(value); /* memory that lives on */
       if (PyErr_Occurred()) return -1;
     } else if (pack(slot->kind, value, &step->packed[i]) != USUAL) {
@@ -79,20 +88,14 @@ static int read_native(Step *step) {
   return 0;
 }
 
-static int read_relayed(Step *step) {
-  for (int i = 0; i < step->launcher->count; i++) {
-    PyObject *value = PyTuple_GET_ITEM(step->values, i);
-    if (PyTuple_CheckExact(value) && read_source(value, i, step) < 0) return -1;
-  }
-  return 0;
-}
-
-/* (launcher, plan, grid, values, offset of the kernel's scratch or -1) */
+/* (launcher, plan, grid, values, sources, offset of the kernel's scratch or -1); a value with a
+ * source is None. */
 static int read_step(PyObject *item, Step *step) {
-  PyObject *launcher, *plan, *values;
+  PyObject *launcher, *plan, *values, *sources;
   long long scratch;
-  if (!PyArg_ParseTuple(item, "O!O!(LLL)O!L", &LauncherType, &launcher, &PlanType, &plan, &step->grid[0],
-                        &step->grid[1], &step->grid[2], &PyTuple_Type, &values, &scratch))
+  int slots[MOST_PARAMETERS];
+  if (!PyArg_ParseTuple(item, "O!O!(LLL)O!O!L", &LauncherType, &launcher, &PlanType, &plan, &step->grid[0],
+                        &step->grid[1], &step->grid[2], &PyTuple_Type, &values, &PyTuple_Type, &sources, &scratch))
     return -1;
   step->launcher = (Launcher *)Py_NewRef(launcher);
   step->plan = (Plan *)Py_NewRef(plan);
@@ -102,9 +105,10 @@ static int read_step(PyObject *item, Step *step) {
     PyErr_SetString(PyExc_ValueError, "a prepared launch has the values of another kernel");
     return -1;
   }
-  if (!step->plan->function) return read_relayed(step);
-  if (read_native(step) < 0) return -1;
-  if (scratch >= 0) /* the last but one parameter of every kernel of Triton's */
+  for (int i = 0; i < MOST_PARAMETERS; i++) slots[i] = step->plan->function ? -1 : i;
+  if (step->plan->function && read_native(step, slots) < 0) return -1;
+  if (read_sources(sources, slots, step) < 0) return -1;
+  if (step->plan->function && scratch >= 0) /* the last but one parameter of every kernel of Triton's */
     step->sources[step->source_count++] =
         (Source){step->plan->slot_count - 2, OF_SCRATCH, 0, (uint64_t)scratch};
   return 0;
@@ -188,8 +192,8 @@ static PyTypeObject CallType = {
 typedef struct {
   PyObject_HEAD
   Py_ssize_t count, positional;
-  PyObject *names, *places, *defaults;
-  PyObject *cdata, *requires_grad, *grad_enabled, *device, *stream;
+  PyObject *names, *places, *by_name, *defaults; /* by_name: of parameters that take no position */
+  PyObject *cdata, *requires_grad, *grad_enabled, *default_dtype, *is_conj, *is_neg, *device, *stream;
   PyObject *clear, *guards, *allocate, *attach, *slow;
   PyObject *kinds_kept;
   Kinds kinds;
@@ -236,21 +240,47 @@ static Outcome check_clear(const Prepared *self) {
   return dicts_hold(self->guards) ? USUAL : UNUSUAL;
 }
 
-static Outcome add_tensor_facts(const Prepared *self, Words *words, PyObject *tensor, int index, bool grad) {
+/* UNUSUAL where a tensor's memory holds the conjugates or negatives of its values. */
+static Outcome check_values(const Prepared *self, PyObject *tensor, const TensorFacts *facts) {
+  enum { COMPLEX_HALF = 8, COMPLEX_DOUBLE = 10 }; /* PyTorch's numbers of dtypes */
+  bool complex = facts->dtype >= COMPLEX_HALF && facts->dtype <= COMPLEX_DOUBLE;
+  /* A negative is the imaginary part of a conjugate, whose elements never lie side by side. */
+  if (!complex && facts->dim && facts->strides[facts->dim - 1] == 1) return USUAL;
+  PyObject *const asked[] = {self->is_neg, self->is_conj};
+  for (int i = 0; i < 1 + complex; i++) {
+    PyObject *answer = PyObject_CallOneArg(asked[i], tensor);
+    if (!answer) return ERROR;
+    Py_DECREF(answer);
+    if (answer != Py_False) return UNUSUAL;
+  }
+  return USUAL;
+}
+
+/* 1 + the first parameter before `index` that is the same object, and that is at the same address: a
+ * function may ask for either, and a trace of f(x, x) cannot tell one argument from the other. */
+static uint64_t shared_with(const Signature *signature, int index) {
+  const uint64_t *pointers = signature->words.pointers;
+  int object = 0, address = 0;
+  while (object < index && signature->placed[object] != signature->placed[index]) object++;
+  while (address < index && (!pointers[index] || pointers[address] != pointers[index])) address++;
+  return (uint64_t)(object < index ? object + 1 : 0) << 16 | (uint64_t)(address < index ? address + 1 : 0) << 32;
+}
+
+static Outcome add_tensor_facts(const Prepared *self, Signature *signature, int index) {
+  Words *words = &signature->words;
+  PyObject *tensor = signature->placed[index];
   TensorFacts facts;
   Outcome outcome = read_tensor(self->cdata, tensor, &facts);
+  if (outcome == USUAL) outcome = check_values(self, tensor, &facts);
   if (outcome != USUAL) return outcome;
   if (facts.device != words->device || words->count + 3 + 2 * facts.dim > MOST_WORDS) return UNUSUAL;
-  uint64_t required = 0;
-  if (grad) {
-    PyObject *answer =
-        Py_TYPE(self->requires_grad)->tp_descr_get(self->requires_grad, tensor, (PyObject *)Py_TYPE(tensor));
-    if (!answer) return ERROR;
-    required = answer == Py_True;
-    Py_DECREF(answer);
-  }
+  PyObject *answer =
+      Py_TYPE(self->requires_grad)->tp_descr_get(self->requires_grad, tensor, (PyObject *)Py_TYPE(tensor));
+  if (!answer) return ERROR;
+  Py_DECREF(answer); /* True or False */
   words->pointers[index] = (uint64_t)(uintptr_t)facts.data;
-  add(words, TENSOR | (words->pointers[index] % 16 == 0) << 8 | required << 9);
+  add(words, TENSOR | (words->pointers[index] % 16 == 0) << 8 | (uint64_t)(answer == Py_True) << 9 |
+                 shared_with(signature, index));
   add(words, (uint64_t)(uint32_t)facts.dtype << 32 | (uint64_t)(uint32_t)facts.device_type);
   add(words, (uint64_t)facts.dim);
   for (int64_t i = 0; i < facts.dim; i++) add(words, (uint64_t)facts.sizes[i]);
@@ -258,8 +288,11 @@ static Outcome add_tensor_facts(const Prepared *self, Words *words, PyObject *te
   return USUAL;
 }
 
-static Outcome add_parameter(const Prepared *self, Words *words, PyObject *value, int index, bool grad) {
-  if (one_of(Py_TYPE(value), self->kinds.tensors)) return add_tensor_facts(self, words, value, index, grad);
+static Outcome add_parameter(const Prepared *self, Signature *signature, int index) {
+  Words *words = &signature->words;
+  PyObject *value = signature->placed[index];
+  words->pointers[index] = 0;
+  if (one_of(Py_TYPE(value), self->kinds.tensors)) return add_tensor_facts(self, signature, index);
   Py_ssize_t items = PyTuple_CheckExact(value) ? PyTuple_GET_SIZE(value) : -1;
   if (words->count + 2 + 2 * items > MOST_WORDS) return UNUSUAL;
   if (words->held_count + items + 1 > MOST_HELD) return UNUSUAL;
@@ -273,7 +306,7 @@ static Outcome add_parameter(const Prepared *self, Words *words, PyObject *value
   return USUAL;
 }
 
-/* The signature holds device and stream, whether gradients are on, and all arguments. */
+/* The signature holds device and stream, whether gradients are on, the default dtype, and all arguments. */
 static Outcome read_signature(const Prepared *self, Signature *signature) {
   Words *words = &signature->words;
   Outcome outcome = check_clear(self);
@@ -290,8 +323,12 @@ static Outcome read_signature(const Prepared *self, Signature *signature) {
   add(words, (uint64_t)words->device);
   add(words, queue);
   add(words, (uint64_t)grad);
+  PyObject *dtype = PyObject_CallNoArgs(self->default_dtype);
+  if (!dtype) return ERROR;
+  add(words, (uint64_t)(uintptr_t)dtype);
+  Py_DECREF(dtype); /* PyTorch's dtypes live as long as the process */
   for (int i = 0; i < self->count; i++) {
-    outcome = add_parameter(self, words, signature->placed[i], i, grad);
+    outcome = add_parameter(self, signature, i);
     if (outcome != USUAL) return outcome;
   }
   return USUAL;
@@ -441,7 +478,9 @@ static PyObject *Prepared_vectorcall(PyObject *callable, PyObject *const *args, 
   if (outcome == USUAL) {
     Call *call = (Call *)Py_XNewRef(table_find(&self->table, &signature.words));
     if (call && call->function) {
-      if (call_holds(call)) result = PyObject_Vectorcall(call->function, args, flags, names);
+      /* Not as it was called: an alternative may have other names and defaults. */
+      if (call_holds(call))
+        result = PyObject_Vectorcall(call->function, signature.placed, (size_t)self->positional, self->by_name);
     } else if (call) {
       result = run_call(self, call, &signature);
     }
@@ -457,12 +496,13 @@ static PyObject *Prepared_vectorcall(PyObject *callable, PyObject *const *args, 
 /* ---- the type ---- */
 
 static PyObject *Prepared_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
-  PyObject *names, *defaults, *kinds, *cdata, *requires_grad, *grad_enabled, *device, *stream, *clear, *guards;
-  PyObject *allocate, *attach, *slow;
+  PyObject *names, *defaults, *kinds, *cdata, *requires_grad, *grad_enabled, *default_dtype, *is_conj, *is_neg;
+  PyObject *device, *stream, *clear, *guards, *allocate, *attach, *slow;
   Py_ssize_t positional;
-  if (!PyArg_ParseTuple(args, "O!nO!O!(OOO)(OO)O!O!OOO", &PyTuple_Type, &names, &positional, &PyTuple_Type,
-                        &defaults, &PyTuple_Type, &kinds, &cdata, &requires_grad, &grad_enabled, &device, &stream,
-                        &PyTuple_Type, &clear, &PyTuple_Type, &guards, &allocate, &attach, &slow))
+  if (!PyArg_ParseTuple(args, "O!nO!O!(OOOOOO)(OO)O!O!OOO", &PyTuple_Type, &names, &positional, &PyTuple_Type,
+                        &defaults, &PyTuple_Type, &kinds, &cdata, &requires_grad, &grad_enabled, &default_dtype,
+                        &is_conj, &is_neg, &device, &stream, &PyTuple_Type, &clear, &PyTuple_Type, &guards,
+                        &allocate, &attach, &slow))
     return NULL;
   if (PyTuple_GET_SIZE(names) > MOST_PARAMETERS || PyTuple_GET_SIZE(defaults) != PyTuple_GET_SIZE(names)) {
     PyErr_SetString(PyExc_ValueError, "a prepared function has too many parameters");
@@ -478,6 +518,9 @@ static PyObject *Prepared_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
   self->cdata = Py_NewRef(cdata);
   self->requires_grad = Py_NewRef(requires_grad);
   self->grad_enabled = Py_NewRef(grad_enabled);
+  self->default_dtype = Py_NewRef(default_dtype);
+  self->is_conj = Py_NewRef(is_conj);
+  self->is_neg = Py_NewRef(is_neg);
   self->device = Py_NewRef(device);
   self->stream = Py_NewRef(stream);
   self->clear = Py_NewRef(clear);
@@ -486,7 +529,8 @@ static PyObject *Prepared_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
   self->attach = Py_NewRef(attach);
   self->slow = Py_NewRef(slow);
   self->places = places_of(names);
-  if (!self->places || read_kinds(&self->kinds, &self->kinds_kept, kinds) < 0) Py_CLEAR(self);
+  self->by_name = PyTuple_GetSlice(names, positional, self->count);
+  if (!self->places || !self->by_name || read_kinds(&self->kinds, &self->kinds_kept, kinds) < 0) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -510,7 +554,8 @@ static void Prepared_dealloc(Prepared *self) {
   Prepared_clear(self);
   PyObject *const rest[] = {self->names,        self->places, self->defaults, self->cdata, self->requires_grad,
                             self->grad_enabled, self->device, self->stream,   self->clear, self->guards,
-                            self->allocate,     self->kinds_kept};
+                            self->allocate,     self->kinds_kept, self->default_dtype,
+                            self->is_conj,      self->is_neg, self->by_name};
   for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) Py_XDECREF(rest[i]);
   Py_TYPE(self)->tp_free(self);
 }
