@@ -235,7 +235,7 @@ def packages() -> str:
                     f"{first['asmtune']:.1f} s",
                     f"{first['asmtune_warm']:.2f} s",
                     f"{data['speed']['asmtune']:.3f}",
-                    "equal" if data["equal"] else "differ",
+                    data.get("verdict") or ("equal" if data["equal"] else "differ"),
                     f"{program['provenance']['date'][:10]}, {program['provenance']['commit']}",
                 ]
             )
