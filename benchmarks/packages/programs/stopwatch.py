@@ -157,8 +157,8 @@ class Stopwatch:
         torch.save(saved, self._folder / f"{name}.pt")
         operation = self._calls[name]
         if reference and isinstance(operation, Checked):
-            exact = {key: value.float() for key, value in _kept(operation.reference()).items()}
-            torch.save(exact, self._folder / f"{name}.reference.pt")
+            rounded = {key: value.float() for key, value in operation.reference().items()}
+            torch.save(_kept(rounded), self._folder / f"{name}.reference.pt")
         return {}
 
     def _call(self, name: str) -> Call:
