@@ -11,7 +11,12 @@ process, which stays, and the other one are timed in turns (`rounds`), and the t
 of the rounds' ratios with their quartiles.
 
 Outputs are "equal" to the plain program's within the tolerances of `tolerances`. Others are "as
-exact" where a reference in float64 says so, and else "differ".
+exact" where a reference in float64 says so, and else "differ". References are short programs of
+torch alone; scans, linear attention and casts, whose outputs were all equal so far, have none.
+
+The GPU's time is that of calls queued while the GPU sleeps, taken only where the host was done
+before the sleep ended. Calls that wait for the GPU cannot be queued: theirs is the time in which
+kernels ran, by torch's profiler. It is never above that of calls in a row; `gpu_by` tells which.
 
 `--limit` is for the start and the first calls of one process, `--seconds` for all. The model of
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told

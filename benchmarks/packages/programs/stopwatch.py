@@ -159,6 +159,9 @@ class Stopwatch:
         if reference and isinstance(operation, Checked):
             rounded = {key: value.float() for key, value in operation.reference().items()}
             torch.save(_kept(rounded), self._folder / f"{name}.reference.pt")
+            del rounded
+            if self._place.device == "cuda":
+                torch.cuda.empty_cache()  # float64 takes gigabytes, which the other process may need
         return {}
 
     def _call(self, name: str) -> Call:
