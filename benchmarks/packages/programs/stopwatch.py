@@ -161,7 +161,7 @@ class Stopwatch:
             torch.save(_kept(rounded), self._folder / f"{name}.reference.pt")
             del rounded
             if self._place.device == "cuda":
-                torch.cuda.empty_cache()  # float64 takes gigabytes, which the other process may need
+                torch.cuda.empty_cache()  # gigabytes of float64, which others may need
         return {}
 
     def _call(self, name: str) -> Call:
@@ -264,8 +264,10 @@ def _queued_us(call: Call, calls: int) -> float | None:
 
 def _traced_us(call: Call, calls: int) -> float | None:
     """Add up the time in which any kernel or copy of some calls ran; None without a trace."""
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile, supported_activities
 
+    if ProfilerActivity.CUDA not in supported_activities():
+        return None
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
         for _ in range(calls):
             call()
