@@ -31,7 +31,7 @@ from benchmarks.packages.programs import stopwatch
 from benchmarks.packages.programs.stopwatch import ROUNDS
 from benchmarks.packages.rounds import run_ways
 from benchmarks.packages.summary import judged, summary, table
-from benchmarks.packages.tolerances import UNITS, compared, difference, worst
+from benchmarks.packages.tolerances import UNITS, as_exact, compared, difference, worst
 from benchmarks.packages.tunings import by_asmtune, by_triton, traces
 from tests.trace_runs import ENDING, HEADER
 
@@ -414,6 +414,13 @@ def test_as_exact(tmp_path: Path, units: float, reference_off: float | None, exp
     assert table(programs).splitlines()[1].endswith(expected)
     if reference_off:
         assert "the plain program is" in row["exactness"]["asmtune"]["y"]["why"]
+
+
+def test_another_dtype_is_never_as_exact() -> None:
+    """Values right to the last place in a dtype that the plain program does not give differ."""
+    values = torch.linspace(0.1, 1.0, 64)
+    row = as_exact(values, [values.half()], [values])
+    assert row == {"as_exact": False, "why": "the calls differ in their dtype"}
 
 
 def test_files_of_earlier_runs() -> None:

@@ -90,6 +90,8 @@ def as_exact(
         `as_exact`, by this module's margins; `plain` and `own`, the worst errors of each; or `why`
         the reference cannot tell.
     """
+    if len({call.dtype for call in (*plain, *own)}) > 1:
+        return {"as_exact": False, "why": "the calls differ in their dtype"}
     errors = {
         name: worst([error(reference, call) for call in calls])
         for name, calls in (("plain", plain), ("own", own))
