@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,22 @@ from hypothesis import strategies as st
 
 from asmtune.store.trace.writer import TraceWriter
 from benchmarks.packages import processes
-from benchmarks.packages.catalogue import AGAIN, FRESH, PLAIN, PROGRAMS, WARM, Program
-from benchmarks.packages.processes import Place, run_program
+from benchmarks.packages.catalogue import (
+    AGAIN,
+    FOLDER,
+    FRESH,
+    PLAIN,
+    PROGRAMS,
+    WARM,
+    Program,
+    Way,
+)
+from benchmarks.packages.processes import Place
+from benchmarks.packages.programs import stopwatch
+from benchmarks.packages.programs.stopwatch import ROUNDS
+from benchmarks.packages.rounds import run_ways
 from benchmarks.packages.summary import judged, summary, table
-from benchmarks.packages.tolerances import UNITS, compared, difference, worst
+from benchmarks.packages.tolerances import UNITS, as_exact, compared, difference, worst
 from benchmarks.packages.tunings import by_asmtune, by_triton, traces
 from tests.trace_runs import ENDING, HEADER
 
@@ -40,24 +54,45 @@ finished after 0.75s,
 best config selected: BLOCK: 64;
 """
 
-TORCH_PROGRAM = """\
-import json, os, sys, time
-from pathlib import Path
-folder, names = Path(sys.argv[1]), sys.argv[3].split(",")
-told = {"operations": {}}
-for name in names:
-    if name == "crashes":
-        sys.exit("out of memory")
-    if name == "hangs":
-        time.sleep(600)
-    began = time.time()
-    print(f"Autotuning kernel {name} with config BLOCK: 64")
-    print(f"Triton autotuning for function {name} finished after 0.25s; key info")
-    print(f"operation {name}: first call 0.30 s")
-    print("caches in", os.environ["TRITON_CACHE_DIR"])
-    told["operations"][name] = {"first_s": 0.3, "first_at": [began, time.time()]}
-    (folder / "times.json").write_text(json.dumps(told))
+TORCH_PROGRAM = f"""\
+import os, sys, time
+sys.path.insert(0, {str(FOLDER)!r})
+import torch
+from stopwatch import Checked, main
+
+def operation(name):
+    def make(place):
+        if name == "crashes":
+            sys.exit("out of memory")
+        if name == "hangs":
+            time.sleep(600)
+        x = torch.randn(64)
+        print(f"Autotuning kernel {{name}} with config BLOCK: 64")
+        print(f"Triton autotuning for function {{name}} finished after 0.25s; key info")
+        print("caches in", os.environ["TRITON_CACHE_DIR"])
+        calls = []
+        def call():
+            calls.append(1)
+            if name == "later" and len(calls) > 4:
+                sys.exit("lost in a round")
+            return {{"y": x * 2}}
+        return Checked(call, lambda: {{"y": x.double() * 2}})
+    return make
+
+main({{name: operation(name) for name in ("good", "crashes", "fine", "hangs", "later", "last")}})
 """
+CPU = ("--device", "cpu", "--small")
+
+
+def _run(
+    program: Program, folder: Path, ways: Sequence[Way], limit_s: float = 60.0
+) -> dict[str, dict[str, Any]]:
+    """Run a program on the CPU in some ways, each with its outputs in a folder of its name."""
+    places = {
+        way: Place(folder / way.caches, folder / "out" / way.name, limit_s, arguments=CPU)
+        for way in ways
+    }
+    return run_ways(program, places)
 
 
 def _program(tmp_path: Path, *operations: str, text: str = TORCH_PROGRAM) -> Program:
@@ -167,37 +202,104 @@ def test_odd_values() -> None:
     assert difference(torch.ones(0), torch.ones(0))["equal"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_failures_are_told(tmp_path: Path) -> None:
     """What ends its process or lasts too long is an error of its own; the others have results."""
     program = _program(tmp_path, "good", "crashes", "fine", "hangs", "last")
-    told = run_program(program, PLAIN, Place(tmp_path / "caches", tmp_path / "out", 5.0))
-    rows = told["operations"]
+    ran = _run(program, tmp_path, [PLAIN], limit_s=8.0)["plain"]
+    rows = ran["operations"]
     assert rows["crashes"] == {"error": "out of memory"}
-    assert rows["hangs"] == {"error": "killed after its limit of 5 s"}
+    assert rows["hangs"] == {"error": "killed after its limit of 8 s"}
     for name in ("good", "fine", "last"):
         tuned = [{"kernel": name, "configs": 1, "seconds": 0.25}]
-        assert rows[name] == {"first_s": 0.3, "tuned_by_triton": tuned, "tuned_by_asmtune": []}
-    assert told["seconds"] > 5.0
-    assert str(tmp_path / "caches") in (tmp_path / "out" / "stdout").read_text()
+        assert rows[name]["tuned_by_triton"] == tuned
+        assert rows[name].keys() == {"first_s", "tuned_by_triton", "tuned_by_asmtune"}
+        assert (tmp_path / "out" / "plain" / f"{name}.reference.pt").exists()
+    assert ran["seconds"] > 8.0
+    assert str(tmp_path / "plain") in (tmp_path / "out" / "plain" / "stdout").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=11)
+def test_rounds_alternate(tmp_path: Path) -> None:
+    """Live processes are timed in turns; one that ends in a round costs that operation alone."""
+    again = replace(AGAIN, caches="again")
+    ran = _run(_program(tmp_path, "good", "later", "last"), tmp_path, [PLAIN, again])
+    plain, own = ran["plain"]["operations"], ran["plain_again"]["operations"]
+    assert len(own["good"]["rounds"]["speed_of_call"]) == ROUNDS
+    assert own["good"]["rounds"]["plain"]["call_us"] == plain["good"]["call_us"] > 0.0
+    assert own["good"]["calls_a_round"] == plain["good"]["calls_a_round"] == 1
+    assert plain["later"]["later_error"] == "lost in a round"
+    assert "the plain program's process has ended" in own["last"]["later_error"]
+    outputs = {name: tmp_path / "out" / name for name in ran}
+    rows = judged(ran, outputs)
+    assert rows["good"]["verdict"] == "equal"
+    low, high = rows["good"]["quartiles"]["speed_of_call"]["plain_again"]
+    assert low <= rows["good"]["speed_of_call"]["plain_again"] <= high
+    assert rows["later"]["errors"]["plain"] == "lost in a round"
+
+
+@pytest.mark.slow(seconds=7)
 def test_a_program_under_asmtune(tmp_path: Path) -> None:
     """`asmtune run` runs the same file with the same arguments, and its failure is told alike."""
     program = _program(tmp_path, "good", "crashes")
-    told = run_program(program, FRESH, Place(tmp_path / "caches", tmp_path / "out", 60.0))
-    assert told["operations"]["good"]["first_s"] == 0.3
-    assert told["operations"]["crashes"] == {"error": "out of memory"}
-    assert told["predicted"] == []
+    ran = _run(program, tmp_path, [FRESH])["asmtune"]
+    assert ran["operations"]["good"]["first_s"] > 0.0
+    assert ran["operations"]["crashes"] == {"error": "out of memory"}
+    assert ran["predicted"] == []
 
 
 def test_no_process_after_the_end(tmp_path: Path) -> None:
     """Once the time of all together is over nothing is started, and it is said so."""
     program = _program(tmp_path, "good")
-    told = run_program(program, PLAIN, Place(tmp_path / "caches", tmp_path / "out", 5.0, end=0.0))
-    assert "not started" in told["operations"]["good"]["error"]
+    place = Place(tmp_path / "caches", tmp_path / "out", 5.0, end=0.0)
+    ran = run_ways(program, {PLAIN: place})["plain"]
+    assert "not started" in ran["operations"]["good"]["error"]
     assert not (tmp_path / "out" / "stdout").exists()
+
+
+class _Event:
+    """Stands for an event of CUDA: sleeps for a time that only so much queueing fits into."""
+
+    queued = 0
+    fits = 0
+
+    def __init__(self, enable_timing: bool) -> None: ...
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def query(self) -> bool:
+        return _Event.queued > _Event.fits
+
+    def elapsed_time(self, _: _Event) -> float:
+        return 0.001 * _Event.queued + self.query()  # a late host's waits count as well
+
+
+@pytest.mark.parametrize(("fits", "us"), [(20, 1.0), (3, 1.0), (0, None)])
+def test_a_late_host_is_no_time_of_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, fits: int, us: float | None
+) -> None:
+    """Launches queued after the sleep are not timed: fewer are queued, or the trace is read."""
+
+    def call() -> dict[str, torch.Tensor]:
+        _Event.queued += 1
+        return {}
+
+    def sleep(cycles: int) -> None:
+        _Event.queued = 0
+
+    monkeypatch.setattr(torch.cuda, "Event", _Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", sleep)
+    monkeypatch.setattr(_Event, "fits", fits)
+    monkeypatch.setattr(stopwatch, "_traced_us", lambda *_: None)
+    assert stopwatch._gpu_us(call, 20, 20) == (us, "queue" if us else "trace")
+
+
+def test_overlaps_count_once() -> None:
+    """The GPU is busy as long as any kernel runs; the gaps between kernels are not its time."""
+    assert stopwatch.busy_us([(10.0, 12.0), (0.0, 4.0), (1.0, 2.0), (3.0, 5.0)]) == 7.0
+    assert stopwatch.busy_us([]) == 0.0
 
 
 def test_ways() -> None:
@@ -224,13 +326,16 @@ def test_programs(program: Program) -> None:
     assert tuple(ast.literal_eval(key) for key in operations.keys if key) == program.operations
 
 
-def _told(first_s: float, gpu_us: float, own: int = 0) -> dict[str, Any]:
+def _told(first_s: float, own: int = 0, speed: float = 1.0) -> dict[str, Any]:
     """Make an operation that tuned one key: asmtune of `own` compiled configs, or Triton of 9."""
-    row: dict[str, Any] = {"first_s": first_s, "gpu_us": gpu_us, "call_us": 2 * gpu_us}
+    row: dict[str, Any] = {"first_s": first_s}
     triton = {"kernel": "k", "configs": 9, "seconds": first_s / 2}
     asmtune = {"kernel": "k", "compiled": own, "timed": own - 1, "seconds": first_s / 4}
     row["tuned_by_triton"] = [] if own else [triton]
     row["tuned_by_asmtune"] = [asmtune, {"kernel": "killed"}] if own else []
+    if own:
+        around = [speed * share for share in (1.0, 0.9, 1.2, 0.8, 1.1)]
+        row["rounds"] = {"speed": around, "speed_of_call": around}
     return {"operations": {"op": row}}
 
 
@@ -241,12 +346,12 @@ def _save(folder: Path, first: torch.Tensor, last: torch.Tensor) -> Path:
 
 
 def test_judged(tmp_path: Path) -> None:
-    """The first call under asmtune counts as the last does, and times are plain over asmtune's."""
+    """The first call under asmtune counts as the last does; a speed is its rounds' median."""
     right, wrong = torch.ones(8), torch.tensor([1.0] * 7 + [2.0])
     told = {
-        "plain": _told(9.0, 30.0),
-        "asmtune": _told(4.0, 20.0, own=5),
-        "asmtune_warm": _told(1.0, 40.0),
+        "plain": _told(9.0),
+        "asmtune": _told(4.0, own=5, speed=1.5),
+        "asmtune_warm": _told(1.0, own=5, speed=0.75),
     }
     outputs = {
         "plain": _save(tmp_path / "plain", right, right),
@@ -255,9 +360,11 @@ def test_judged(tmp_path: Path) -> None:
     }
     row = judged(told, outputs)["op"]
     assert row["equal"] is False
+    assert row["verdict"] == "differ"
     assert row["outputs"]["asmtune"]["y"]["max_abs"] == 1.0
     assert row["outputs"]["asmtune_warm"]["y"]["equal"]
     assert row["speed"] == {"asmtune": 1.5, "asmtune_warm": 0.75}
+    assert row["quartiles"]["speed"]["asmtune"] == [1.35, 1.65]
     assert row["first_s"] == {"plain": 9.0, "asmtune": 4.0, "asmtune_warm": 1.0}
     counts = {"keys": 2, "keys_by_triton": 0, "compiled": 5, "timed": 4, "seconds": 1.0}
     assert row["tuning"]["asmtune"] == counts
@@ -275,10 +382,61 @@ def test_judged(tmp_path: Path) -> None:
     assert "p op" in table(programs)
 
 
+def _rounded(values: torch.Tensor, units: float, seed: int) -> torch.Tensor:
+    """Add an error of some units in the last place of float16 to each value."""
+    noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
+    return (values + units * UNITS[torch.float16] * noise).half()
+
+
+@pytest.mark.parametrize(
+    ("units", "reference_off", "expected"),
+    [(2.0, 0.0, "as exact"), (3.0, 0.0, "differ"), (2.0, 1.0, "differ"), (2.0, None, "differ")],
+)
+def test_as_exact(tmp_path: Path, units: float, reference_off: float | None, expected: str) -> None:
+    """Sums as far from the reference as the plain program's are as exact; others differ.
+
+    A reference that is far from the plain program's own outputs computes something else, and
+    without one nothing is as exact.
+    """
+    values = torch.randn(10_000, generator=torch.Generator().manual_seed(9))
+    outputs = {
+        way: _save(tmp_path / way, _rounded(values, scale, seed), _rounded(values, scale, seed + 1))
+        for way, scale, seed in (("plain", 2.0, 0), ("asmtune", units, 2))
+    }
+    if reference_off is not None:
+        torch.save({"y": values + reference_off}, outputs["plain"] / "op.reference.pt")
+    told = {"plain": _told(9.0), "asmtune": _told(4.0, own=5)}
+    row = judged(told, outputs)["op"]
+    assert row["verdict"] == expected
+    assert row["equal"] is False
+    programs = [{"program": "p", "operations": {"op": row}}]
+    assert summary(programs)["as_exact"] == (expected == "as exact")
+    assert table(programs).splitlines()[1].endswith(expected)
+    if reference_off:
+        assert "the plain program is" in row["exactness"]["asmtune"]["y"]["why"]
+
+
+def test_another_dtype_is_never_as_exact() -> None:
+    """Values right to the last place in a dtype that the plain program does not give differ."""
+    values = torch.linspace(0.1, 1.0, 64)
+    row = as_exact(values, [values.half()], [values])
+    assert row == {"as_exact": False, "why": "the calls differ in their dtype"}
+
+
+def test_files_of_earlier_runs() -> None:
+    """An operation kept from a file without verdicts and quartiles is told by what it has."""
+    row = {"equal": False, "first_s": {"plain": 1.0}, "tuning": {"plain": {}}, "errors": {}}
+    row |= {"speed": {"asmtune": 0.9}, "speed_of_call": {"asmtune": 0.8}}
+    programs = [{"program": "p", "operations": {"op": row}}]
+    assert summary(programs)["unequal"] == 1
+    assert "0.900" in table(programs)
+    assert "differ" in table(programs)
+
+
 @pytest.mark.parametrize("failed", ["plain", "asmtune"])
 def test_judged_without_a_result(tmp_path: Path, failed: str) -> None:
     """Where one way has no result nothing is called equal, and the error is kept."""
-    told: dict[str, Any] = {"plain": _told(9.0, 30.0), "asmtune": _told(3.0, 20.0)}
+    told: dict[str, Any] = {"plain": _told(9.0), "asmtune": _told(3.0)}
     told[failed] = {"operations": {"op": {"error": "killed"}}}
     result = judged(told, {})
     assert result["op"]["equal"] is None

@@ -207,7 +207,7 @@ def side_by_side() -> str:
                 f"{TASKS[task['kernel']]} {', '.join(str(n) for n in _sizes(task['shape']))}",
                 str(task["configs"]),
                 f"{by_triton['seconds']:.0f} s{star(by_triton)}",
-                f"{best['fine']['seconds']:.0f} s",
+                f"{best['fine']['seconds']:.0f} s" if "fine" in best else "not run",
                 f"{best['coarse']['seconds']:.0f} s",
                 f"{task['asmtune']['seconds']:.1f} s",
                 f"{speed(task):.3f}",
@@ -235,7 +235,7 @@ def packages() -> str:
                     f"{first['asmtune']:.1f} s",
                     f"{first['asmtune_warm']:.2f} s",
                     f"{data['speed']['asmtune']:.3f}",
-                    "equal" if data["equal"] else "differ",
+                    data.get("verdict") or ("equal" if data["equal"] else "differ"),
                     f"{program['provenance']['date'][:10]}, {program['provenance']['commit']}",
                 ]
             )
@@ -307,16 +307,18 @@ def tuned_against() -> str:
     """Compare wall clock and choice with each other way to tune."""
     data = results("side_by_side")
     summary, cores = data["summary"], data["cores_a_lane"]
-    speeds = {"autotune": "speed_over_autotune", "exhaustive_25_100": "speed"}
+    present = [name for name in TUNED_AGAINST if name in summary]
+    longest = next(name for name in ("exhaustive_25_100", "exhaustive_5_20") if name in summary)
+    speeds = {"autotune": "speed_over_autotune", longest: "speed"}
     rows = []
-    for name, label in TUNED_AGAINST.items():
+    for name in present:
         pairs = [(summary[name], ".1f"), (summary.get(speeds.get(name)), ".3f")]
         cells = [
             format(pair[key], form) if pair else "-"
             for pair, form in pairs
             for key in ("geomean", "worst")
         ]
-        rows.append([label.format(cores=cores), *cells])
+        rows.append([TUNED_AGAINST[name].format(cores=cores), *cells])
     heads = ("asmtune against", "times less wall clock", "worst", "speed of its choice", "worst")
     fit = f"The fit of `learned`, once an installation, took {data['fit_of_learned_s']:.1f} s more."
     return f"{table(heads, rows)}\n\n{fit}"

@@ -1,14 +1,28 @@
 """Programs of public packages, run with `triton.autotune` alone and under `asmtune run`.
 
     python -m benchmarks.packages [--programs a,b] [--again] [--limit S] [--seconds S] [--keep FILE]
+        [--output FILE] [--device cpu --small]
 
 Each program runs three times, each time in a process of its own: alone with empty caches, under
 asmtune with an empty store, and again with the store that this left; with `--again` also alone
-once more, with the caches that the first run left. `--limit` is for one process, `--seconds` for
-all. The model of `learned` is fitted before, once, as on a machine where asmtune ran before; its
-seconds are told apart. `--keep` takes the other programs' results from a file of an earlier run,
-each with that run's provenance. Needs one GPU and the packages; what fails is reported as such and
-stops no other.
+once more, with the caches that the first run left: its speed, that of a program against itself,
+tells what the others' spread means. First calls have the machine to themselves. Then the plain
+process, which stays, and the other one are timed in turns (`rounds`), and the table has the median
+of the rounds' ratios with their quartiles.
+
+Outputs are "equal" to the plain program's within the tolerances of `tolerances`. Others are "as
+exact" where a reference in float64 says so, and else "differ". References are short programs of
+torch alone; scans, linear attention and casts, whose outputs were all equal so far, have none.
+
+The GPU's time is that of calls queued while the GPU sleeps, taken only where the host was done
+before the sleep ended. Calls that wait for the GPU cannot be queued: theirs is the time in which
+kernels ran, by torch's profiler. It is never above that of calls in a row; `gpu_by` tells which.
+
+`--limit` is for the start and the first calls of one process, `--seconds` for all. The model of
+`learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
+apart. `--keep` takes the other programs' results from a file of an earlier run, each with that
+run's provenance. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one GPU and
+the packages; what fails is reported as such and stops no other.
 """
 
 from __future__ import annotations
@@ -24,9 +38,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.packages.catalogue import AGAIN, PROGRAMS, WAYS, Program
-from benchmarks.packages.processes import Place, run_program
+from benchmarks.packages.processes import Place
+from benchmarks.packages.rounds import run_ways
 from benchmarks.packages.summary import judged, summary, table
-from benchmarks.packages.tolerances import MOST_UNITS, UNITS
+from benchmarks.packages.tolerances import MAX_MARGIN, MOST_UNITS, RMS_MARGIN, UNITS
 from benchmarks.provenance import RESULTS, provenance, write
 from benchmarks.side_by_side.__main__ import fitted
 
@@ -39,20 +54,21 @@ def measured(program: Program, folder: Path, options: argparse.Namespace) -> dic
         folder: empty folder for its caches and outputs.
         options: options of the command line, with `models` and `end`.
     """
-    by_way, outputs = {}, {}
+    places = {}
     for way in (*WAYS, AGAIN) if options.again else WAYS:
         caches = folder / way.caches
         models = caches / "asmtune_cache_dir" / "models"
         if way.command and not models.exists():
             shutil.copytree(options.models, models)
-        outputs[way.name] = folder / "outputs" / way.name
-        place = Place(caches, outputs[way.name], options.limit, options.end)
-        by_way[way.name] = run_program(program, way, place)
+        outputs = folder / "outputs" / way.name
+        places[way] = Place(caches, outputs, options.limit, options.end, options.arguments)
+    by_way = run_ways(program, places)
+    outputs_by_way = {way.name: place.outputs for way, place in places.items()}
     return {
         "program": program.name,
         "package": f"{program.distribution} {_version(program.distribution)}",
         "provenance": provenance(),
-        "operations": judged(by_way, outputs),
+        "operations": judged(by_way, outputs_by_way),
         "ways": by_way,
     }
 
@@ -86,7 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=540.0, help="of all together")
     parser.add_argument("--output", type=Path, default=RESULTS / "packages.json")
     parser.add_argument("--keep", type=Path, help="file with the results of other programs")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--small", action="store_true", help="sizes of a dry run")
     options = parser.parse_args(arguments)
+    small = ("--small",) if options.small else ()
+    options.arguments = ("--device", options.device, *small)
     options.end = time.monotonic() + options.seconds
     chosen = options.programs.split(",")
     unknown = set(chosen) - set(names)
@@ -100,7 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             results.append(measured(program, Path(name) / program.name, options))
             units = {str(dtype): unit for dtype, unit in UNITS.items()}
             summarised = {"fit_of_learned_s": round(fit_s, 2), "summary": summary(results)}
-            summarised["tolerances"] = {"rms_share": units, "max_share_in_units": MOST_UNITS}
+            summarised["tolerances"] = {
+                "rms_share": units,
+                "max_share_in_units": MOST_UNITS,
+                "as_exact": {"rms_margin": RMS_MARGIN, "max_margin": MAX_MARGIN},
+            }
             write(options.output, {**summarised, "programs": results})
     print(table(results))
 

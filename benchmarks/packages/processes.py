@@ -1,4 +1,4 @@
-"""Programs run in processes of their own, with their own caches and a limit of time."""
+"""Programs in processes of their own, with their own caches, driven by requests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,9 @@ _CACHES: Final = (
     "XDG_CACHE_HOME",
 )
 _SHOWN: Final = 300
+_POLL_S: Final = 0.002
+_EXIT_S: Final = 30.0
+OVER: Final = "not started: the time of all together was over"
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,17 @@ class Place:
     Attributes:
         caches: folder of the caches that the next process reads.
         outputs: folder into which the program writes.
-        limit_s: seconds after which a process is killed.
+        limit_s: seconds of start and first calls after which a process is killed; also those of
+            any later request.
         end: time by `time.monotonic` after which no process starts or lives.
+        arguments: further arguments of the program, as `--device cpu --small`.
     """
 
     caches: Path
     outputs: Path
     limit_s: float
     end: float = math.inf
+    arguments: tuple[str, ...] = ()
 
     @property
     def asmtune(self) -> Path:
@@ -50,99 +55,181 @@ class Place:
         return self.caches / "asmtune_cache_dir"
 
 
-def run_program(program: Program, way: Way, place: Place) -> dict[str, Any]:
-    """Run all operations of a program; each has times, or an error that says what happened.
+class ProcessEndedError(Exception):
+    """A process ended, was killed, or could not start; the text says why."""
+
+
+class Session:
+    """A live process of a program, which does one request at a time.
+
+    Attributes:
+        seconds: wall clock of its start and of its requests, without its waits between them.
+
+    Raises:
+        ProcessEndedError: the time of all together is over.
+    """
+
+    def __init__(self, program: Program, way: Way, place: Place) -> None:
+        if place.end <= time.monotonic():
+            raise ProcessEndedError(OVER)
+        self._place, self.seconds, self._spent_s = place, 0.0, 0.0
+        answers = place.outputs / "answers"
+        answers.unlink(missing_ok=True)
+        answers.touch()
+        self._answers = answers.open()
+        command = [sys.executable, *way.command, str(program.path), str(place.outputs), "--serve"]
+        with (
+            (place.outputs / "stdout").open("wb") as output,
+            (place.outputs / "stderr").open("wb") as errors,
+        ):
+            self._process = subprocess.Popen(
+                [*command, *place.arguments],
+                cwd=place.outputs,  # where no folder of this repository hides a package's own
+                env=_environment(place),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def first(self, operation: str) -> dict[str, Any]:
+        """Run an operation's first call, within what is left of the process's limit."""
+        answer = self.ask("first", self._place.limit_s - self._spent_s, name=operation)
+        self._spent_s = self.seconds
+        return answer
+
+    def ask(self, do: str, limit_s: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Send a request to the program's stopwatch, and wait for the answer.
+
+        Raises:
+            ProcessEndedError: the process ended, or was killed at its limit.
+        """
+        limit_s = self._place.limit_s if limit_s is None else limit_s
+        start = time.monotonic()
+        killed_at = min(start + limit_s, self._place.end)
+        try:
+            self._send({"do": do, **arguments})
+            while not (line := self._answers.readline()).endswith("\n"):
+                self._answers.seek(self._answers.tell() - len(line))
+                if self._process.poll() is not None:
+                    raise ProcessEndedError(self._last_words())
+                if time.monotonic() > killed_at:
+                    self._kill()
+                    over = killed_at < start + limit_s
+                    limit = "the limit of all together" if over else "its limit"
+                    amount = "" if over else f" of {self._place.limit_s:.4g} s"
+                    raise ProcessEndedError(f"killed after {limit}{amount}")
+                time.sleep(_POLL_S)
+        finally:
+            self.seconds += time.monotonic() - start
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> str:
+        """End the process, as its program ends by itself; return all that it printed."""
+        if self._process.poll() is None:
+            start = time.monotonic()
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.close()
+                self._process.wait(_EXIT_S)
+            except (BrokenPipeError, subprocess.TimeoutExpired):
+                self._kill()
+            self.seconds += time.monotonic() - start
+        self._answers.close()
+        return (self._place.outputs / "stdout").read_text(errors="replace")
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._process.wait()
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _last_words(self) -> str:
+        code = self._process.returncode
+        said = (self._place.outputs / "stderr").read_text(errors="replace").strip().splitlines()
+        if not code:
+            return "ended without its result"
+        return (said[-1] if said else f"exit code {code}")[:_SHOWN]
+
+
+class Running:
+    """A program in one way: its live process, and what its operations have so far.
 
     An operation that ends its process, or lasts until the limit, has that as its error. The
-    operations behind it run in a process of their own.
+    operations behind it run in a process of their own; those before it keep what they have.
+
+    Attributes:
+        session: the live process, if any.
+        rows: times, or an error, by operation.
     """
-    place.outputs.mkdir(parents=True)
-    known = tunings.traces(place.asmtune / "runs")
-    result: dict[str, Any] = {"seconds": 0.0, "operations": {}}
-    pending = list(program.operations)
-    while pending:
-        ended = _process(program, way, place, pending)
-        result["seconds"] = round(result["seconds"] + ended.seconds, 2)
-        result["operations"] |= _operations(ended, place, known)
-        pending = [name for name in pending if name not in result["operations"]]
-        if pending:
-            error = {"error": ended.error or "ended without its result"}
-            result["operations"][pending.pop(0)] = error
-        known = tunings.traces(place.asmtune / "runs")
-    result["predicted"] = tunings.predicted(place.asmtune / "store.sqlite")
-    return result
 
+    def __init__(self, program: Program, way: Way, place: Place) -> None:
+        place.outputs.mkdir(parents=True)
+        self._program, self._way, self._place = program, way, place
+        self._known: Sequence[str] = tunings.traces(place.asmtune / "runs")
+        self._seconds = 0.0
+        self.session: Session | None = None
+        self.rows: dict[str, dict[str, Any]] = {}
+        self._alive: list[str] = []
 
-@dataclass(frozen=True)
-class _Ended:
-    """A process that has ended: its wall clock, what it printed, its times, why it failed."""
+    def first_call(self, operation: str) -> None:
+        """Run the first call of an operation, in the live process or in a new one."""
+        try:
+            if self.session is None:
+                self.session = Session(self._program, self._way, self._place)
+            self.rows[operation] = self.session.first(operation)
+            self._alive.append(operation)
+        except ProcessEndedError as error:
+            self.rows[operation] = {"error": str(error)}
+            self._end()
 
-    seconds: float
-    output: str
-    times: dict[str, Any]
-    error: str | None
+    def has(self, operation: str) -> bool:
+        """Say if an operation's inputs are alive, so that it can be timed further."""
+        return operation in self._alive
 
+    def save(self, operation: str, *, reference: bool = False) -> None:
+        """Save an operation's outputs; a process that ends here is the operation's error."""
+        if self.session is not None and self.has(operation):
+            try:
+                self.session.ask("save", name=operation, reference=reference)
+            except ProcessEndedError as error:
+                self.failed(operation, str(error))
 
-def _process(program: Program, way: Way, place: Place, operations: Sequence[str]) -> _Ended:
-    times = place.outputs / "times.json"
-    times.unlink(missing_ok=True)
-    command = [sys.executable, *way.command, str(program.path), str(place.outputs)]
-    command += ["--operations", ",".join(operations)]
-    left = place.end - time.monotonic()
-    if left <= 0:
-        return _Ended(0.0, "", {}, "not started: the time of all together was over")
-    start = time.perf_counter()
-    with _logs(place.outputs) as (output, errors):
-        process = subprocess.Popen(
-            command,
-            cwd=place.outputs,  # where no folder of this repository hides a package's own
-            env=_environment(place),
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-        )
-        error = _wait(process, min(place.limit_s, left))
-    seconds = time.perf_counter() - start
-    said = (place.outputs / "stderr").read_text(errors="replace").strip().splitlines()
-    if error is None and process.returncode:
-        error = (said[-1] if said else f"exit code {process.returncode}")[:_SHOWN]
-    return _Ended(
-        seconds,
-        (place.outputs / "stdout").read_text(errors="replace"),
-        json.loads(times.read_text()) if times.exists() else {},
-        error,
-    )
+    def failed(self, operation: str, why: str) -> None:
+        """Note why an operation has no more results, and end the process."""
+        self.rows[operation]["later_error"] = why
+        self._end()
 
+    def close(self) -> dict[str, Any]:
+        """End the process; return seconds, operations, and the kernels that nothing timed."""
+        self._end()
+        predicted = tunings.predicted(self._place.asmtune / "store.sqlite")
+        seconds = round(self._seconds, 2)
+        return {"seconds": seconds, "operations": self.rows, "predicted": predicted}
 
-def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
-    """Wait for a process, or end it with its children at the limit; say if it was ended."""
-    try:
-        process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return f"killed after its limit of {limit_s:.4g} s"
-    return None
-
-
-def _operations(ended: _Ended, place: Place, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """List the operations that a process ended, with what was tuned in the first call of each."""
-    done: dict[str, dict[str, Any]] = ended.times.get("operations", {})
-    spans = {name: row.pop("first_at") for name, row in done.items()}
-    triton = tunings.by_triton(ended.output)
-    own = tunings.by_asmtune(place.asmtune / "runs", known, spans)
-    for name, row in done.items():
-        row["tuned_by_triton"] = triton.get(name, [])
-        row["tuned_by_asmtune"] = own.get(name, [])
-    return done
+    def _end(self) -> None:
+        """End the process, and add what was tuned in the first calls that it made."""
+        if self.session is None:
+            return
+        output = self.session.close()
+        self._seconds += self.session.seconds
+        spans = {name: self.rows[name].pop("first_at") for name in self._alive}
+        triton = tunings.by_triton(output)
+        own = tunings.by_asmtune(self._place.asmtune / "runs", self._known, spans)
+        for name in self._alive:
+            self.rows[name]["tuned_by_triton"] = triton.get(name, [])
+            self.rows[name]["tuned_by_asmtune"] = own.get(name, [])
+        self._known = tunings.traces(self._place.asmtune / "runs")
+        self.session, self._alive = None, []
 
 
 def _environment(place: Place) -> dict[str, str]:
     caches = {name: str(place.caches / name.lower()) for name in _CACHES}
     return {**os.environ, **caches, "TRITON_PRINT_AUTOTUNING": "1", "PYTHONUNBUFFERED": "1"}
-
-
-@contextmanager
-def _logs(folder: Path) -> Iterator[tuple[Any, Any]]:
-    with (folder / "stdout").open("wb") as output, (folder / "stderr").open("wb") as errors:
-        yield output, errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +10,8 @@ from typing import Any, Final
 import torch
 
 from asmtune.studies.replay.results import geometric_mean
-from benchmarks.packages.tolerances import compared, worst
+from benchmarks.packages.rounds import TIMES, middle, speeds, spread
+from benchmarks.packages.tolerances import as_exact, compared, worst
 
 _OWN: Final = ("asmtune", "asmtune_warm")
 
@@ -18,15 +20,18 @@ def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
     """Say for each operation of a program what asmtune changed against `triton.autotune` alone.
 
     Args:
-        runs: the result of `run_program` by name of the way; "plain" among them.
+        runs: the result of `run_ways`; "plain" among them.
         outputs: folders into which the program wrote, by way.
 
     Returns:
         `equal`: whether every output of the first and of the last call under asmtune is that of
-        the last call without; None where a side has none. `spread`: how far the plain program's
-        own first and last call are apart. `speed`: plain time over asmtune's, on the GPU;
-        `speed_of_call`: likewise with the host; `first_s`: seconds of the first call, tuning
-        included; `tuning`: how many keys, configs compiled and timed, and seconds; all by way.
+        the last call without; None where a side has none. `verdict`: "equal"; "as exact" where
+        every other output is so against the reference; else "differ", or None. `exactness`: the
+        errors against the reference, where one was needed. `spread`: how far the plain program's
+        own first and last call are apart. `speed`: plain time over asmtune's on the GPU, median
+        of the rounds; `speed_of_call`: likewise with the host; `quartiles` of both. `first_s`:
+        seconds of the first call, tuning included; `tuning`: how many keys, configs compiled and
+        timed, and seconds; all by way.
     """
     plain = runs["plain"]["operations"]
     return {name: _operation(name, runs, outputs) for name in plain}
@@ -37,29 +42,77 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
     result: dict[str, Any] = {
         "first_s": {way: row["first_s"] for way, row in rows.items() if "first_s" in row},
         "tuning": {way: _tuning([row]) for way, row in rows.items() if "first_s" in row},
-        "errors": {way: row["error"] for way, row in rows.items() if "error" in row},
+        "errors": {
+            way: row[key]
+            for way, row in rows.items()
+            for key in ("later_error", "error")
+            if key in row
+        },
+        **{key: {} for key in TIMES},
+        "quartiles": {key: {} for key in TIMES},
     }
-    for key, times in (("speed", "gpu_us"), ("speed_of_call", "call_us")):
-        result[key] = {
-            way: round(rows["plain"][times] / rows[way][times], 4)
-            for way in _OWN
-            if times in rows["plain"] and times in rows.get(way, {})
-        }
-    if "error" in rows["plain"] or any("first_s" not in rows[w] for w in _OWN if w in rows):
-        return {**result, "equal": None}
-    expected = _saved(outputs["plain"], name)
-    result["spread"] = compared(expected["last"], expected["first"])
+    for way, row in rows.items():
+        for key, ratios in speeds(row).items():
+            result[key][way] = middle(ratios)
+            result["quartiles"][key][way] = spread(ratios)
+    own = [way for way in _OWN if way in rows]
+    whole = "error" not in rows["plain"] and all("first_s" in rows[way] for way in own)
+    if not whole or not all(_file(outputs[way], name).exists() for way in ("plain", *own)):
+        return {**result, "equal": None, "verdict": None}
+    calls = {way: _saved(_file(outputs[way], name)) for way in ("plain", *own)}
+    return {**result, **_compared(calls, _file(outputs["plain"], f"{name}.reference"))}
+
+
+def _compared(calls: Mapping[str, Any], reference: Path) -> dict[str, Any]:
+    """Compare the saved outputs of each way with the plain program's, and say what they are."""
+    expected = calls["plain"]
+    result: dict[str, Any] = {"spread": compared(expected["last"], expected["first"])}
     result["outputs"] = {}
-    for way in (way for way in _OWN if way in rows):
-        saved = _saved(outputs[way], name)
-        calls = [compared(expected["last"], saved[call]) for call in ("first", "last")]
+    for way in (way for way in calls if way != "plain"):
+        pairs = [compared(expected["last"], calls[way][call]) for call in ("first", "last")]
         result["outputs"][way] = {
-            output: worst([call[output] for call in calls if output in call]) for output in calls[0]
+            output: worst([pair[output] for pair in pairs if output in pair]) for output in pairs[0]
         }
-    result["equal"] = all(
-        row["equal"] for way in result["outputs"].values() for row in way.values()
-    )
+    apart = [
+        (way, output)
+        for way, row in result["outputs"].items()
+        for output in row
+        if not row[output]["equal"]
+    ]
+    result["equal"] = not apart
+    result["verdict"] = "differ" if apart else "equal"
+    if apart and reference.exists():
+        result["exactness"] = _exactness(calls, _saved(reference), apart)
+        judged_rows = (result["exactness"][way][output] for way, output in apart)
+        if all(row["as_exact"] for row in judged_rows):
+            result["verdict"] = "as exact"
     return result
+
+
+def _exactness(
+    calls: Mapping[str, Any], reference: Mapping[str, torch.Tensor], apart: Sequence[Any]
+) -> dict[str, dict[str, Any]]:
+    """Hold outputs that are not equal against the reference, by way."""
+    result: dict[str, dict[str, Any]] = {way: {} for way, _ in apart}
+    for way, output in apart:
+        both = [
+            [calls[one][call].get(output) for call in ("first", "last")] for one in ("plain", way)
+        ]
+        if output not in reference or any(value is None for values in both for value in values):
+            result[way][output] = {"as_exact": False, "why": "a run has no such output"}
+        else:
+            result[way][output] = as_exact(reference[output], *both)
+    return result
+
+
+def verdict(row: Mapping[str, Any]) -> str | None:
+    """Read what an operation's outputs are; files of earlier runs say only if they are equal."""
+    told: str | None = {True: "equal", False: "differ", None: None}[row["equal"]]
+    return row.get("verdict", told)
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.pt"
 
 
 def _tuning(operations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -79,21 +132,22 @@ def _tuning(operations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def _saved(folder: Path, name: str) -> dict[str, dict[str, torch.Tensor]]:
-    saved: dict[str, dict[str, torch.Tensor]]
-    saved = torch.load(folder / f"{name}.pt", weights_only=True)
+def _saved(file: Path) -> dict[str, Any]:
+    saved: dict[str, Any] = torch.load(file, weights_only=True)
     return saved
 
 
 def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Sum times and average speeds of all operations with a result in each way."""
     rows = [row for program in programs for row in program["operations"].values()]
+    verdicts = Counter(verdict(row) for row in rows)
     result: dict[str, Any] = {
         "programs": len(programs),
         "operations": len(rows),
-        "equal": sum(row["equal"] is True for row in rows),
-        "unequal": sum(row["equal"] is False for row in rows),
-        "without_result": sum(row["equal"] is None for row in rows),
+        "equal": verdicts["equal"],
+        "as_exact": verdicts["as exact"],
+        "unequal": verdicts["differ"],
+        "without_result": verdicts[None],
         "first_s": {},
         "tuning": {},
     }
@@ -105,8 +159,8 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         result["tuning"][way] = {
             name: round(sum(part[name] for part in parts), 2) for name in parts[0]
         }
-    for key in ("speed", "speed_of_call"):
-        for way in _OWN:
+    for key in TIMES:
+        for way in (*_OWN, "plain_again"):
             values = [row[key][way] for row in whole if way in row[key]]
             if values:
                 mean = {"geomean": round(geometric_mean(values), 4), "worst": min(values)}
@@ -115,17 +169,18 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(programs: Sequence[Mapping[str, Any]]) -> str:
-    """Write a line an operation: seconds of the first call by way, speed, equality."""
+    """Write a line an operation: seconds of the first call by way, speed, what outputs are."""
     ways = ("plain", "plain_again", *_OWN)
     head = "".join(f"{way:>14}" for way in ways)
-    lines = [f"{'first call, seconds':34}{head}{'speed':>8}{'of call':>8}  outputs"]
+    lines = [f"{'first call, seconds':34}{head}{'speed, quartiles':>22}{'of call':>8}  outputs"]
     for program in programs:
         for name, row in program["operations"].items():
             cells = "".join(f"{row['first_s'].get(way, float('nan')):14.2f}" for way in ways)
-            speeds = "".join(
-                f"{row[key].get('asmtune', float('nan')):8.3f}"
-                for key in ("speed", "speed_of_call")
-            )
-            said = {True: "equal", False: "DIFFER", None: f"none: {row['errors']}"}[row["equal"]]
-            lines.append(f"{program['program'] + ' ' + name:34}{cells}{speeds}  {said}")
+            speed, of_call = (row[key].get("asmtune", float("nan")) for key in TIMES)
+            quartiles = row.get("quartiles", {}).get("speed", {}).get("asmtune")
+            around = "{:.3f}-{:.3f}".format(*quartiles) if quartiles else ""
+            said = verdict(row) or "none"
+            said += f": {row['errors']}" if row["errors"] else ""
+            cells += f"{speed:8.3f}{around:>14}{of_call:8.3f}"
+            lines.append(f"{program['program'] + ' ' + name:34}{cells}  {said}")
     return "\n".join([*lines, str(summary(programs))])

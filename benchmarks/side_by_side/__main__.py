@@ -1,13 +1,23 @@
-"""Measurement of every lane at once, with a GPU and an equal share of the cores each.
+"""Measurement of the tasks, on GPUs with an equal share of the cores each.
 
-    python -m benchmarks.side_by_side KERNELS [--lanes 0,1,2,3] [--most-s S] [--keep FILE]
-        [--output FILE]
+    python -m benchmarks.side_by_side KERNELS [--gpus N] [--lanes 0,1,2,3] [--most-s S] [--parts N]
+        [--no-fine] [--seconds S] [--estimate] [--keep FILE] [--output FILE]
 
-KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. `--keep` takes over the
-tasks that an earlier run on the same kind of machine measured, and runs only the others. The model
-of `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
-apart. All caches of compiled code are empty at the start of each task. A task that fails or runs
-out of time is reported as such and does not stop the others.
+KERNELS is a folder with the oracle's kernels. Each of `--gpus` GPUs takes one task after the other,
+the shortest first by an earlier file (`--estimates`), so that a cut leaves whole tasks; one that
+would not end before `--seconds` is not begun. The estimates are printed first; with `--estimate`
+that is all. `--keep` takes over the tasks that an earlier run on the same kind of machine measured,
+and runs only the others: what one call cannot do, the next does.
+
+Where `triton.autotune` would take more than `--most-s`, a random 1/`--parts` of the configs is run,
+and its seconds are scaled: each such task says `scaled`, how many configs it ran (`run`), and their
+`share`.
+`--no-fine` leaves out the timing of all configs by 25/100 ms; the best of all is then that of
+5/20 ms.
+
+The model of `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds
+are told apart. All caches of compiled code are empty at the start of each task. A task that fails
+or runs out of time is reported as such and does not stop the others.
 """
 
 from __future__ import annotations
@@ -21,11 +31,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.provenance import RESULTS, write
+from benchmarks.side_by_side.baselines import Effort
+from benchmarks.side_by_side.estimate import estimated, plan_table
 from benchmarks.side_by_side.summary import summary, table
 from benchmarks.side_by_side.tasks import LANES
 
@@ -43,38 +55,85 @@ def fitted(folder: Path) -> float:
     return time.perf_counter() - start
 
 
-class Lane(threading.Thread):
-    """A GPU and some cores, and the tasks that it runs one after another."""
+class Queue:
+    """Tasks that wait, the shortest first, for the GPU that is free next.
 
-    def __init__(self, lane: int, place: tuple[int, Sequence[int]], options: Any) -> None:
+    Args:
+        waiting: lane, number and estimate of each task.
+        end: time by `time.monotonic` at which all is over.
+    """
+
+    def __init__(self, waiting: Sequence[tuple[int, int, float | None]], end: float) -> None:
+        self._waiting = sorted(waiting, key=lambda one: (one[2] is None, one[2] or 0.0))
+        self._end, self._lock = end, threading.Lock()
+        self._took_s = self._expected_s = 0.0
+
+    def take(self) -> tuple[int, int, float | None, str | None] | None:
+        """Take the next task: its lane, number, estimate, and why it is not begun, if so.
+
+        An estimate counts as many times as the tasks so far took longer than theirs.
+        """
+        with self._lock:
+            if not self._waiting:
+                return None
+            lane, number, expected = self._waiting.pop(0)
+            pace = max(1.0, self._took_s / self._expected_s) if self._expected_s else 1.0
+            left, needed = self._end - time.monotonic(), (expected or 1.0) * pace
+        late = f"not begun: takes about {needed:.0f} s, {max(left, 0.0):.0f} s were left"
+        return lane, number, expected, late if needed > left else None
+
+    def done(self, expected: float | None, took_s: float) -> None:
+        """Note how long a finished task took."""
+        if expected:
+            with self._lock:
+                self._took_s += took_s
+                self._expected_s += expected
+
+
+class Worker(threading.Thread):
+    """A GPU and some cores, which take one task after another."""
+
+    def __init__(self, queue: Queue, place: tuple[int, Sequence[int]], options: Any) -> None:
         super().__init__()
-        self.lane, (self.gpu, self.cores), self.options = lane, place, options
+        self.queue, (self.gpu, self.cores), self.options = queue, place, options
         self.results: list[dict[str, Any]] = []
 
     def run(self) -> None:
-        """Run each task in a process of its own; return a result or an error for each."""
-        for number, task in enumerate(LANES[self.lane]):
-            if _place(task.to_json()) in self.options.kept:
+        """Run each task in a process of its own; note a result or an error for each."""
+        while (taken := self.queue.take()) is not None:
+            lane, number, expected, late = taken
+            if late is not None:
+                self.results.append({**LANES[lane][number].to_json(), "error": late})
                 continue
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                shutil.copytree(self.options.models, folder / "asmtune" / "models")
-                output = folder / "result.json"
-                done = self._process(number, folder, output)
-                result = json.loads(output.read_text()) if output.exists() else task.to_json()
-                if "retimed_us" not in result:
-                    said = (done or "ran out of time").strip().splitlines()[-1:]
-                    result["error"] = "".join(said)[:300]
-                self.results.append(result)
+            start = time.monotonic()
+            result = self._result(lane, number)
+            self.results.append(result)
+            if "error" not in result:
+                self.queue.done(expected, time.monotonic() - start)
+            spent = f"{time.monotonic() - start:.0f} s"
+            print(f"{task_name(result)}: {result.get('error', spent)}", flush=True)
 
-    def _process(self, number: int, folder: Path, output: Path) -> str | None:
-        where = (self.options.kernels, self.lane, number, folder, output)
+    def _result(self, lane: int, number: int) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            shutil.copytree(self.options.models, folder / "asmtune" / "models")
+            output = folder / "result.json"
+            done = self._process(lane, number, folder, output)
+            task = LANES[lane][number].to_json()
+            result: dict[str, Any] = json.loads(output.read_text()) if output.exists() else task
+            if "retimed_us" not in result:
+                said = (done or "ran out of time").strip().splitlines()[-1:]
+                result["error"] = "".join(said)[:300]
+            return result
+
+    def _process(self, lane: int, number: int, folder: Path, output: Path) -> str | None:
+        where = (self.options.kernels, lane, number, folder, output)
         command = [sys.executable, "-m", "benchmarks.side_by_side.one", *map(str, where)]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(self.gpu)}
         left = self.options.end - time.monotonic()
         try:
             done = subprocess.run(
-                [*command, "--most-s", str(self.options.most_s)],
+                [*command, *_effort_options(self.options.effort)],
                 env=environment,
                 preexec_fn=lambda: os.sched_setaffinity(0, self.cores),
                 capture_output=True,
@@ -87,7 +146,12 @@ class Lane(threading.Thread):
         return done.stderr
 
 
-def _place(task: Mapping[str, Any]) -> str:
+def _effort_options(effort: Effort) -> list[str]:
+    options = ["--most-s", str(effort.most_s), "--parts", str(effort.parts)]
+    return options if effort.fine else [*options, "--no-fine"]
+
+
+def task_name(task: Mapping[str, Any]) -> str:
     """Name a task, or a result of one."""
     return json.dumps([task["kernel"], task["shape"]])
 
@@ -107,36 +171,82 @@ def measured(path: Path | None, share: int) -> tuple[list[dict[str, Any]], dict[
     return tasks, {"kept": {"tasks": len(tasks), **earlier["provenance"]}}
 
 
-def main() -> None:
-    """Run the lanes and write the results."""
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", type=Path)
     parser.add_argument("--lanes", default=",".join(map(str, range(len(LANES)))))
-    parser.add_argument("--gpus", type=int, default=len(LANES), help="shares of the cores")
+    parser.add_argument(
+        "--gpus", type=int, default=len(LANES), help="GPUs, and shares of the cores"
+    )
     parser.add_argument("--most-s", type=float, default=300.0)
+    parser.add_argument("--parts", type=int, default=4)
+    parser.add_argument("--no-fine", dest="fine", action="store_false")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all together")
+    parser.add_argument("--estimates", type=Path, default=RESULTS / "side_by_side.json")
+    parser.add_argument("--estimate", action="store_true", help="print the estimate and stop")
     parser.add_argument("--keep", type=Path, help="results of an earlier run")
     parser.add_argument("--output", type=Path, default=RESULTS / "side_by_side.json")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    unknown = set(options.lanes.split(",")) - set(map(str, range(len(LANES))))
+    if unknown:
+        parser.error(f"no lane {', '.join(sorted(unknown))}; there are 0 to {len(LANES) - 1}")
+    for name in ("gpus", "parts"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)}: at least 1")
     options.end = time.monotonic() + options.seconds
+    options.effort = Effort(options.most_s, options.parts, options.fine)
+    return options
+
+
+def waiting(
+    options: argparse.Namespace, finished: Collection[str]
+) -> dict[str, tuple[int, int, float | None]]:
+    """List the tasks of the chosen lanes that are not finished: lane, number and estimate."""
+    path = options.estimates
+    recorded = json.loads(path.read_text())["tasks"] if path.exists() else []
+    return {
+        task_name(task.to_json()): (
+            lane,
+            number,
+            estimated(task.to_json(), recorded, options.effort),
+        )
+        for lane in map(int, options.lanes.split(","))
+        for number, task in enumerate(LANES[lane])
+        if task_name(task.to_json()) not in finished
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the estimate, run the tasks and write the results."""
+    options = _options(arguments)
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // options.gpus
-    earlier, origin = measured(options.keep, share)
-    options.kept = {_place(task) for task in earlier}
+    try:
+        earlier, origin = measured(options.keep, share)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"--keep {options.keep}: {error!r}; give a file that this wrote") from None
+    tasks = waiting(options, {task_name(task) for task in earlier})
+    expected = {name: seconds for name, (_, _, seconds) in tasks.items()}
+    print(plan_table(expected, options.gpus, options.seconds), flush=True)
+    if options.estimate:
+        return
     with tempfile.TemporaryDirectory() as models:
         fit_s = fitted(Path(models))
         options.models = Path(models) / "models"
-        lanes = [
-            Lane(lane, (gpu, cores[gpu * share : (gpu + 1) * share]), options)
-            for gpu, lane in enumerate(map(int, options.lanes.split(",")))
+        queue = Queue(list(tasks.values()), options.end)
+        workers = [
+            Worker(queue, (gpu, cores[gpu * share : (gpu + 1) * share]), options)
+            for gpu in range(options.gpus)
         ]
-        for lane in lanes:
-            lane.start()
-        for lane in lanes:
-            lane.join()
-    results = [*earlier, *(result for lane in lanes for result in lane.results)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    results = [*earlier, *(result for worker in workers for result in worker.results)]
+    in_order = [task_name(task.to_json()) for lane in LANES for task in lane]
+    results.sort(key=lambda result: in_order.index(task_name(result)))
     setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2), **origin}
-    setting["scaled_above_s"] = options.most_s
+    setting |= {"scaled_above_s": options.most_s, "first_part": 1 / options.parts}
     write(options.output, {**setting, "summary": summary(results), "tasks": results})
     print(table(results))
 

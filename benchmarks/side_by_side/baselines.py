@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
@@ -19,31 +20,46 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 
-PARTS: Final = 4
-"""`triton.autotune` first gets a random quarter of the configs: it tells what all would take."""
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of each baseline is run.
+
+    Attributes:
+        most_s: seconds above which `triton.autotune` runs only its first part.
+        parts: `triton.autotune` first gets a random 1/`parts` of the configs, which tells what all
+            would take.
+        fine: whether all configs are also timed for 25/100 ms each.
+    """
+
+    most_s: float = 300.0
+    parts: int = 4
+    fine: bool = True
 
 
-def autotuned(problem: Problem, configs: Sequence[Config], most_s: float) -> dict[str, Any]:
-    """Time `triton.autotune`; a random quarter, scaled, where all would take too long.
+def autotuned(problem: Problem, configs: Sequence[Config], effort: Effort) -> dict[str, Any]:
+    """Time `triton.autotune`; a random part, scaled, where all would take too long.
 
     Args:
         problem: the launch; its kernel is bare.
         configs: the whole space.
-        most_s: seconds above which the quarter is all that is run.
+        effort: size of the part, and the seconds above which it is all that is run.
     """
     shuffled = random.Random(0).sample(list(configs), len(configs))
-    quarter = -(-len(shuffled) // PARTS)
-    runs = [_autotune(problem, shuffled[:quarter])]
-    whole = runs[0][0] * len(shuffled) / quarter <= most_s
-    if whole:
-        runs.append(_autotune(problem, shuffled[quarter:]))
+    part = -(-len(shuffled) // effort.parts)
+    runs = [_autotune(problem, shuffled[:part])]
+    whole = part == len(shuffled)
+    if not whole and runs[0][0] * len(shuffled) / part <= effort.most_s:
+        runs.append(_autotune(problem, shuffled[part:]))
+        whole = True
     seconds = sum(taken for taken, _, _ in runs)
     best = min(runs, key=lambda run: run[2])[1]
     return {
         "configs": len(shuffled),
-        "run": len(shuffled) if whole else quarter,
+        "run": len(shuffled) if whole else part,
+        "share": 1.0 if whole else round(part / len(shuffled), 4),
         "seconds_run": round(seconds, 2),
-        "seconds": round(seconds if whole else seconds * len(shuffled) / quarter, 2),
+        "seconds": round(seconds if whole else seconds * len(shuffled) / part, 2),
         "scaled": not whole,
         "best": best.to_dict(),
     }

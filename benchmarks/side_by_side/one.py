@@ -1,6 +1,7 @@
 """Task in its own process: tune by asmtune and by the baselines, then compare the winners.
 
     python -m benchmarks.side_by_side.one KERNELS LANE TASK FOLDER OUTPUT [--most-s S]
+        [--parts N] [--no-fine]
 
 Its caches of compiled code are empty; the folder may hold the fitted model of `learned`.
 """
@@ -26,12 +27,12 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from benchmarks.side_by_side.baselines import autotuned, exhaustive
+from benchmarks.side_by_side.baselines import Effort, autotuned, exhaustive
 from benchmarks.side_by_side.tasks import LANES, Task
 
 
 def measure_task(
-    task: Task, kernels: Path, folder: Path, most_s: float
+    task: Task, kernels: Path, folder: Path, effort: Effort
 ) -> Iterator[dict[str, Any]]:
     """Tune one task in all ways, and time the winners in one fresh interleaved round.
 
@@ -51,14 +52,15 @@ def measure_task(
     result: dict[str, Any] = {**task.to_json(), "configs": len(configs), "device": device}
     result["asmtune"] = _tuned(problem, space)
     yield result
-    result["triton.autotune"] = autotuned(problem, configs, most_s)
+    result["triton.autotune"] = autotuned(problem, configs, effort)
     yield result
     separate = replace(settings, cache_dir=folder / "exhaustive")
-    result["exhaustive"] = exhaustive(problem, configs, target, separate)
+    result["exhaustive"] = exhaustive(problem, configs, target, separate, fine=effort.fine)
+    finest = result["exhaustive"]["fine" if effort.fine else "coarse"]
     chosen = {
         "asmtune": result["asmtune"]["best"],
         "triton.autotune": result["triton.autotune"]["best"],
-        "exhaustive": result["exhaustive"]["fine"]["best"],
+        "exhaustive": finest["best"],
     }
     result["retimed_us"] = retimed(problem, chosen, target, settings)
     yield result
@@ -124,11 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--most-s", type=float, default=300.0)
+    parser.add_argument("--parts", type=int, default=4)
+    parser.add_argument("--no-fine", dest="fine", action="store_false")
     options = parser.parse_args(arguments)
+    effort = Effort(options.most_s, options.parts, options.fine)
     os.environ["ASMTUNE_CACHE_DIR"] = str(options.folder / "asmtune")
     os.environ["TRITON_CACHE_DIR"] = str(options.folder / "triton")
     task = LANES[options.lane][options.task]
-    for result in measure_task(task, options.kernels, options.folder, options.most_s):
+    for result in measure_task(task, options.kernels, options.folder, effort):
         part = options.output.with_suffix(".part")
         part.write_text(json.dumps(result))
         part.replace(options.output)

@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from asmtune.studies.replay.results import geometric_mean
 
+_BASELINES: Final = ("autotune", "exhaustive_25_100", "exhaustive_5_20")
+
 
 def ratios(task: dict[str, Any]) -> dict[str, float]:
-    """Compute for a task the factor in wall clock against each baseline, and the relative speed."""
+    """Compute for a task the factor in wall clock against each baseline, and the relative speed.
+
+    The speed is that of the best of all configs, by the longest timing that all of them had, over
+    that of the choice.
+    """
     seconds = task["asmtune"]["seconds"]
     times = task["retimed_us"]
+    took = _seconds(task)
+    del took["asmtune"]
     return {
-        "autotune": task["triton.autotune"]["seconds"] / seconds,
-        "exhaustive_25_100": task["exhaustive"]["fine"]["seconds"] / seconds,
-        "exhaustive_5_20": task["exhaustive"]["coarse"]["seconds"] / seconds,
+        **{name: value / seconds for name, value in took.items()},
         "speed": times["exhaustive"] / times["asmtune"],
         "speed_over_autotune": times["triton.autotune"] / times["asmtune"],
     }
 
 
 def summary(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Compute geometric means and worst cases over the finished tasks."""
+    """Compute geometric means and worst cases over the finished tasks that have the baseline."""
     whole = [ratios(task) for task in tasks if "error" not in task]
     if not whole:
         return {"tasks": 0}
     result: dict[str, Any] = {"tasks": len(whole), "of": len(tasks)}
-    for name in whole[0]:
-        values = [one[name] for one in whole]
-        result[name] = {"geomean": round(geometric_mean(values), 4), "worst": round(min(values), 4)}
+    for name in (*_BASELINES, "speed", "speed_over_autotune"):
+        if values := [one[name] for one in whole if name in one]:
+            means = {"geomean": geometric_mean(values), "worst": min(values)}
+            result[name] = {key: round(value, 4) for key, value in means.items()}
+            if len(values) < len(whole):
+                result[name]["tasks"] = len(values)
+    took = [_seconds(task) for task in tasks if "error" not in task]
     result["seconds"] = {
-        name: round(sum(_seconds(task)[name] for task in tasks if "error" not in task), 1)
-        for name in ("asmtune", "autotune", "exhaustive_25_100", "exhaustive_5_20")
+        name: round(sum(one.get(name, 0.0) for one in took), 1)
+        for name in ("asmtune", *_BASELINES)
+        if any(name in one for one in took)
     }
     return result
 
@@ -48,17 +59,20 @@ def table(tasks: Sequence[dict[str, Any]]) -> str:
             lines.append(f"{name:44} {task['error']}")
             continue
         took, speed = _seconds(task), ratios(task)["speed"]
+        fine = took.get("exhaustive_25_100", float("nan"))
         lines.append(
             f"{name:44} {took['asmtune']:7.1f}s {took['autotune']:8.1f}s "
-            f"{took['exhaustive_25_100']:6.1f}s {took['exhaustive_5_20']:6.1f}s {speed:6.3f}"
+            f"{fine:6.1f}s {took['exhaustive_5_20']:6.1f}s {speed:6.3f}"
         )
     return "\n".join([*lines, str(summary(tasks))])
 
 
 def _seconds(task: dict[str, Any]) -> dict[str, float]:
+    """Read the seconds of asmtune and of each baseline that was run."""
+    everything = task["exhaustive"]
+    timings = {"exhaustive_25_100": "fine", "exhaustive_5_20": "coarse"}
     return {
         "asmtune": task["asmtune"]["seconds"],
         "autotune": task["triton.autotune"]["seconds"],
-        "exhaustive_25_100": task["exhaustive"]["fine"]["seconds"],
-        "exhaustive_5_20": task["exhaustive"]["coarse"]["seconds"],
+        **{name: everything[key]["seconds"] for name, key in timings.items() if key in everything},
     }

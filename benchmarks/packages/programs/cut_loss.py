@@ -6,10 +6,11 @@ os.environ["CCE_AUTOTUNE"] = "1"  # the package's own switch, read at its import
 
 import torch
 from cut_cross_entropy import linear_cross_entropy
-from stopwatch import Call, Outputs, Place, gradients, main
+from stopwatch import Checked, Outputs, Place, exact, gradients, main
+from torch.nn.functional import cross_entropy
 
 
-def cut_cross_entropy(place: Place) -> Call:
+def cut_cross_entropy(place: Place) -> Checked:
     """Run the loss of 4096 tokens of width 2048 over 32,768 words, forward and backward."""
     tokens, width, words = place.size(4096, 128), place.size(2048, 64), place.size(32768, 256)
     inputs = {
@@ -26,7 +27,12 @@ def cut_cross_entropy(place: Place) -> Call:
         loss = linear_cross_entropy(inputs["e"], inputs["c"], target, filter_eps=None)
         return {"loss": loss, **gradients(loss, inputs, upstream.to(loss.dtype))}
 
-    return call
+    def reference() -> Outputs:
+        whole = exact(inputs)
+        loss = cross_entropy(whole["e"] @ whole["c"].T, target)
+        return {"loss": loss, **gradients(loss, whole, upstream.double())}
+
+    return Checked(call, reference)
 
 
 def _normal(place: Place, *shape: int) -> torch.Tensor:

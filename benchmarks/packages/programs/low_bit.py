@@ -1,21 +1,20 @@
 """A linear layer with weights of 4 bits, by GemLite: one token, a few, and a prompt."""
 
-from collections.abc import Callable
-
 import torch
 from gemlite.helper import A16W4_HQQ_INT
-from stopwatch import Call, Outputs, Place, main
+from stopwatch import Checked, Operation, Outputs, Place, main
 
 GROUP = 128
 
 
-def _linear(tokens: int) -> Callable[[Place], Call]:
-    def operation(place: Place) -> Call:
+def _linear(tokens: int) -> Operation:
+    def operation(place: Place) -> Checked:
         width = place.size(4096, 256)
         codes = torch.randint(16, (width, width), device=place.device, dtype=torch.uint8)
         shape = (width * width // GROUP, 1)
         scales = torch.rand(shape, device=place.device, dtype=torch.float16) * 0.01
         zeros = torch.full(shape, 7.0, device=place.device, dtype=torch.float16)
+        whole = codes.clone()  # the layer packs its own
         layer = A16W4_HQQ_INT(device=place.device, dtype=torch.float16).from_weights(
             codes, scales, zeros
         )
@@ -25,7 +24,11 @@ def _linear(tokens: int) -> Callable[[Place], Call]:
         def call() -> Outputs:
             return {"y": layer(x)}
 
-        return call
+        def reference() -> Outputs:
+            weights = (whole.double().view(-1, GROUP) - zeros.double()) * scales.double()
+            return {"y": x.double() @ weights.view(width, width).T}
+
+        return Checked(call, reference)
 
     return operation
 

@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from types import ModuleType
 
 import torch
-from stopwatch import Call, Outputs, Place, gradients, main
+from stopwatch import Call, Checked, Outputs, Place, exact, gradients, main
+from torch.nn.functional import rms_norm, silu
 
 _SPEC = find_spec("mamba_ssm")
 assert _SPEC is not None, "install mamba-ssm"
@@ -41,7 +42,7 @@ def scan(place: Place) -> Call:
     return call
 
 
-def gated_norm(place: Place) -> Call:
+def gated_norm(place: Place) -> Checked:
     """Run the gated RMS norm over 4096 tokens of width 5120, forward and backward."""
     tokens, width = place.size(4096, 16), place.size(5120, 256)
     inputs = {name: _normal(place, tokens, width) for name in ("x", "z")}
@@ -55,7 +56,13 @@ def gated_norm(place: Place) -> Call:
         output = rmsnorm_fn(x, weight, None, z=z)
         return {"y": output, **gradients(output, inputs, upstream)}
 
-    return call
+    def reference() -> Outputs:
+        whole = exact(inputs)
+        x, z, weight = whole.values()
+        output = rms_norm(x, (width,), weight, eps=1e-6) * silu(z)
+        return {"y": output, **gradients(output, whole, upstream.double())}
+
+    return Checked(call, reference)
 
 
 def _normal(place: Place, *shape: int) -> torch.Tensor:

@@ -1,11 +1,15 @@
-"""Stopwatch of a program's operations: runs them in turn, times them, and saves their results.
+"""Stopwatch of a program's operations: runs them, times them, and saves their results.
 
 A program hands its operations to `main`, which reads the command line:
 
-    python PROGRAM FOLDER [--operations a,b] [--device cuda] [--small]
+    python PROGRAM FOLDER [--operations a,b] [--device cuda] [--small] [--serve]
 
-FOLDER receives `times.json`, written anew after each operation, and `NAME.pt` for each, with the
-outputs of its first and of its last call. Nothing here knows who tunes the kernels.
+Alone it runs each operation in turn: its first call, 11 rounds, and its outputs. `times.json` in
+FOLDER is written anew after each. With `--serve` it does one request at a time, which come as lines
+of JSON on stdin; each answer is a line of FOLDER/answers. So two processes can measure in turns.
+`NAME.pt` has the outputs of an operation's first call and of a later one, and
+`NAME.reference.pt` those of its reference. `--device cpu --small` is a dry run, under Triton's
+interpreter where the operations are kernels. Nothing here knows who tunes the kernels.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,16 +28,34 @@ import torch
 
 SLEEP_CYCLES: Final = 40_000_000
 """The GPU is kept busy for about 20 ms while the host queues launches, so that events then tell
-the time of the kernels alone; a call that waits for the GPU itself is told with its waiting."""
+the time of the kernels alone."""
 
-ROUNDS: Final = 15
-"""Rounds of a steady measurement; the median of them is reported."""
+ROUNDS: Final = 11
+"""Rounds of a steady measurement; their medians are reported."""
 
 QUEUED_S: Final = 0.015
 """Host seconds of launches that are queued in one round, inside the sleep's 20 ms."""
 
+BURST_S: Final = 0.06
+"""Seconds of calls in a row in one round."""
+
+MOST_CALLS: Final = 20
+
 Outputs = Mapping[str, torch.Tensor]
 Call = Callable[[], Outputs]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A call to time, and a reference for its outputs.
+
+    Attributes:
+        call: the call.
+        reference: computes the same outputs in float64 from the same inputs, by torch alone.
+    """
+
+    call: Call
+    reference: Call
 
 
 @dataclass(frozen=True)
@@ -52,29 +75,132 @@ class Place:
         return small if self.small else whole
 
 
-def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
-    """Run the operations that the command line names.
+Operation = Callable[[Place], Call | Checked]
+
+
+class Stopwatch:
+    """Operations whose inputs stay alive after their first call, so that rounds can follow.
 
     Args:
         operations: functions by name; each makes its inputs, seeded alike, and returns the call to
-            time.
+            time, or a call and its reference.
+        place: where they run.
+        folder: folder for the outputs.
     """
-    options = _options()
-    place = Place(options.device, options.small)
-    names = options.operations.split(",") if options.operations else list(operations)
-    results: dict[str, Any] = {"operations": {}}
-    _write(options.folder, results)
-    for name in names:
+
+    def __init__(self, operations: Mapping[str, Operation], place: Place, folder: Path) -> None:
+        self._operations, self._place, self._folder = operations, place, folder
+        self._calls: dict[str, Checked | Call] = {}
+        self._first: dict[str, Outputs] = {}
+
+    def first(self, name: str) -> dict[str, Any]:
+        """Time the first call, tuning and compiles included, by the wall clock."""
         torch.manual_seed(0)
-        call = operations[name](place)
+        self._calls[name] = self._operations[name](self._place)
+        call = self._call(name)
         began = time.time()
-        first_s, first = _timed_first(call, place)
+        self._wait()
+        start = time.perf_counter()
+        outputs = call()
+        self._wait()
+        first_s = time.perf_counter() - start
+        self._first[name] = _kept(outputs)
         at = [began, time.time()]
         print(f"operation {name}: first call {first_s:.2f} s", flush=True)
-        steady, last = _steady(call) if place.device == "cuda" else ({}, call())
-        torch.save({"first": first, "last": _kept(last)}, options.folder / f"{name}.pt")
-        results["operations"][name] = {"first_s": round(first_s, 4), "first_at": at, **steady}
+        return {"first_s": round(first_s, 4), "first_at": at}
+
+    def plan(self, name: str) -> dict[str, int]:
+        """Choose how many calls a round has, and how many of them the host queues in the sleep.
+
+        Returns:
+            `calls` in a row; `queued`, 0 where the host is late even with one: a call that waits
+            for the GPU cannot be queued.
+        """
+        call = self._call(name)
+        if self._place.device != "cuda":
+            return {"calls": 1, "queued": 0}
+        queueing_s = min(self._seconds(call, synchronised=False) for _ in range(5))
+        call_s = min(self._seconds(call, synchronised=True) for _ in range(3))
+        calls = max(1, min(MOST_CALLS, int(BURST_S / call_s)))
+        queued = max(1, min(calls, int(QUEUED_S / queueing_s)))
+        while queued and _queued_us(call, queued) is None:
+            queued //= 2
+        return {"calls": calls, "queued": queued}
+
+    def round(self, name: str, calls: int, queued: int) -> dict[str, Any]:
+        """Time calls in a row, in microseconds a call: host and GPU, and the GPU alone.
+
+        The GPU's time is that of queued calls, or of the trace of calls that cannot be queued. It
+        is never above the time of calls in a row: the GPU has done all its work in that.
+
+        Returns:
+            `call_us`; on a GPU `gpu_us`, and `gpu_by`: "queue", "trace", or "calls" in a row.
+        """
+        call = self._call(name)
+        call()  # brings the GPU back to this process, and its clock up
+        self._wait()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        self._wait()
+        call_us = (time.perf_counter() - start) / calls * 1e6
+        if self._place.device != "cuda":
+            return {"call_us": call_us}
+        gpu_us, by = _gpu_us(call, calls, queued)
+        if gpu_us is None or gpu_us > call_us:
+            gpu_us, by = call_us, "calls"
+        return {"call_us": call_us, "gpu_us": gpu_us, "gpu_by": by}
+
+    def save(self, name: str, reference: bool) -> dict[str, Any]:
+        """Save the outputs of the first call, of one more, and of the reference on request."""
+        saved = {"first": self._first[name], "last": _kept(self._call(name)())}
+        torch.save(saved, self._folder / f"{name}.pt")
+        operation = self._calls[name]
+        if reference and isinstance(operation, Checked):
+            rounded = {key: value.float() for key, value in operation.reference().items()}
+            torch.save(_kept(rounded), self._folder / f"{name}.reference.pt")
+            del rounded
+            if self._place.device == "cuda":
+                torch.cuda.empty_cache()  # gigabytes of float64, which others may need
+        return {}
+
+    def _call(self, name: str) -> Call:
+        operation = self._calls[name]
+        return operation.call if isinstance(operation, Checked) else operation
+
+    def _seconds(self, call: Call, *, synchronised: bool) -> float:
+        self._wait()
+        start = time.perf_counter()
+        call()
+        if synchronised:
+            self._wait()
+        return time.perf_counter() - start
+
+    def _wait(self) -> None:
+        if self._place.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def main(operations: Mapping[str, Operation]) -> None:
+    """Run the operations that the command line names, alone or by requests.
+
+    Args:
+        operations: functions by name, as `Stopwatch` takes them.
+    """
+    options = _options()
+    stopwatch = Stopwatch(operations, Place(options.device, options.small), options.folder)
+    if options.serve:
+        return _serve(stopwatch, options.folder)
+    names = options.operations.split(",") if options.operations else list(operations)
+    results: dict[str, Any] = {"operations": {}}
+    for name in names:
+        row = stopwatch.first(name)
+        plan = stopwatch.plan(name)
+        rounds = [stopwatch.round(name, **plan) for _ in range(ROUNDS)]
+        stopwatch.save(name, reference=True)
+        results["operations"][name] = {**row, **medians(rounds), "calls_a_round": plan["calls"]}
         _write(options.folder, results)
+    return None
 
 
 def _options() -> argparse.Namespace:
@@ -83,66 +209,85 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--operations", default="")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--serve", action="store_true", help="requests on stdin")
     return parser.parse_args()
 
 
-def _timed_first(call: Call, place: Place) -> tuple[float, Outputs]:
-    """Time the first call, tuning and compiles included; return its wall clock and result."""
-    _wait(place.device)
-    start = time.perf_counter()
-    outputs = call()
-    _wait(place.device)
-    return time.perf_counter() - start, _kept(outputs)
+def _serve(stopwatch: Stopwatch, folder: Path) -> None:
+    """Answer requests of a method and its arguments, until stdin ends."""
+    with (folder / "answers").open("w") as answers:
+        for line in sys.stdin:
+            request = json.loads(line)
+            answer = getattr(stopwatch, request.pop("do"))(**request)
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
 
 
-def _steady(call: Call) -> tuple[dict[str, float], Outputs]:
-    """Time a call once all is tuned, in microseconds: host and GPU, and the GPU alone."""
-    calls = max(1, min(20, int(QUEUED_S / min(_enqueued_s(call) for _ in range(5)))))
-    walls, kernels = [], []
-    for _ in range(ROUNDS):
-        walls.append(_wall_us(call, calls))
-        kernels.append(_gpu_us(call, calls))
-    times = {
-        "call_us": round(statistics.median(walls), 2),
-        "gpu_us": round(statistics.median(kernels), 2),
-        "calls_a_round": calls,
+def medians(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Take the medians of rounds, and the ways in which the GPU's time was taken in them."""
+    times = [key for key in ("call_us", "gpu_us") if key in rounds[0]]
+    result: dict[str, Any] = {
+        key: round(statistics.median(row[key] for row in rounds), 2) for key in times
     }
-    return times, call()
+    if "gpu_us" in result:
+        result["gpu_by"] = sorted({row["gpu_by"] for row in rounds})
+    return result
 
 
-def _enqueued_s(call: Call) -> float:
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def _gpu_us(call: Call, calls: int, queued: int) -> tuple[float | None, str]:
+    """Time the GPU alone in one round; None where neither the queue nor the trace tells it."""
+    while queued:
+        gpu_us = _queued_us(call, queued)
+        if gpu_us is not None:
+            return gpu_us, "queue"
+        queued //= 2  # the host was late this once: less work fits
+    return _traced_us(call, calls), "trace"
 
 
-def _wall_us(call: Call, calls: int) -> float:
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / calls * 1e6
+def _queued_us(call: Call, calls: int) -> float | None:
+    """Time calls that the host queues while the GPU sleeps; None if the sleep ended before.
 
-
-def _gpu_us(call: Call, calls: int) -> float:
+    A late host makes the GPU wait between kernels, and the events then tell the host's time:
+    FlagGems' cross entropy, which waits for the GPU in each call, so took 913 us of "GPU time"
+    where calls in a row took 792.
+    """
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda._sleep(SLEEP_CYCLES)
     begin.record()
     for _ in range(calls):
         call()
     end.record()
+    late = begin.query()
     end.synchronize()
-    return begin.elapsed_time(end) / calls * 1e3
+    return None if late else begin.elapsed_time(end) / calls * 1e3
+
+
+def _traced_us(call: Call, calls: int) -> float | None:
+    """Add up the time in which any kernel or copy of some calls ran; None without a trace."""
+    from torch.profiler import ProfilerActivity, profile, supported_activities
+
+    if ProfilerActivity.CUDA not in supported_activities():
+        return None
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    on_gpu = (row for row in trace.events() if row.device_type == torch.autograd.DeviceType.CUDA)
+    busy = busy_us((row.time_range.start, row.time_range.end) for row in on_gpu)
+    return busy / calls if busy else None
+
+
+def busy_us(spans: Iterable[tuple[float, float]]) -> float:
+    """Add up spans of time; what several cover counts once."""
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def _kept(outputs: Outputs) -> Outputs:
     return {name: value.detach().cpu() for name, value in outputs.items()}
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def _write(folder: Path, results: Mapping[str, Any]) -> None:
@@ -158,3 +303,8 @@ def gradients(
     names: Sequence[str] = list(inputs)
     grads = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
     return {f"d{name}": value for name, value in zip(names, grads, strict=True)}
+
+
+def exact(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copy inputs to float64; the copies ask for gradients."""
+    return {name: value.detach().double().requires_grad_() for name, value in inputs.items()}

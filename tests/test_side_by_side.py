@@ -1,0 +1,169 @@
+"""The benchmark of whole spaces: its estimate, its order, and parts that were scaled."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asmtune.core.config import Config
+from benchmarks.provenance import RESULTS
+from benchmarks.side_by_side import __main__ as program
+from benchmarks.side_by_side import baselines
+from benchmarks.side_by_side.baselines import Effort, autotuned
+from benchmarks.side_by_side.estimate import OTHER_S, estimated, plan_table
+from benchmarks.side_by_side.summary import summary, table
+from benchmarks.side_by_side.tasks import LANES
+
+RECORDED: list[dict[str, Any]] = json.loads((RESULTS / "side_by_side.json").read_text())["tasks"]
+CONFIGS = [Config({"BLOCK": 16 << number}) for number in range(10)]
+
+
+def _row(**changes: Any) -> dict[str, Any]:
+    """Make the result of a task: asmtune 2 s, `triton.autotune` 80 s, all compiled in 10 s."""
+    row: dict[str, Any] = {"kernel": "k", "shape": {"M": 1}, "configs": 8}
+    row["asmtune"] = {"seconds": 2.0}
+    row["triton.autotune"] = {"seconds": 80.0}
+    coarse, fine = {"seconds": 12.0, "timing_s": 2.0}, {"seconds": 19.0, "timing_s": 9.0}
+    row["exhaustive"] = {"coarse": coarse, "fine": fine}
+    row["retimed_us"] = {"asmtune": 10.0, "triton.autotune": 11.0, "exhaustive": 9.0}
+    return {**row, **changes}
+
+
+@pytest.mark.parametrize(
+    ("effort", "seconds"),
+    [
+        (Effort(100.0, 4), 2 + 80 + 12 + 9),
+        (Effort(60.0, 4), 2 + 20 + 12 + 9),
+        (Effort(60.0, 8, fine=False), 2 + 10 + 12),
+    ],
+)
+def test_estimate(effort: Effort, seconds: float) -> None:
+    """A task is expected to take what its parts took, of which only some may be run again."""
+    assert estimated(_row(), [_row()], effort) == seconds + OTHER_S
+    assert estimated(_row(kernel="other"), [_row()], effort) is None
+    assert estimated(_row(), [_row(shape={"M": 2})], effort) is None
+
+
+def test_estimate_of_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    """The eight tasks fit one GPU twice for ten minutes; the estimate stands before all else."""
+    options = ["kernels", "--gpus", "1", "--most-s", "45", "--no-fine", "--estimate"]
+    program.main([*options, "--seconds", "560"])
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert "unknown" not in "".join(lines)
+    assert float(last.split()[1]) < 2 * 560
+    assert last.endswith("for 8 of 8 tasks on 1 GPU; this run ends after 560 s")
+    assert "unknown" in plan_table({"new": None}, 1, 1.0)
+
+
+def test_shortest_first_and_none_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that would not end in time is not begun, by the pace of those before it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    queue = program.Queue([(0, 0, 40.0), (0, 1, None), (1, 0, 10.0)], end=70.0)
+    assert queue.take() == (1, 0, 10.0, None)
+    queue.done(10.0, 20.0)
+    now[0] = 20.0
+    late = "not begun: takes about 80 s, 50 s were left"
+    assert queue.take() == (0, 0, 40.0, late)
+    assert queue.take() == (0, 1, None, None)
+    assert queue.take() is None
+
+
+def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first call cannot end is told; the next keeps the others and runs only that."""
+    ran: list[str] = []
+
+    def process(_: Any, lane: int, number: int, folder: Path, output: Path) -> str:
+        assert (folder / "asmtune" / "models").is_dir()
+        task = LANES[lane][number].to_json()
+        ran.append(program.task_name(task))
+        output.write_text(json.dumps(_row(**task)))
+        return ""
+
+    def fitted(folder: Path) -> float:
+        (folder / "models").mkdir(parents=True)
+        return 1.0
+
+    monkeypatch.setattr(program.Worker, "_process", process)
+    monkeypatch.setattr(program, "fitted", fitted)
+    options = ["kernels", "--gpus", "1", "--parts", "8", "--most-s", "45", "--no-fine"]
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    program.main([*options, "--seconds", "60", "--output", str(first)])
+    told = json.loads(first.read_text())
+    errors = [task["error"] for task in told["tasks"] if "error" in task]
+    assert 0 < len(ran) < 8
+    assert len(ran) + len(errors) == 8
+    assert all("not begun: takes about" in error for error in errors)
+    assert told["first_part"] == 0.125
+    program.main([*options, "--keep", str(first), "--output", str(second)])
+    assert len(ran) == len(set(ran)) == 8
+    results = json.loads(second.read_text())
+    assert results["summary"]["tasks"] == 8
+    in_order = [program.task_name(task.to_json()) for lane in LANES for task in lane]
+    assert [program.task_name(task) for task in results["tasks"]] == in_order
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gpus", "0"], "--gpus 0: at least 1"),
+        (["--parts", "0"], "--parts 0: at least 1"),
+        (["--lanes", "7"], "no lane 7; there are 0 to 3"),
+        (["--keep", "none.json", "--gpus", "1"], "--keep none.json"),
+    ],
+)
+def test_bad_options(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that cannot be is told in one line, before anything runs."""
+    with pytest.raises(SystemExit) as caught:
+        program.main(["kernels", *options])
+    assert message in capsys.readouterr().err + str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("effort", "run", "share", "seconds", "scaled"),
+    [
+        (Effort(100.0, 5), 10, 1.0, 10.0, False),
+        (Effort(9.0, 5), 2, 0.2, 10.0, True),
+        (Effort(1.0, 1), 10, 1.0, 10.0, False),
+    ],
+)
+def test_part_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    effort: Effort,
+    run: int,
+    share: float,
+    seconds: float,
+    scaled: bool,
+) -> None:
+    """Seconds of a part are scaled, and say so with its share; what was run in full is not."""
+    monkeypatch.setattr(
+        baselines, "_autotune", lambda _, configs: (1.0 * len(configs), configs[0], 1.0)
+    )
+    problem: Any = None
+    row = autotuned(problem, CONFIGS, effort)
+    assert (row["run"], row["share"], row["seconds"]) == (run, share, seconds)
+    assert row["scaled"] is scaled
+    assert row["seconds_run"] == run
+
+
+def test_summary_without_the_fine_timing() -> None:
+    """Tasks whose configs were not timed for 25/100 ms are in all means but that one's."""
+    short = _row(exhaustive={"coarse": {"seconds": 12.0, "timing_s": 2.0}})
+    whole = summary([short, _row()])
+    assert whole["autotune"] == {"geomean": 40.0, "worst": 40.0}
+    assert whole["exhaustive_5_20"]["geomean"] == 6.0
+    assert whole["exhaustive_25_100"] == {"geomean": 9.5, "worst": 9.5, "tasks": 1}
+    assert whole["speed"]["geomean"] == 0.9
+    assert "exhaustive_25_100" not in summary([short])
+    assert "nans" in table([short])
+
+
+def test_summary_of_recorded_tasks() -> None:
+    """The recorded file's summary is that of its tasks."""
+    data = json.loads((RESULTS / "side_by_side.json").read_text())
+    assert summary(RECORDED) == data["summary"]
