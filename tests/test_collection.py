@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 
 import pytest
 
 from asmtune.base.deadline import paused_collection
+from tests.held_context import HeldContext
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -28,42 +28,22 @@ def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
 
 def test_the_last_thread_that_leaves_ends_the_pause() -> None:
     """Whoever leaves last turns it on again, whoever came first."""
-    inside, leave = threading.Event(), threading.Event()
-
-    @paused_collection()
-    def other() -> None:
-        inside.set()
-        leave.wait(30)
-
-    thread = threading.Thread(target=other)
     with paused_collection():
-        thread.start()
-        assert inside.wait(30)
+        held = HeldContext(paused_collection)
     assert not gc.isenabled()
-    leave.set()
-    thread.join(30)
+    held.leave()
     assert gc.isenabled()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_collects() -> None:
     """A process that is forked while another thread pauses has the collector, and may pause it."""
-    inside, leave = threading.Event(), threading.Event()
-
-    @paused_collection()
-    def other() -> None:
-        inside.set()
-        leave.wait(30)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert inside.wait(30)
+    held = HeldContext(paused_collection)
     pid = os.fork()
     if not pid:
         is_on = gc.isenabled()
         with paused_collection():
             is_on &= not gc.isenabled()
         os._exit(0 if is_on and gc.isenabled() else 1)
-    leave.set()
-    thread.join(30)
+    held.leave()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -14,7 +14,7 @@ from typing import Final
 
 _PATIENCE_S: Final = 20.0  # a file is written in milliseconds
 _POLL_S: Final = 0.002
-STREAMS: Final = ("/dev", "/proc")
+_STREAMS: Final = ("/dev", "/proc")
 
 
 def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool = True) -> None:
@@ -107,5 +107,9 @@ def make_private(folder: Path) -> None:
 
 def _is_stream(path: Path) -> bool:
     """Tell devices and pipes from files to replace; /dev/stdout is none, wherever it leads."""
-    named = any(path.absolute().is_relative_to(folder) for folder in STREAMS)
-    return path.exists() and not path.is_dir() and (named or not path.is_file())
+    return path.exists() and not path.is_dir() and (names_stream(path) or not path.is_file())
+
+
+def names_stream(path: Path) -> bool:
+    """Tell whether a path names what the system or this process has open, as /dev/stdin does."""
+    return any(path.absolute().is_relative_to(folder) for folder in _STREAMS)

@@ -1,4 +1,4 @@
-"""Limits on the time of Python code of this process, and pauses of its garbage collector."""
+"""Limits on the time of Python code of this process, and settings that contexts change for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -61,40 +63,62 @@ def alarm(seconds: float, error: type[BaseException]) -> Iterator[None]:
         signal.signal(signal.SIGALRM, handler)
 
 
-_lock = threading.Lock()
-_depth = 0
-_was_enabled = False
+class ProcessSetting(Generic[T]):
+    """A setting of the whole process that contexts change: also nested, and over threads.
+
+    The last context that ends puts the setting back, whichever began first. A process that is
+    forked within has it as it was before.
+
+    Args:
+        read: returns the setting.
+        write: changes it.
+        within: its value in the contexts.
+    """
+
+    def __init__(self, read: Callable[[], T], write: Callable[[T], object], within: T) -> None:
+        self._read, self._write, self._within = read, write, within
+        self._lock, self._depth, self._before = threading.Lock(), 0, within
+        os.register_at_fork(after_in_child=self._resume)
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Change the setting within the context."""
+        with self._lock:
+            if self._depth == 0:
+                self._before = self._read()
+                self._write(self._within)
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._depth = max(0, self._depth - 1)  # 0 already in a process forked within
+                if self._depth == 0:
+                    self._put_back()
+
+    def _put_back(self) -> None:
+        if self._before != self._within:
+            self._write(self._before)
+
+    def _resume(self) -> None:
+        """Put the setting back in a forked process, where the other threads never end their own."""
+        if self._depth:
+            self._put_back()
+        self._lock, self._depth = threading.Lock(), 0
 
 
-def _resume_collection() -> None:
-    """Have a forked process search again: the threads that paused the other one are not in it."""
-    global _lock, _depth
-    if _depth and _was_enabled:
-        gc.enable()
-    _lock, _depth = threading.Lock(), 0
-
-
-os.register_at_fork(after_in_child=_resume_collection)
+_collection: Final = ProcessSetting(
+    gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable(), within=False
+)
 
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Search for no garbage in cycles within the context, which should take a second at most.
+    """Pause the garbage collector while trees of small objects are made.
 
     Parsed IR is a hundred thousand objects, none of them garbage. With PyTorch and Triton imported,
     a quarter to a half of the time in which it is made was spent on searching. Contexts may nest,
     also over threads.
     """
-    global _depth, _was_enabled
-    with _lock:
-        if _depth == 0:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _depth += 1
-    try:
+    with _collection.changed():
         yield
-    finally:
-        with _lock:
-            _depth = max(0, _depth - 1)  # 0 already in a process that was forked within
-            if _depth == 0 and _was_enabled:
-                gc.enable()

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from asmtune.base.atomic_write import STREAMS
+from asmtune.base.atomic_write import names_stream
 
 MIB: Final = 1 << 20
 
@@ -23,11 +23,10 @@ def read_limited(path: Path, most: int = 64 * MIB) -> bytes:
         OSError: it cannot be read, is another kind of file, or holds more than `most` bytes.
     """
     status = path.stat()
-    is_open = any(path.absolute().is_relative_to(folder) for folder in STREAMS)
     if not (
         stat.S_ISREG(status.st_mode)
         or stat.S_ISDIR(status.st_mode)
-        or (stat.S_ISFIFO(status.st_mode) and is_open)
+        or (stat.S_ISFIFO(status.st_mode) and names_stream(path))
     ):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     with path.open("rb") as file:

@@ -181,8 +181,8 @@ def _head(template: str, name: str, listed: Sequence[KeyedConfigs]) -> str:
     plain = kernel if kernel.isascii() and kernel.isprintable() and '"' not in kernel else "kernel"
     plain = plain.replace("\\", "")
     kwargs = (config.stored_kwargs() for entry in listed for config in entry.configs)
-    values = (value for one in kwargs for value in one.values())
-    has_dtypes = any("tl." in value_literal(v) for v in values if value_literal(v) != repr(v))
+    literals = ((value, value_literal(value)) for one in kwargs for value in one.values())
+    has_dtypes = any("tl." in text for value, text in literals if text != repr(value))
     return template.format(
         version=version_of("asmtune"),
         kernel=plain,

@@ -67,6 +67,11 @@ class TuningRequest:
             vars(self)["expected"] = known
         return known
 
+    @property
+    def is_hooked(self) -> bool:
+        """Return whether a config has a hook, which may write to the arguments."""
+        return any(config.pre_hook for config in self.configs())
+
     def configs(self) -> Iterator[Config]:
         """Iterate over the configs that the constraints allow for this problem."""
         return self.space.configs(**self.problem.shape)

@@ -94,7 +94,7 @@ class Session:
             header = self._header(request, default)
             watch = RunWatch(funnel, header, self.listener, self.store, request.expected)
             stack.enter_context(watch)
-            hooked = any(config.pre_hook for config in request.configs())
+            hooked = request.is_hooked
             touched = request.problem.arguments.values() if hooked else ()
             # The front end runs hooks, before the bench saves the arguments and after.
             stack.enter_context(preserved(touched))

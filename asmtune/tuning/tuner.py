@@ -313,8 +313,7 @@ def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningRe
 
 def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None]:
     """Restore the arguments at exit if configs have hooks, which the front end may run."""
-    hooked = any(config.pre_hook for config in request.configs())
-    return preserved(request.problem.arguments.values() if hooked else ())
+    return preserved(request.problem.arguments.values() if request.is_hooked else ())
 
 
 _FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK": [128, 256]})'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-import threading
 from typing import NamedTuple, NoReturn
 
 import pytest
@@ -22,6 +21,7 @@ from asmtune.measure.timing.clock import (
     short_switch_interval,
 )
 from asmtune.measure.timing.policy import TimingPolicy
+from tests.held_context import HeldContext
 from tests.simulated_gpu import SimulatedGpu
 
 EVENTS = TimingPolicy()
@@ -310,20 +310,10 @@ def test_threads_take_short_turns_meanwhile() -> None:
 def test_clocks_in_several_threads_leave_the_interval_alone() -> None:
     """Who leaves last gives the interval back, whoever came first."""
     before = sys.getswitchinterval()
-    inside, leave = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with short_switch_interval():
-            inside.set()
-            leave.wait(30)
-
-    thread = threading.Thread(target=other)
     with short_switch_interval():
-        thread.start()
-        assert inside.wait(30)
+        held = HeldContext(short_switch_interval)
     assert sys.getswitchinterval() < 1e-4
-    leave.set()
-    thread.join(30)
+    held.leave()
     assert sys.getswitchinterval() == before
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from asmtune.base.deadline import ProcessSetting
 from asmtune.base.errors import MeasureError, MemoryShortError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
@@ -114,11 +114,7 @@ def _flush_size(wanted: int) -> int:
     return size
 
 
-_SWITCH_S: Final = 2e-5
-
-_lock: Final = threading.Lock()
-_depth = 0
-_usual_interval_s = 0.0
+_switch_interval: Final = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, within=2e-5)
 
 
 @contextmanager
@@ -128,19 +124,8 @@ def short_switch_interval() -> Iterator[None]:
     Each call into CUDA releases the interpreter. If another thread is busy, this one gets it back
     only after that thread's turn. Contexts may nest, also over threads.
     """
-    global _depth, _usual_interval_s
-    with _lock:
-        if _depth == 0:
-            _usual_interval_s = sys.getswitchinterval()
-            sys.setswitchinterval(_SWITCH_S)
-        _depth += 1
-    try:
+    with _switch_interval.changed():
         yield
-    finally:
-        with _lock:
-            _depth -= 1
-            if _depth == 0:
-                sys.setswitchinterval(_usual_interval_s)
 
 
 _RETAKES: Final = 3

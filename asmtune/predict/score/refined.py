@@ -328,7 +328,7 @@ class RefinedLearned(Scorer):
 
     def prepare(self, workers: Workers) -> None:
         """Have a worker fit the correction, and load the shipped model here."""
-        if not self._unusable and "_refinement" not in self.__dict__:
+        if not self._is_ready:
             # A copy of the model, without what it has loaded: a worker reads its file.
             fitted = workers.call(self._fitter(replace(self.base)).refine, self._tasks)
             if fitted is not None:
@@ -337,7 +337,12 @@ class RefinedLearned(Scorer):
 
     def at_once(self) -> Scorer:
         """Return the shipped model while the correction is not fitted, which takes seconds."""
-        return self if self._unusable or "_refinement" in self.__dict__ else self.base
+        return self if self._is_ready else self.base
+
+    @property
+    def _is_ready(self) -> bool:
+        """Return whether nothing is left to be fitted."""
+        return bool(self._unusable) or "_refinement" in self.__dict__
 
     @property
     def _unusable(self) -> str:

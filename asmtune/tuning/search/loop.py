@@ -132,8 +132,8 @@ class _Search:
         return ""
 
     def _exhausted(self) -> str:
-        state, most = self.state, self.limits.compiles
-        if most is not None and state.compiles >= most and self.proposal.configs:
+        state = self.state
+        if not self._may_compile() and self.proposal.configs:
             return f"budget: {state.compiles} configs compiled"
         if not state.timings:
             return f"none of {len(state.failures)} configs tried ran: {_commonest(state)}"
