@@ -48,19 +48,32 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
             for key in ("later_error", "error")
             if key in row
         },
-        **{key: {} for key in TIMES},
-        "quartiles": {key: {} for key in TIMES},
+        **_speeds(rows),
     }
-    for way, row in rows.items():
-        for key, ratios in speeds(row).items():
-            result[key][way] = middle(ratios)
-            result["quartiles"][key][way] = spread(ratios)
     own = [way for way in _OWN if way in rows]
     whole = "error" not in rows["plain"] and all("first_s" in rows[way] for way in own)
     if not whole or not all(_file(outputs[way], name).exists() for way in ("plain", *own)):
         return {**result, "equal": None, "verdict": None}
     calls = {way: _saved(_file(outputs[way], name)) for way in ("plain", *own)}
     return {**result, **_compared(calls, _file(outputs["plain"], f"{name}.reference"))}
+
+
+def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an operation's speeds and their quartiles, by way, from the rounds in its rows."""
+    result: dict[str, Any] = {key: {} for key in TIMES}
+    result["quartiles"] = {key: {} for key in TIMES}
+    for way, row in rows.items():
+        for key, ratios in speeds(row).items():
+            result[key][way] = middle(ratios)
+            result["quartiles"][key][way] = spread(ratios)
+    return result
+
+
+def with_speeds(program: dict[str, Any]) -> dict[str, Any]:
+    """Compute the speeds of a program of an earlier file anew, from the rounds that it holds."""
+    for name, operation in program["operations"].items():
+        operation |= _speeds({way: ran["operations"][name] for way, ran in program["ways"].items()})
+    return program
 
 
 def _compared(calls: Mapping[str, Any], reference: Path) -> dict[str, Any]:
