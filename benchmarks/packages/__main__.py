@@ -22,8 +22,8 @@ kernels ran, by torch's profiler. It is never above that of calls in a row; `gpu
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
 apart. `--keep` takes the other programs' results from a file of an earlier run, each with that
 run's provenance. `--summarise FILE` runs nothing: it computes speeds and summary of FILE anew from
-the rounds that it holds. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one GPU and
-the packages; what fails is reported as such and stops no other.
+the rounds that it holds. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one
+GPU and the packages; what fails is reported as such and stops no other.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--small", action="store_true", help="sizes of a dry run")
     options = parser.parse_args(arguments)
     if options.summarise:
-        return summarise(options.summarise, options.output)
+        summarise(options.summarise, options.output)
+        return
     small = ("--small",) if options.small else ()
     options.arguments = ("--device", options.device, *small)
     options.end = time.monotonic() + options.seconds
