@@ -347,7 +347,7 @@ def _save(folder: Path, first: torch.Tensor, last: torch.Tensor) -> Path:
 
 
 def test_judged(tmp_path: Path) -> None:
-    """The first call under asmtune counts as the last does; a speed is the median of round pairs."""
+    """The first call under asmtune counts as the last does; a speed is that of round pairs."""
     right, wrong = torch.ones(8), torch.tensor([1.0] * 7 + [2.0])
     told = {
         "plain": _told(9.0),
