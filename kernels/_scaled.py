@@ -31,26 +31,34 @@ def load_scales(scale, at, group, GROUP: tl.constexpr, BLOCK: tl.constexpr):
     ptr, stride, stride_k = scale
     ptr += group * stride_k
     if GROUP == 0:
-        return tl.load(ptr)
-    if GROUP % BLOCK == 0:
-        return tl.load(ptr + at[0] // GROUP * stride)
-    return tl.load(ptr + at[1] // GROUP * stride)
+        found = tl.load(ptr)
+    elif GROUP % BLOCK == 0:
+        found = tl.load(ptr + at[0] // GROUP * stride)
+    else:
+        found = tl.load(ptr + at[1] // GROUP * stride)
+    return found
 
 
 @triton.jit
 def apply_scales(
-    acc, scales, sizes, origin, group, GROUP_A: tl.constexpr, GROUP_B: tl.constexpr
+    acc, scales, sizes, origin, group, BLOCK: tl.constexpr, GROUPS: tl.constexpr
 ):
     """A tile's sum over a group of K by the scales of its rows and columns."""
-    m = (origin[0] + tl.arange(0, acc.shape[0])) % sizes[0]
-    n = (origin[1] + tl.arange(0, acc.shape[1])) % sizes[1]
-    a = load_scales(scales[0], (origin[0], m), group, GROUP_A, acc.shape[0])
-    b = load_scales(scales[1], (origin[1], n), group, GROUP_B, acc.shape[1])
-    if GROUP_A == 0 or GROUP_A % acc.shape[0] == 0:
-        a = tl.full((acc.shape[0],), 1.0, tl.float32) * a
-    if GROUP_B == 0 or GROUP_B % acc.shape[1] == 0:
-        return acc * (a * b)[:, None]
-    return acc * a[:, None] * b[None, :]
+    m = (origin[0] + tl.arange(0, BLOCK[0])) % sizes[0]
+    n = (origin[1] + tl.arange(0, BLOCK[1])) % sizes[1]
+    a = load_scales(scales[0], (origin[0], m), group, GROUPS[0], BLOCK[0])
+    b = load_scales(scales[1], (origin[1], n), group, GROUPS[1], BLOCK[1])
+    # Numbers by each other first: every element is multiplied once then.
+    if GROUPS[0] != 0 and GROUPS[0] % BLOCK[0] != 0:
+        if GROUPS[1] != 0 and GROUPS[1] % BLOCK[1] != 0:
+            acc = acc * a[:, None] * b[None, :]
+        else:
+            acc = acc * (a * b)[:, None]
+    elif GROUPS[1] != 0 and GROUPS[1] % BLOCK[1] != 0:
+        acc = acc * (a * b)[None, :]
+    else:
+        acc = acc * (a * b)
+    return acc
 
 
 @triton.jit
@@ -117,8 +125,8 @@ def scaled_sum(
         if LOADS == "pointers":
             far = start.to(tl.int64)
             left = end - start
-            a = tl.load(a_ptr + far * stride_ak + at_a, mask=k[None, :] < left, other=0)
-            b = tl.load(b_ptr + far * stride_bk + at_b, mask=k[:, None] < left, other=0)
+            a = tl.load(a_ptr + far * stride_ak + at_a, mask=k[None, :] < left, other=0.0)
+            b = tl.load(b_ptr + far * stride_bk + at_b, mask=k[:, None] < left, other=0.0)
         else:
             if LAYOUT[0] == "k":
                 a = source[0].load([origin[0], start])
@@ -135,7 +143,7 @@ def scaled_sum(
         else:
             group = step // EACH
             some = multiplied(a, b, FORMATS)
-            acc += apply_scales(some, scales, sizes, origin, group, GROUPS[0], GROUPS[1])
+            acc += apply_scales(some, scales, sizes, origin, group, BLOCK, GROUPS)
     if GROUP_K == 0:
-        acc = apply_scales(acc, scales, sizes, origin, 0, GROUPS[0], GROUPS[1])
+        acc = apply_scales(acc, scales, sizes, origin, 0, BLOCK, GROUPS)
     return acc
