@@ -16,7 +16,6 @@ import torch
 import triton
 import triton.language as tl
 
-
 FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 """PyTorch's dtype of each format."""
 
@@ -115,4 +114,3 @@ def scale_of(amax, FORMAT: tl.constexpr):
     most = MOST_E4M3 if FORMAT == "e4m3" else MOST_E5M2
     least = 1.1754943508222875e-38
     return tl.where(amax > 0, tl.maximum(tl.math.div_rn(amax, amax * 0 + most), least), 1.0)
-

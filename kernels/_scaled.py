@@ -40,9 +40,7 @@ def load_scales(scale, at, group, GROUP: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def apply_scales(
-    acc, scales, sizes, origin, group, BLOCK: tl.constexpr, GROUPS: tl.constexpr
-):
+def apply_scales(acc, scales, sizes, origin, group, BLOCK: tl.constexpr, GROUPS: tl.constexpr):
     """A tile's sum over a group of K by the scales of its rows and columns."""
     m = (origin[0] + tl.arange(0, BLOCK[0])) % sizes[0]
     n = (origin[1] + tl.arange(0, BLOCK[1])) % sizes[1]

@@ -33,7 +33,6 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
-    FLOATS,
     as_rows,
     check_rows,
     check_shape,
@@ -51,6 +50,9 @@ GROUPS = {"tensor": (0, 0), "row": (1, 0), "column": (0, 1)}
 
 _MOST = 32768
 """Most elements of a group that a program holds at once."""
+
+_NARROWEST = 128
+"""Least columns of a tile: what a warp loads at once of halves."""
 
 _MOST_PARTS = 512
 """Most programs that share the amax of a group."""
@@ -230,7 +232,7 @@ SHAPES = (
 )
 """Activations and weights of DeepSeek-V3, then each granularity; a group of 0 is a whole axis."""
 
-DEFAULT = Config({"ROWS": 1, "COLS": 128, "TILES": 1}, num_warps=8)
+DEFAULT = Config({"ROWS": 1, "COLS": _NARROWEST, "TILES": 1}, num_warps=8)
 """A group a program, if scales are of x."""
 
 
@@ -238,7 +240,7 @@ def space() -> Space:
     """Build the space: rows and columns of a tile, at least a group's, tiles a program, warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32, 64),
-        "COLS": (128, 256, 512, 1024, 2048, 4096, 8192),
+        "COLS": (_NARROWEST, 256, 512, 1024, 2048, 4096, 8192),
         "TILES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8, 16, 32),
     }
@@ -257,20 +259,21 @@ def space() -> Space:
 
 
 def _is_given_once(ROWS: int, COLS: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: str) -> bool:
-    rows, cols = ROWS in (1, max(ROWS, PAD_ROWS)), COLS in (128, max(COLS, PAD_COLS))
-    return SOURCE != "x" or ((rows and ROWS != PAD_ROWS) or ROWS == 1) and cols
+    rows, cols = ROWS == 1 or ROWS > PAD_ROWS, COLS == _NARROWEST or COLS > PAD_COLS
+    return SOURCE != "x" or (rows and cols)
 
 
 def _is_of_use(ROWS: int, COLS: int, rows: int, cols: int) -> bool:
-    return (ROWS < 2 * rows) and (COLS < 2 * cols or COLS == 128)
+    return (2 * rows > ROWS) and (2 * cols > COLS or COLS == _NARROWEST)
 
 
 def _fits_threads(
     ROWS: int, COLS: int, num_warps: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: str
 ) -> bool:
-    high, wide = _tile({**locals()})
-    least = (ROWS, COLS, num_warps) == (1, 128, DEFAULT.num_warps)
-    return least or 128 * num_warps <= high * wide <= 2048 * num_warps
+    pads = (PAD_ROWS, PAD_COLS) if SOURCE == "x" else (1, 1)
+    elements = max(ROWS, pads[0]) * max(COLS, pads[1])
+    least = (ROWS, COLS, num_warps) == (1, _NARROWEST, DEFAULT.num_warps)
+    return least or 128 * num_warps <= elements <= 2048 * num_warps
 
 
 def _tile(values: Mapping[str, Any]) -> tuple[int, int]:
@@ -443,13 +446,15 @@ def _groups(x: torch.Tensor, group: str | tuple[int, int]) -> dict[str, int]:
 def _counts(x: torch.Tensor, groups: Mapping[str, int]) -> tuple[int, int]:
     """Count the groups of a matrix along its rows and columns."""
     sizes = (groups["GROUP_ROWS"], groups["GROUP_COLS"])
-    high, wide = (triton.cdiv(n, size) if size else 1 for n, size in zip(x.shape, sizes, strict=True))
+    high, wide = (
+        triton.cdiv(n, size) if size else 1 for n, size in zip(x.shape, sizes, strict=True)
+    )
     return high, wide
 
 
 def _fits(groups: Mapping[str, int]) -> bool:
-    """Return whether a program can hold a group."""
-    return groups["PAD_ROWS"] * groups["PAD_COLS"] <= _MOST
+    """Return whether a program can hold a group, in a tile of the least width or more."""
+    return groups["PAD_ROWS"] * max(groups["PAD_COLS"], _NARROWEST) <= _MOST
 
 
 def _amaxes(x: torch.Tensor, groups: Mapping[str, int]) -> torch.Tensor:
@@ -489,7 +494,14 @@ def _arguments(
     strides = {"stride_gr": given_steps[0], "stride_gc": given_steps[1]}
     strides |= {"stride_sr": steps[0], "stride_sc": steps[1]}
     source = "x" if given is None else source
-    return {**tensors, **row_sizes(x=x, y=y), **strides, "FORMAT": format_, "SOURCE": source, **groups}
+    return {
+        **tensors,
+        **row_sizes(x=x, y=y),
+        **strides,
+        "FORMAT": format_,
+        "SOURCE": source,
+        **groups,
+    }
 
 
 _KEY = (pow2("rows"), "cols", "MULTIPLE", "FORMAT", "SOURCE", "GROUP_ROWS", "GROUP_COLS")

@@ -177,7 +177,7 @@ def _lies_in_a_group(LOADS: str, BLOCK_K: int, GROUP_K: int) -> bool:
     if GROUP_K % BLOCK_K == 0:
         return True
     # By pointers the rest of a block is masked.
-    return LOADS == "pointers" and BLOCK_K <= max(32, 2 * GROUP_K - 1)
+    return LOADS == "pointers" and max(32, 2 * GROUP_K - 1) >= BLOCK_K
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -190,7 +190,9 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
         for name, extent in (("GROUP_A", M), ("GROUP_B", N), ("GROUP_K", K))
     )
     scale_a = torch.rand(along, down, device=device).add(0.5).mT
-    scale_b = torch.rand(across, triton.cdiv(along, 4) * 4, device=device).add(0.5)[:, :along].mT
+    scale_a = scale_a if along > 1 else scale_a.reshape(-1).view(down, 1)
+    padded = triton.cdiv(along, 4) * 4 if along > 1 else 1
+    scale_b = torch.rand(across, padded, device=device).add(0.5)[:, :along].mT
     return {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "fast_accum": not along > 1}
 
 
@@ -219,7 +221,7 @@ def baseline(
     scale_b: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
     bias: torch.Tensor | None = None,
-    fast_accum: bool = False,  # noqa: ARG001, FBT001, FBT002
+    fast_accum: bool = False,  # noqa: ARG001
 ) -> torch.Tensor:
     """Compute the result in PyTorch: scale, then multiply in C's dtype, or in float64 as A is."""
     kind = torch.float64 if a.dtype == torch.float64 else out_dtype
@@ -251,7 +253,7 @@ def by_torch(
     scale_b: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
     bias: torch.Tensor | None = None,
-    fast_accum: bool = False,  # noqa: FBT001, FBT002
+    fast_accum: bool = False,
     **_: bool,
 ) -> torch.Tensor:
     """Compute `scaled_matmul` by `torch._scaled_mm`."""
@@ -272,10 +274,10 @@ def has_vendor(arguments: Mapping[str, Any]) -> bool:
     """Return whether `torch._scaled_mm` takes a launch's operands, on this device, as they lie."""
     a, b, scale_a, scale_b, bias = _operands(arguments)
     (M, K), N, out = a.shape, b.shape[1], arguments["c_ptr"].dtype
-    if a.device.type != "cuda" or a.dtype == b.dtype == torch.float8_e5m2:
+    capability = _capability(a.device)
+    if capability < (8, 9) or a.dtype == b.dtype == torch.float8_e5m2:
         return False
-    capability = torch.cuda.get_device_capability(a.device)
-    if capability < (8, 9) or K % 16 or N % 16 or arguments["LAYOUT"] != "kk":
+    if K % 16 or N % 16 or arguments["LAYOUT"] != "kk":
         return False
     if scale_a.numel() == scale_b.numel() == 1:
         return bias is None or out != torch.float32
@@ -289,6 +291,10 @@ def has_vendor(arguments: Mapping[str, Any]) -> bool:
     return shapes == ((M, along), (along, across)) and all(lies) and bias is None
 
 
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+
+
 @prepared(alternatives={"torch": by_torch})
 def scaled_matmul(
     a: torch.Tensor,
@@ -297,7 +303,7 @@ def scaled_matmul(
     scale_b: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
     bias: torch.Tensor | None = None,
-    fast_accum: bool = False,  # noqa: FBT001, FBT002
+    fast_accum: bool = False,
     *,
     vendor: bool = True,
 ) -> torch.Tensor:
@@ -337,7 +343,7 @@ def _arguments(
     scale_b: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
     bias: torch.Tensor | None = None,
-    fast_accum: bool = False,  # noqa: FBT001, FBT002
+    fast_accum: bool = False,
 ) -> dict[str, Any]:
     """Check the arguments, and give the launch's by name, with room for the result."""
     _check({"a": a, "b": b}, {"scale_a": scale_a, "scale_b": scale_b}, out_dtype, bias)
