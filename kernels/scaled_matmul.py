@@ -111,7 +111,7 @@ def kernel(
         for tile in tl.range(first, tiles, tl.num_programs(0), flatten=True):
             origin = tile_origin(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
             acc = scaled_sum(
-                *(source, scales, sizes, origin, 0, 1, LOADS, LAYOUT),
+                *(source, scales, sizes, origin, (0, 1), LOADS, LAYOUT),
                 *(contract, block, groups, formats, FAST),
             )
             finish_tile(acc, out, sizes, origin, "none", MULTIPLE_C)
@@ -119,7 +119,7 @@ def kernel(
         tile, part = first // SPLIT_K, first % SPLIT_K
         origin = tile_origin(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = scaled_sum(
-            *(source, scales, sizes, origin, part, SPLIT_K, LOADS, LAYOUT),
+            *(source, scales, sizes, origin, (part, SPLIT_K), LOADS, LAYOUT),
             *(contract, block, groups, formats, FAST),
         )
         complete = True
