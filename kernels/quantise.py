@@ -42,6 +42,7 @@ from asmtune.kernels._common import (
     vouched,
 )
 from asmtune.kernels._fp8 import FORMATS, LIMITS, fp8_bits, scale_of
+from asmtune.kernels._groups import amax_tuned, load_groups, magnitudes, spread, tiles_along
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
@@ -59,65 +60,6 @@ _MOST_PARTS = 512
 
 _TILE = 8192
 """Elements of a tile of the pass that finds the amax: 32 a thread."""
-
-
-@triton.jit
-def tiles_along(extent, GROUP: tl.constexpr, PAD: tl.constexpr, TILE: tl.constexpr):
-    """How many tiles groups have along an axis, and how many each; GROUP is 0 for the axis."""
-    COUNT: tl.constexpr = TILE // PAD if TILE > PAD else 1
-    EACH: tl.constexpr = PAD if TILE > PAD else TILE
-    size = extent if GROUP == 0 else GROUP
-    return tl.cdiv(tl.cdiv(extent, size), COUNT), tl.cdiv(size, EACH)
-
-
-@triton.jit
-def spread(place, part, extent, GROUP: tl.constexpr, PAD: tl.constexpr, TILE: tl.constexpr):
-    """What a tile has along an axis: its groups, and its elements by group.
-
-    Args:
-        place: number of its groups.
-        part: number of the tile among those of a group, if a group is larger.
-        extent: of the axis.
-        GROUP: elements of a group; 0 for all.
-        PAD: the next power of two.
-        TILE: elements of a tile.
-
-    Returns:
-        Groups (COUNT,) and whether they are there; elements (COUNT, EACH) and whether they are.
-    """
-    COUNT: tl.constexpr = TILE // PAD if TILE > PAD else 1
-    EACH: tl.constexpr = PAD if TILE > PAD else TILE
-    within = part * EACH + tl.arange(0, EACH)[None, :]
-    if GROUP == 0:
-        group = tl.zeros((COUNT,), tl.int32)
-        element = within + group[:, None]
-        inside = element < extent
-    else:
-        group = place * COUNT + tl.arange(0, COUNT)
-        element = group[:, None] * GROUP + within
-        inside = element < extent
-        if GROUP % EACH != 0:
-            inside = inside & (within < GROUP)
-    return group, group * GROUP < extent, element, inside
-
-
-@triton.jit
-def load_groups(x_ptr, stride, row, col, FULL: tl.constexpr):
-    """Elements (groups, rows, groups, columns) in fp32, 0 outside; their places; the mask."""
-    at_row = row[2].to(tl.int64)[:, :, None, None]
-    at_col = col[2][None, None, :, :]
-    inside = row[3][:, :, None, None]
-    if not FULL:
-        inside = inside & col[3][None, None, :, :]
-    x = tl.load(x_ptr + at_row * stride + at_col, mask=inside, other=0.0)
-    return x.to(tl.float32), at_row, at_col, inside
-
-
-@triton.jit
-def magnitudes(x):
-    """Magnitudes of finite values, 0 for others: those have no part in a scale."""
-    size = tl.abs(x)
-    return tl.where(size < float("inf"), size, 0.0)
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -170,45 +112,6 @@ def kernel(
         inverse = tl.math.div_rn(scale * 0.0 + 1.0, scale)
         bits = fp8_bits(x * inverse[:, None, :, None], FORMAT)
         tl.store(y_ptr + at_row * vouched(stride_y, MULTIPLE) + at_col, bits, mask=inside)
-
-
-@triton.jit(do_not_specialize=["rows", "cols", "stride_x", "each"])
-def amax_kernel(
-    x_ptr,
-    amax_ptr,
-    rows,
-    cols,
-    stride_x,
-    each,
-    MULTIPLE: tl.constexpr,
-    GROUP_ROWS: tl.constexpr,
-    GROUP_COLS: tl.constexpr,
-    PAD_ROWS: tl.constexpr,
-    PAD_COLS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLS: tl.constexpr,
-):
-    """The amax of `each` tiles of groups, (parts, row groups, column groups)."""
-    width = vouched(cols, MULTIPLE)
-    FULL: tl.constexpr = MULTIPLE % COLS == 0 and (GROUP_COLS == 0 or COLS % GROUP_COLS == 0)
-    _, high = tiles_along(rows, GROUP_ROWS, PAD_ROWS, ROWS)
-    count, wide = tiles_along(width, GROUP_COLS, PAD_COLS, COLS)
-    down, across, part = tl.program_id(0) // count, tl.program_id(0) % count, tl.program_id(1)
-    row = spread(down, 0, rows, GROUP_ROWS, PAD_ROWS, ROWS)
-    col = spread(across, 0, width, GROUP_COLS, PAD_COLS, COLS)
-    RG: tl.constexpr = row[2].shape[0]
-    CG: tl.constexpr = col[2].shape[0]
-    largest = tl.zeros((RG, row[2].shape[1], CG, col[2].shape[1]), tl.float32)
-    for tile in range(part * each, min(part * each + each, high * wide)):
-        row = spread(down, tile // wide, rows, GROUP_ROWS, PAD_ROWS, ROWS)
-        col = spread(across, tile % wide, width, GROUP_COLS, PAD_COLS, COLS)
-        x, _, _, _ = load_groups(x_ptr, vouched(stride_x, MULTIPLE), row, col, FULL)
-        largest = tl.maximum(largest, magnitudes(x))
-    amax = tl.max(tl.max(largest, 3), 1)
-    down_groups = 1 if GROUP_ROWS == 0 else tl.cdiv(rows, GROUP_ROWS)
-    across_groups = 1 if GROUP_COLS == 0 else tl.cdiv(width, GROUP_COLS)
-    at = (part * down_groups + row[0][:, None]) * across_groups + col[0][None, :]
-    tl.store(amax_ptr + at, amax, mask=row[1][:, None] & col[1][None, :])
 
 
 OUTPUTS = ("y_ptr", "scale_ptr")
@@ -469,7 +372,7 @@ def _amaxes(x: torch.Tensor, groups: Mapping[str, int]) -> torch.Tensor:
     parts = triton.cdiv(tiles, each)
     amax = torch.empty((parts, *counts), dtype=torch.float32, device=x.device)
     sizes = {**groups, "ROWS": high, "COLS": wide, "each": each}
-    _amax_tuned[(down[0] * across[0], parts)](x_ptr=x, amax_ptr=amax, **row_sizes(x=x), **sizes)
+    amax_tuned[(down[0] * across[0], parts)](x_ptr=x, amax_ptr=amax, **row_sizes(x=x), **sizes)
     if parts == 1:
         return amax[0]
     found = amax.view(parts, -1)
@@ -506,4 +409,3 @@ def _arguments(
 
 _KEY = (pow2("rows"), "cols", "MULTIPLE", "FORMAT", "SOURCE", "GROUP_ROWS", "GROUP_COLS")
 _tuned = asm_autotune(space=space, key=_KEY)(kernel)
-_amax_tuned = asm_autotune(configs=[Config({}, num_warps=8)])(amax_kernel)

@@ -38,14 +38,13 @@ from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
 from asmtune.kernels._gemm_host import grid, placed
 from asmtune.kernels._gemm_space import DEFAULT
 from asmtune.kernels._scaled import scaled_sum
+from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group
 from asmtune.kernels._split import gathered
 from asmtune.measure.bench.gpu import allocating
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "kernel", "scaled_matmul", "space"]
-
-_BLOCK = 128
 
 
 @triton.jit
@@ -134,7 +133,7 @@ OUTPUTS = ("c_ptr",)
 DTYPES = ("fp8e4nv", "fp8e5")
 """Dtypes of A; B is e4m3."""
 
-GRANULARITIES = {"tensor": (0, 0, 0), "row": (1, 1, 0), "block": (1, _BLOCK, _BLOCK)}
+GRANULARITIES = {"tensor": (0, 0, 0), "row": (1, 1, 0), "block": (1, BLOCK, BLOCK)}
 """Rows of A, columns of B and elements of K that share a scale, 0 for all."""
 
 _EXTENTS = (
@@ -209,7 +208,7 @@ def _spread(scale: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
     """Repeat scales for each element of a matrix."""
     scale = scale.reshape(1, 1) if scale.numel() == 1 else scale
     for axis, extent in enumerate((rows, cols)):
-        group = _extent_of_group("scales", extent, scale.shape[axis]) or extent
+        group = extent_of_group("scales", extent, scale.shape[axis]) or extent
         scale = scale.repeat_interleave(group, axis).narrow(axis, 0, extent)
     return scale
 
@@ -286,7 +285,7 @@ def has_vendor(arguments: Mapping[str, Any]) -> bool:
     shapes = tuple(scale_a.shape), tuple(scale_b.shape)
     if shapes == ((M, 1), (1, N)):
         return scale_a.is_contiguous() and scale_b.is_contiguous()
-    along, across = triton.cdiv(K, _BLOCK), triton.cdiv(N, _BLOCK)
+    along, across = triton.cdiv(K, BLOCK), triton.cdiv(N, BLOCK)
     lies = scale_a.stride() == (1, M), scale_b.stride() == (1, triton.cdiv(along, 4) * 4)
     return shapes == ((M, along), (along, across)) and all(lies) and bias is None
 
@@ -346,7 +345,7 @@ def _arguments(
     fast_accum: bool = False,
 ) -> dict[str, Any]:
     """Check the arguments, and give the launch's by name, with room for the result."""
-    _check({"a": a, "b": b}, {"scale_a": scale_a, "scale_b": scale_b}, out_dtype, bias)
+    check_operands({"a": a, "b": b}, {"scale_a": scale_a, "scale_b": scale_b}, out_dtype, bias)
     (M, K), N = a.shape, b.shape[1]
     scale_a, scale_b = (s.reshape(1, 1) if s.numel() == 1 else s for s in (scale_a, scale_b))
     counts = scale_a.shape[1], scale_b.shape[0]
@@ -357,9 +356,9 @@ def _arguments(
         )
     along = max(counts)
     groups = {
-        "GROUP_A": _extent_of_group("scale_a", M, scale_a.shape[0]),
-        "GROUP_B": _extent_of_group("scale_b", N, scale_b.shape[1]),
-        "GROUP_K": _extent_of_group("the scales", K, along),
+        "GROUP_A": extent_of_group("scale_a", M, scale_a.shape[0]),
+        "GROUP_B": extent_of_group("scale_b", N, scale_b.shape[1]),
+        "GROUP_K": extent_of_group("the scales", K, along),
     }
     operands = placed(
         a.view(torch.uint8), b.view(torch.uint8), None if bias is None else bias.contiguous()
@@ -372,59 +371,6 @@ def _arguments(
     formats = {"FORMAT_A": NAMES[a.dtype], "FORMAT_B": NAMES[b.dtype], "FAST": fast_accum}
     scales = {"scale_a_ptr": scale_a, "scale_b_ptr": scale_b}
     return {**arguments, **scales, **strides, **groups, **formats}
-
-
-def _extent_of_group(name: str, extent: int, count: int) -> int:
-    """Give the extent of groups of an axis by their number, 0 for the whole axis."""
-    if count == 1:
-        return 0
-    if count == triton.cdiv(extent, _BLOCK):
-        return _BLOCK
-    if count < 1 or extent % count:
-        raise ValueError(
-            f"scaled_matmul: {name} has {count} groups of an axis of {extent}; it must have "
-            f"{triton.cdiv(extent, _BLOCK)}, of {_BLOCK} each, or a number that divides {extent}"
-        )
-    return extent // count
-
-
-def _check(
-    operands: Mapping[str, torch.Tensor],
-    scales: Mapping[str, torch.Tensor],
-    out_dtype: torch.dtype,
-    bias: torch.Tensor | None,
-) -> None:
-    """Refuse shapes, dtypes and devices that do not fit."""
-    a, b = operands["a"], operands["b"]
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or not a.shape[1]:
-        raise ValueError(
-            f"scaled_matmul: a is {tuple(a.shape)}, b is {tuple(b.shape)}; "
-            "they must be (M, K) and (K, N), K 1 or more"
-        )
-    fp32 = {torch.float32: "fp32"}
-    kinds = dict.fromkeys(operands, NAMES) | dict.fromkeys(scales, fp32)
-    given = {**operands, **scales}
-    if bias is not None:
-        kinds, given = {**kinds, "bias": {out_dtype: str(out_dtype)}}, {**given, "bias": bias}
-    for name, tensor in given.items():
-        if tensor.dtype not in kinds[name] or tensor.device != a.device:
-            raise ValueError(
-                f"scaled_matmul: {name} is {tensor.dtype} on {tensor.device}; it must be one of "
-                f"{', '.join(kinds[name].values())} on {a.device}"
-            )
-    for name, scale in scales.items():
-        if scale.numel() != 1 and scale.ndim != 2:
-            raise ValueError(
-                f"scaled_matmul: {name} is {tuple(scale.shape)}; it must be one number, or 2-D"
-            )
-    if bias is not None and bias.shape != b.shape[1:]:
-        raise ValueError(
-            f"scaled_matmul: bias is {tuple(bias.shape)}; it must be {tuple(b.shape[1:])}"
-        )
-    if out_dtype not in (torch.bfloat16, torch.float16, torch.float32):
-        raise ValueError(
-            f"scaled_matmul: out_dtype is {out_dtype}; it must be bfloat16, float16 or float32"
-        )
 
 
 _KEY = (
