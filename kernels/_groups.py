@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
 import triton
 import triton.language as tl
 
@@ -106,6 +109,22 @@ def amax_kernel(
     across_groups = 1 if GROUP_COLS == 0 else tl.cdiv(width, GROUP_COLS)
     at = (part * down_groups + row[0][:, None]) * across_groups + col[0][None, :]
     tl.store(amax_ptr + at, amax, mask=row[1][:, None] & col[1][None, :])
+
+
+def count_tiles(extent: int, group: int, pad: int, tile: int) -> tuple[int, int]:
+    """Count tiles of groups along an axis, and tiles of a group, as `tiles_along` does."""
+    size = group or extent
+    groups = triton.cdiv(extent, size)
+    return triton.cdiv(groups, max(tile // pad, 1)), triton.cdiv(size, min(tile, pad))
+
+
+def count_groups(x: torch.Tensor, groups: Mapping[str, int]) -> tuple[int, int]:
+    """Count the groups of a matrix along its rows and columns."""
+    sizes = (groups["GROUP_ROWS"], groups["GROUP_COLS"])
+    high, wide = (
+        triton.cdiv(n, size) if size else 1 for n, size in zip(x.shape, sizes, strict=True)
+    )
+    return high, wide
 
 
 amax_tuned = asm_autotune(configs=[Config({}, num_warps=8)])(amax_kernel)

@@ -13,8 +13,7 @@ Dtypes: fp32, fp16, bf16 to e4m3 or e5m2; scales are fp32.
 Layout: rows at any stride; x is copied where its last axis has gaps. Scales lie as
 `torch._scaled_mm` takes them: by column for groups of one row, else by row, padded to four.
 Errors: ValueError for another dtype, format or group, scales that do not fit, or empty rows.
-Source: Micikevicius et al., FP8 formats for deep learning, arXiv:2209.05433; groups of 1 x 128
-and 128 x 128 after DeepSeek-V3, arXiv:2412.19437, 3.3.2.
+Source: Micikevicius et al., arXiv:2209.05433 (FP8); DeepSeek-V3, arXiv:2412.19437, 3.3.2 (groups).
 """
 
 from __future__ import annotations
@@ -42,7 +41,15 @@ from asmtune.kernels._common import (
     vouched,
 )
 from asmtune.kernels._fp8 import FORMATS, LIMITS, fp8_bits, scale_of
-from asmtune.kernels._groups import amax_tuned, load_groups, magnitudes, spread, tiles_along
+from asmtune.kernels._groups import (
+    amax_tuned,
+    count_groups,
+    count_tiles,
+    load_groups,
+    magnitudes,
+    spread,
+    tiles_along,
+)
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
@@ -107,7 +114,6 @@ def kernel(
             scale = tl.load(given_ptr + r * stride_gr + c * stride_gc, mask=there, other=1.0)
         if SOURCE == "amax":
             scale = scale_of(scale, FORMAT)
-        # Of static scales too, so that every launch writes what it says it does.
         tl.store(scale_ptr + r * stride_sr + c * stride_sc, scale, mask=there)
         inverse = tl.math.div_rn(scale * 0.0 + 1.0, scale)
         bits = fp8_bits(x * inverse[:, None, :, None], FORMAT)
@@ -136,7 +142,6 @@ SHAPES = (
 """Activations and weights of DeepSeek-V3, then each granularity; a group of 0 is a whole axis."""
 
 DEFAULT = Config({"ROWS": 1, "COLS": _NARROWEST, "TILES": 1}, num_warps=8)
-"""A group a program, if scales are of x."""
 
 
 def space() -> Space:
@@ -185,26 +190,19 @@ def _tile(values: Mapping[str, Any]) -> tuple[int, int]:
     return (max(own[0], pads[0]), max(own[1], pads[1])) if values["SOURCE"] == "x" else own
 
 
-def _tiles(extent: int, group: int, pad: int, tile: int) -> tuple[int, int]:
-    """Count tiles of groups along an axis, and tiles of a group, as `tiles_along` does."""
-    size = group or extent
-    groups = triton.cdiv(extent, size)
-    return triton.cdiv(groups, max(tile // pad, 1)), triton.cdiv(size, min(tile, pad))
-
-
 def grid(values: Mapping[str, Any]) -> tuple[int]:
     """Give the grid: programs of TILES tiles."""
     high, wide = _tile(values)
-    down = _tiles(values["rows"], values["GROUP_ROWS"], values["PAD_ROWS"], high)
-    across = _tiles(values["cols"], values["GROUP_COLS"], values["PAD_COLS"], wide)
+    down = count_tiles(values["rows"], values["GROUP_ROWS"], values["PAD_ROWS"], high)
+    across = count_tiles(values["cols"], values["GROUP_COLS"], values["PAD_COLS"], wide)
     return (triton.cdiv(math.prod(down + across), values["TILES"]),)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random arguments of `quantise` by name."""
     x = torch.randn(shape["rows"], shape["cols"], device=device).to(torch_dtype(dtype))
-    format_ = "e5m2" if shape["e5m2"] else "e4m3"
-    return {"x": x, "format": format_, "group": (shape["group_rows"], shape["group_cols"])}
+    group = (shape["group_rows"], shape["group_cols"])
+    return {"x": x, "format": "e5m2" if shape["e5m2"] else "e4m3", "group": group}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -213,14 +211,14 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     groups = _groups(given["x"], given["group"])
     amax = None if _fits(groups) else _amax(given["x"], given["group"])
     arguments = _arguments(given["x"], given["format"], groups, amax, "amax")
-    known = {name: arguments[name] for name in (*groups, "SOURCE")}
-    return Problem(kernel, arguments, grid, {**shape, **known}, "quantise")
+    shape = {**shape, **{name: arguments[name] for name in (*groups, "SOURCE")}}
+    return Problem(kernel, arguments, grid, shape, "quantise")
 
 
 def by_group(x: torch.Tensor, group: str | tuple[int, int]) -> torch.Tensor:
     """View a matrix as (row groups, rows, column groups, columns), padded with zeros."""
     groups = _groups(x, group)
-    (gr, gc), (rows, cols) = _counts(x, groups), x.shape
+    (gr, gc), (rows, cols) = count_groups(x, groups), x.shape
     high, wide = groups["GROUP_ROWS"] or rows, groups["GROUP_COLS"] or cols
     padded = torch.nn.functional.pad(x, (0, gc * wide - cols, 0, gr * high - rows))
     return padded.view(gr, high, gc, wide)
@@ -318,7 +316,7 @@ def _given(
             f"quantise: {name} is {given.dtype} on {given.device}; "
             f"it must be torch.float32 on {x.device}"
         )
-    wanted = _counts(x, groups)
+    wanted = count_groups(x, groups)
     if given.ndim < 2 and 1 in wanted and given.numel() == math.prod(wanted):
         given = given.reshape(wanted)
     check_shape("quantise", name, given, wanted)
@@ -346,15 +344,6 @@ def _groups(x: torch.Tensor, group: str | tuple[int, int]) -> dict[str, int]:
     return found
 
 
-def _counts(x: torch.Tensor, groups: Mapping[str, int]) -> tuple[int, int]:
-    """Count the groups of a matrix along its rows and columns."""
-    sizes = (groups["GROUP_ROWS"], groups["GROUP_COLS"])
-    high, wide = (
-        triton.cdiv(n, size) if size else 1 for n, size in zip(x.shape, sizes, strict=True)
-    )
-    return high, wide
-
-
 def _fits(groups: Mapping[str, int]) -> bool:
     """Return whether a program can hold a group, in a tile of the least width or more."""
     return groups["PAD_ROWS"] * max(groups["PAD_COLS"], _NARROWEST) <= _MOST
@@ -362,11 +351,11 @@ def _fits(groups: Mapping[str, int]) -> bool:
 
 def _amaxes(x: torch.Tensor, groups: Mapping[str, int]) -> torch.Tensor:
     """Find the amax of each group by parts, and that of the parts, in one order or another."""
-    (rows, cols), counts = x.shape, _counts(x, groups)
+    (rows, cols), counts = x.shape, count_groups(x, groups)
     wide = min(_TILE // 2, triton.next_power_of_2(cols))
     high = min(_TILE // wide, triton.next_power_of_2(rows))
-    down = _tiles(rows, groups["GROUP_ROWS"], groups["PAD_ROWS"], high)
-    across = _tiles(cols, groups["GROUP_COLS"], groups["PAD_COLS"], wide)
+    down = count_tiles(rows, groups["GROUP_ROWS"], groups["PAD_ROWS"], high)
+    across = count_tiles(cols, groups["GROUP_COLS"], groups["PAD_COLS"], wide)
     tiles = down[1] * across[1]
     each = triton.cdiv(tiles, min(_MOST_PARTS, tiles)) if rows > _MOST_PARTS else tiles
     parts = triton.cdiv(tiles, each)
@@ -388,7 +377,7 @@ def _arguments(
 ) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results; x is a matrix."""
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
-    high, wide = _counts(x, groups)
+    high, wide = count_groups(x, groups)
     by_column = groups["GROUP_ROWS"] == 1 and wide > 1
     steps = (1, high) if by_column else (triton.cdiv(wide, 4) * 4 if wide > 1 else 1, 1)
     scales = torch.empty_strided((high, wide), steps, dtype=torch.float32, device=x.device)
