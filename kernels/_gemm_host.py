@@ -152,6 +152,13 @@ def product(
             )
         bias = bias.contiguous()
     forward_only(what, *given.values())
+    return placed(a, b, bias, activation)
+
+
+def placed(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str = "none"
+) -> Product:
+    """Bring operands that have been checked into the kernel's layout; large ones by copies."""
     batch = max(a.shape[0] if a.ndim == 3 else 1, b.shape[0] if b.ndim == 3 else 1)
     worth = batch * a.shape[-2] * b.shape[-1] * a.shape[-1] >= _WORTH_A_COPY
     if not worth:

@@ -27,14 +27,17 @@ PARTS = (
     *("inputs", "problem", "baseline", "reference", "_tuned"),
 )
 PRODUCTS = (
-    *("tiled_matmul", "matmul", "linear", "conv2d", "gru", "gru_step"),
+    *("tiled_matmul", "matmul", "scaled_matmul", "linear", "conv2d", "gru", "gru_step"),
     *("attention", "attention_backward_q", "attention_backward_kv"),
 )
 """Kernels of tiles, whose loads are told apart from others in tests of their own."""
 FORWARD_ONLY = (
     *("vector_add", "broadcast_relu", "gelu", "softmax"),
-    *("matmul", "linear"),
+    *("matmul", "linear", "scaled_matmul", "quantise"),
 )
+
+UNLIKE = ("dropout", "scaled_matmul")
+"""Dropout draws other numbers than PyTorch; `test_scaled.py` has products of FP8."""
 
 AIBENCH8 = {
     "matmul": {"batch": 1, "M": 256, "N": 512, "K": 256},
@@ -96,9 +99,9 @@ def test_parts_and_checks(name: str) -> None:
     assert entry.flops is None or set(entry.rates) == set(entry.dtypes or module.DTYPES)
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "dropout"])
+@pytest.mark.parametrize("name", [name for name in KERNELS if name not in UNLIKE])
 def test_vendor_computes_the_same(name: str) -> None:
-    """What a kernel is timed against gives the same results; only dropout draws other numbers."""
+    """What a kernel is timed against gives the same results."""
     torch.manual_seed(0)
     module = module_of(name)
     for shape in case_of(name).shapes[:2]:
@@ -107,7 +110,7 @@ def test_vendor_computes_the_same(name: str) -> None:
         wanted = (want,) if isinstance(want, torch.Tensor) else want
         found = (got,) if isinstance(got, torch.Tensor) else got[: len(wanted)]
         for mine, exact in zip(found, wanted, strict=True):
-            torch.testing.assert_close(mine, exact, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(mine.double(), exact.double(), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -172,7 +175,8 @@ def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> No
     """Rows of 1000 halves and vectors of odd length move 16 bytes at once, and spill nothing."""
     module = load_kernel_module(name)
     sizes = {"cols": 1000, "rows": 64, "n": 10_007, "tanh": 1, "seq": 8, "batch": 2, "heads": 4}
-    shape = {size: {**sizes, "dim": 2000}[size] for size in module.shapes[0]}
+    sizes |= {"dim": 2000, "group_rows": 1, "group_cols": 0, "e5m2": 0}
+    shape = {size: sizes[size] for size in module.shapes[0]}
     problem = module.problem(shape, "bf16", "meta")
     config = module_of(name).DEFAULT
     if "ROWS" in config.kwargs or "BLOCK_M" in config.kwargs:
@@ -231,6 +235,19 @@ def test_refused_gradients(name: str) -> None:
         ("cross_entropy", {"reduction": "max"}, "reduction is 'max'; it must be one of"),
         ("rope", {"cos": torch.zeros(5, 3)}, r"cos is \(5, 3\); it must be \(5, 35\)"),
         ("rope", {"x": torch.zeros(5, 2, 3, 71)}, r"with an even dim"),
+        ("quantise", {"format": "int8"}, "format is 'int8'; it must be one of e4m3, e5m2"),
+        ("quantise", {"group": "block"}, "group is 'block'; it must be one of tensor, row, column"),
+        ("quantise", {"group": (1, -2)}, r"group is \(1, -2\); it must be one of"),
+        ("quantise", {"scales": torch.ones(5, 4)}, r"scales is \(5, 4\); it must be \(5, 5\)"),
+        ("quantise", {"amax": torch.ones(5, 5).half()}, "amax is torch.float16 on cpu; it must be"),
+        ("quantise", {"amax": torch.ones(1), "scales": torch.ones(1)}, "give one of them"),
+        ("scaled_matmul", {"a": torch.zeros(17, 3)}, r"a is \(17, 3\), b is \(65, 33\); they must"),
+        ("scaled_matmul", {"scale_a": torch.ones(2)}, r"scale_a is \(2,\); it must be one number"),
+        ("scaled_matmul", {"scale_a": torch.ones(5, 1)}, "has 5 groups of an axis of 17; it must"),
+        ("scaled_matmul", {"scale_a": torch.ones(1, 7)}, "has 7 groups of an axis of 65; it must"),
+        ("scaled_matmul", {"scale_b": torch.ones(1).half()}, "scale_b is torch.float16 on cpu"),
+        ("scaled_matmul", {"bias": torch.ones(3).bfloat16()}, r"bias is \(3,\); it must be \(33,"),
+        ("scaled_matmul", {"out_dtype": torch.int8}, "out_dtype is torch.int8; it must be"),
         ("resize", {"x": torch.zeros(3, 4).char()}, r"x is \(3, 4\); it must be \(channels"),
         ("warp", {"offset": torch.zeros(7, 70)}, "offset is torch.float32; it must be one of i16"),
         ("warp", {"offset": torch.zeros(7, 3).short()}, r"offset is \(7, 3\); it must be \(7, 70"),

@@ -1,0 +1,66 @@
+"""Checks of products of FP8 with scales, and the extents of their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import triton
+
+from asmtune.kernels._fp8 import NAMES
+
+BLOCK = 128
+"""Extent of groups wherever it gives as many as there are."""
+
+
+def extent_of_group(name: str, extent: int, count: int) -> int:
+    """Give the extent of groups of an axis by their number, 0 for the whole axis."""
+    if count == 1:
+        return 0
+    if count == triton.cdiv(extent, BLOCK):
+        return BLOCK
+    if count < 1 or extent % count:
+        raise ValueError(
+            f"scaled_matmul: {name} has {count} groups of an axis of {extent}; it must have "
+            f"{triton.cdiv(extent, BLOCK)}, of {BLOCK} each, or a number that divides {extent}"
+        )
+    return extent // count
+
+
+def check_operands(
+    operands: Mapping[str, torch.Tensor],
+    scales: Mapping[str, torch.Tensor],
+    out_dtype: torch.dtype,
+    bias: torch.Tensor | None,
+) -> None:
+    """Refuse shapes, dtypes and devices that do not fit."""
+    a, b = operands["a"], operands["b"]
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or not a.shape[1]:
+        raise ValueError(
+            f"scaled_matmul: a is {tuple(a.shape)}, b is {tuple(b.shape)}; "
+            "they must be (M, K) and (K, N), K 1 or more"
+        )
+    fp32 = {torch.float32: "fp32"}
+    kinds = dict.fromkeys(operands, NAMES) | dict.fromkeys(scales, fp32)
+    given = {**operands, **scales}
+    if bias is not None:
+        kinds, given = {**kinds, "bias": {out_dtype: str(out_dtype)}}, {**given, "bias": bias}
+    for name, tensor in given.items():
+        if tensor.dtype not in kinds[name] or tensor.device != a.device:
+            raise ValueError(
+                f"scaled_matmul: {name} is {tensor.dtype} on {tensor.device}; it must be one of "
+                f"{', '.join(kinds[name].values())} on {a.device}"
+            )
+    for name, scale in scales.items():
+        if scale.numel() != 1 and scale.ndim != 2:
+            raise ValueError(
+                f"scaled_matmul: {name} is {tuple(scale.shape)}; it must be one number, or 2-D"
+            )
+    if bias is not None and bias.shape != b.shape[1:]:
+        raise ValueError(
+            f"scaled_matmul: bias is {tuple(bias.shape)}; it must be {tuple(b.shape[1:])}"
+        )
+    if out_dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise ValueError(
+            f"scaled_matmul: out_dtype is {out_dtype}; it must be bfloat16, float16 or float32"
+        )
