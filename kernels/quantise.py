@@ -59,6 +59,9 @@ GROUPS = {"tensor": (0, 0), "row": (1, 0), "column": (0, 1)}
 _MOST = 32768
 """Most elements of a group that a program holds at once."""
 
+SOURCES = {"x": 0, "amax": 1, "scales": 2}
+"""What scales are made from: numbers, since a space's constraints see no strings."""
+
 _NARROWEST = 128
 """Least columns of a tile: what a warp loads at once of halves."""
 
@@ -94,10 +97,10 @@ def kernel(
     COLS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """TILES tiles a program. SOURCE of scales: "x", or "amax" or "scales" at `given_ptr`."""
+    """TILES tiles a program. SOURCE of scales: 0 is x, 1 an amax and 2 scales at `given_ptr`."""
     width = vouched(cols, MULTIPLE)
-    HIGH: tl.constexpr = PAD_ROWS if SOURCE == "x" and PAD_ROWS > ROWS else ROWS
-    WIDE: tl.constexpr = PAD_COLS if SOURCE == "x" and PAD_COLS > COLS else COLS
+    HIGH: tl.constexpr = PAD_ROWS if SOURCE == 0 and PAD_ROWS > ROWS else ROWS
+    WIDE: tl.constexpr = PAD_COLS if SOURCE == 0 and PAD_COLS > COLS else COLS
     FULL: tl.constexpr = MULTIPLE % WIDE == 0 and (GROUP_COLS == 0 or WIDE % GROUP_COLS == 0)
     _, high = tiles_along(rows, GROUP_ROWS, PAD_ROWS, HIGH)
     count, wide = tiles_along(width, GROUP_COLS, PAD_COLS, WIDE)
@@ -108,11 +111,11 @@ def kernel(
         col = spread(across // wide, across % wide, width, GROUP_COLS, PAD_COLS, WIDE)
         x, at_row, at_col, inside = load_groups(x_ptr, vouched(stride_x, MULTIPLE), row, col, FULL)
         r, c, there = row[0][:, None], col[0][None, :], row[1][:, None] & col[1][None, :]
-        if SOURCE == "x":
+        if SOURCE == 0:
             scale = scale_of(tl.max(tl.max(magnitudes(x), 3), 1), FORMAT)
         else:
             scale = tl.load(given_ptr + r * stride_gr + c * stride_gc, mask=there, other=1.0)
-        if SOURCE == "amax":
+        if SOURCE == 1:
             scale = scale_of(scale, FORMAT)
         tl.store(scale_ptr + r * stride_sr + c * stride_sc, scale, mask=there)
         inverse = tl.math.div_rn(scale * 0.0 + 1.0, scale)
@@ -166,9 +169,9 @@ def space() -> Space:
     )
 
 
-def _is_given_once(ROWS: int, COLS: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: str) -> bool:
+def _is_given_once(ROWS: int, COLS: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: int) -> bool:
     rows, cols = ROWS == 1 or ROWS > PAD_ROWS, COLS == _NARROWEST or COLS > PAD_COLS
-    return SOURCE != "x" or (rows and cols)
+    return bool(SOURCE) or (rows and cols)
 
 
 def _is_of_use(ROWS: int, COLS: int, rows: int, cols: int) -> bool:
@@ -176,9 +179,9 @@ def _is_of_use(ROWS: int, COLS: int, rows: int, cols: int) -> bool:
 
 
 def _fits_threads(
-    ROWS: int, COLS: int, num_warps: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: str
+    ROWS: int, COLS: int, num_warps: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: int
 ) -> bool:
-    pads = (PAD_ROWS, PAD_COLS) if SOURCE == "x" else (1, 1)
+    pads = (PAD_ROWS, PAD_COLS) if SOURCE == 0 else (1, 1)
     elements = max(ROWS, pads[0]) * max(COLS, pads[1])
     least = (ROWS, COLS, num_warps) == (1, _NARROWEST, DEFAULT.num_warps)
     return least or 128 * num_warps <= elements <= 2048 * num_warps
@@ -187,7 +190,7 @@ def _fits_threads(
 def _tile(values: Mapping[str, Any]) -> tuple[int, int]:
     """Give the extents of a tile, which holds whole groups where scales are of x."""
     own, pads = (values["ROWS"], values["COLS"]), (values["PAD_ROWS"], values["PAD_COLS"])
-    return (max(own[0], pads[0]), max(own[1], pads[1])) if values["SOURCE"] == "x" else own
+    return (max(own[0], pads[0]), max(own[1], pads[1])) if values["SOURCE"] == 0 else own
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
@@ -209,8 +212,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix; the amax of groups that fit no tile is PyTorch's."""
     given = inputs(shape, dtype, device)
     groups = _groups(given["x"], given["group"])
-    amax = None if _fits(groups) else _amax(given["x"], given["group"])
-    arguments = _arguments(given["x"], given["format"], groups, amax, "amax")
+    fits = _fits(groups)
+    amax, source = (None, "x") if fits else (_amax(given["x"], given["group"]), "amax")
+    arguments = _arguments(given["x"], given["format"], groups, amax, source)
     shape = {**shape, **{name: arguments[name] for name in (*groups, "SOURCE")}}
     return Problem(kernel, arguments, grid, shape, "quantise")
 
@@ -382,18 +386,11 @@ def _arguments(
     steps = (1, high) if by_column else (triton.cdiv(wide, 4) * 4 if wide > 1 else 1, 1)
     scales = torch.empty_strided((high, wide), steps, dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "given_ptr": given, "y_ptr": y, "scale_ptr": scales}
-    given_steps = (0, 0) if given is None else given.stride()
-    strides = {"stride_gr": given_steps[0], "stride_gc": given_steps[1]}
-    strides |= {"stride_sr": steps[0], "stride_sc": steps[1]}
-    source = "x" if given is None else source
-    return {
-        **tensors,
-        **row_sizes(x=x, y=y),
-        **strides,
-        "FORMAT": format_,
-        "SOURCE": source,
-        **groups,
-    }
+    all_steps = (*((0, 0) if given is None else given.stride()), *steps)
+    names = ("stride_gr", "stride_gc", "stride_sr", "stride_sc")
+    strides = dict(zip(names, all_steps, strict=True))
+    codes = {"FORMAT": format_, "SOURCE": SOURCES[source]}
+    return {**tensors, **row_sizes(x=x, y=y), **strides, **codes, **groups}
 
 
 _KEY = (pow2("rows"), "cols", "MULTIPLE", "FORMAT", "SOURCE", "GROUP_ROWS", "GROUP_COLS")
