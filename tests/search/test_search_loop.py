@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_machines import Bench, bowl, foreseen, grid
+from search_machines import Bench, bowl, foreseen, grid, measured
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -17,7 +17,7 @@ from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
 from asmtune.tuning.search.loop import MOST_IN_VAIN, run
-from asmtune.tuning.search.state import PriorTimings, State
+from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, State
 from asmtune.tuning.search.strategies import WholeList, make_strategy
 
 SPACE = grid(5, 5)
@@ -308,6 +308,23 @@ def test_a_space_ranked_by_a_sample() -> None:
     assert bench.events[0][1] == tried
     assert set(state.configs) == set(SPACE) - {BEST}
     assert set(bench.noted("trial")) == set(state.configs)
+
+
+def test_expected_gains_are_trusted_as_far_as_they_came() -> None:
+    """What is expected of a batch counts against the model once it is timed and gained less."""
+    state = State(foreseen(SPACE), DEFAULT)
+
+    def trust_after(batch: Sequence[Config], gain: float | None, us: float) -> list[float]:
+        seen = []
+        state.begin_batch(batch, gain)
+        state.add_verdicts(foreseen(batch))
+        seen.append(state.trust)
+        state.add_outcomes([(config, measured(config, us)) for config in batch])
+        return [*seen, state.trust]
+
+    assert trust_after(SPACE[:4], None, 100.0) == [1.0, 1.0]
+    assert trust_after(SPACE[4:8], PRIOR_GAIN, 100.0) == [1.0, 0.5]
+    assert trust_after(SPACE[8:9], PRIOR_GAIN, 50.0) == [0.5, 1.0]  # more than was expected
 
 
 @pytest.mark.parametrize(

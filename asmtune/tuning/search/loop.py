@@ -89,7 +89,7 @@ class _Search:
         self.proposal = self.strategy.propose(self.state)
         batch = batch_of(self.proposal, self.state, self.limits, first)
         if batch:
-            self.state.begin_batch(batch)
+            self.state.begin_batch(batch, self.proposal.gain)
             self.compiler.start(batch)
 
     def _collect(self) -> None:
