@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
@@ -184,12 +184,18 @@ class _View:
         return [self.config_points.row[config] for config in configs]
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """Find the libraries of this process once: to look takes milliseconds, and NumPy's is there."""
+    return ThreadpoolController()
+
+
 def _one_thread() -> AbstractContextManager[object]:
     """Keep BLAS from starting a thread a core, which would wait for cores that compile.
 
     The matrices are small: on 2 busy cores a search took twice as long with two threads.
     """
-    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    limits: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limits
 
 
