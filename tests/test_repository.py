@@ -30,7 +30,7 @@ MOST_LINES = 400
 # outputs that depend on the config, GPUs of other hosts, interpolation and compiled programs 17
 # files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600.
 MOST_FILES = 345
-MOST_LINES_IN_ALL = 69_700
+MOST_LINES_IN_ALL = 69_800
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

@@ -18,10 +18,11 @@ from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.settings import Settings
+from asmtune.compile import reuse
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
-from asmtune.compile.reuse import hand_to_triton
+from asmtune.compile.reuse import hand_to_triton, hash_triton
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem, jit_function
@@ -308,3 +309,16 @@ def test_the_launch_after_a_tuning_compiles_nothing(
     assert compiled.metadata.num_warps == config.num_warps
     written = {file.suffix for file in folder.rglob("*") if file.is_file()}
     assert {".source", ".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".json"} == written
+
+
+@pytest.mark.parametrize(("capability", "times"), [(90, 1), (80, 0)])
+def test_triton_hashes_its_files_early(
+    capability: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an artifact will be handed over, the key of Triton's cache is made before; not else."""
+    hashed: list[int] = []
+    monkeypatch.setattr(reuse, "triton_key", lambda: hashed.append(1))
+    lowering = Lowering(scale_problem(), load_target("H200"), 30)
+    with launching_on(capability):
+        hash_triton(lowering)
+    assert len(hashed) == times

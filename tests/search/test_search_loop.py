@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_machines import Bench, bowl, foreseen, grid
+from search_machines import Bench, bowl, foreseen, grid, measured
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
-from asmtune.tuning.search.loop import MOST_IN_VAIN, run
-from asmtune.tuning.search.state import PriorTimings, State
+from asmtune.tuning.search.loop import MOST_IN_VAIN, batch_of, run
+from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, State
 from asmtune.tuning.search.strategies import WholeList, make_strategy
 
 SPACE = grid(5, 5)
@@ -308,6 +309,36 @@ def test_a_space_ranked_by_a_sample() -> None:
     assert bench.events[0][1] == tried
     assert set(state.configs) == set(SPACE) - {BEST}
     assert set(bench.noted("trial")) == set(state.configs)
+
+
+def test_long_compiles_begin_first() -> None:
+    """A batch is in the order of its sketches' instructions, what has no sketch before all."""
+    told = foreseen(SPACE)
+    for place in range(1, len(told)):
+        told[place] = replace(told[place], features=Features({"instructions": 100.0 * place}))
+    state, limits = State(told, DEFAULT), Limits()
+    proposal = Proposal(tuple(SPACE[:8]))
+    assert batch_of(proposal, state, limits) == [SPACE[0], *SPACE[7:0:-1]]
+    few = batch_of(proposal, state, Limits(compiles=3), [DEFAULT])
+    assert few == [SPACE[0], SPACE[2], SPACE[1]]  # those that were proposed first
+    assert batch_of(proposal, State(foreseen(SPACE), DEFAULT), limits) == SPACE[:8]
+
+
+def test_expected_gains_are_trusted_as_far_as_they_came() -> None:
+    """What is expected of a batch counts against the model once it is timed and gained less."""
+    state = State(foreseen(SPACE), DEFAULT)
+
+    def trust_after(batch: Sequence[Config], gain: float | None, us: float) -> list[float]:
+        seen = []
+        state.begin_batch(batch, gain)
+        state.add_verdicts(foreseen(batch))
+        seen.append(state.trust)
+        state.add_outcomes([(config, measured(config, us)) for config in batch])
+        return [*seen, state.trust]
+
+    assert trust_after(SPACE[:4], None, 100.0) == [1.0, 1.0]
+    assert trust_after(SPACE[4:8], PRIOR_GAIN, 100.0) == [1.0, 0.5]
+    assert trust_after(SPACE[8:9], PRIOR_GAIN, 50.0) == [0.5, 1.0]  # more than was expected
 
 
 @pytest.mark.parametrize(

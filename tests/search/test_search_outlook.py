@@ -17,7 +17,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.model import ConfigPoints, covering
+from asmtune.tuning.search.model import ConfigPoints, Model, MomentReading, covering
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
 
@@ -157,3 +157,39 @@ def test_outlook_is_of_one_state() -> None:
     assert not outlook.is_of(State(sketched(), SPACE[0]))
     state.add_verdicts(sketched([BEST.with_cap(64)]))
     assert not outlook.is_of(state)
+
+
+def test_a_state_is_read_once_for_each_batch() -> None:
+    """What to compile next and what to time now are chosen by one reading of the verdicts."""
+    read: list[int] = []
+
+    def reading(verdicts: Sequence[Verdict]) -> MomentReading:
+        read.append(len(verdicts))
+        return MomentReading.of(verdicts, None)
+
+    bench = Bench(TIME)
+    strategy = Model(None, BatchSizes(first=6, batch=4, trial=4), read=reading)
+    run(strategy, State(foreseen(SPACE), SPACE[0]), bench, bench, Limits())
+    batches = [configs for name, configs in bench.events if name == "start"]
+    compiled = np.cumsum([len(configs) for configs in batches]).tolist()
+    assert read == [len(SPACE), 0, *compiled]
+
+
+def test_a_floor_under_all_times_ends_a_search() -> None:
+    """Where many configs tie at the best time, gains that are expected and never come end it."""
+    space, draw = grid(8, 8, 8), np.random.default_rng(0)
+    rough = {config: float(np.exp(draw.normal(0.0, 0.3))) for config in space}
+
+    class Trusting(State):
+        """A state that believes every expected gain."""
+
+        trust = 1.0
+
+    compiled = []
+    for kind in (State, Trusting):
+        bench = Bench(lambda config: max(150.0, TIME(config) * rough[config]))
+        strategy = make_strategy("model", pace=BatchSizes(first=16, batch=16))
+        ended = run(strategy, kind(foreseen(space), space[0]), bench, bench, Limits())
+        assert bench.time(ended.finalists[0].config) == 150.0
+        compiled.append(len(bench.noted("start")))
+    assert compiled[0] < compiled[1] / 2

@@ -30,7 +30,7 @@ from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.tuning import background_compiler, initial_state
+from asmtune.tuning import background_compiler, initial_state, session
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer
@@ -328,6 +328,28 @@ def test_a_config_that_writes_what_is_not_saved_never_runs(
     assert {config.kwargs["BLOCK"] for config in machine.timed} == {256, 512}
     unsaved = {config.kwargs["BLOCK"] for config, f in record.failures if f.kind == "unsaved"}
     assert unsaved == {2048}
+
+
+def test_what_a_sample_shows_to_differ_is_looked_at_in_all_tiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where configs of a sample write different arguments, no tile is left out of what is saved."""
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 2)  # the middle one, and another
+    machine = HostMachine()
+    made = replace(problem(), kernel=add_and_clear)
+    blocks = Space({"BLOCK": (512, 2048, 4096), "FLAW": (0,), "num_warps": (4,)})
+    lowered: list[bool] = []
+    works = session.sampled_works
+
+    def noted(*arguments: Any, every: bool = False) -> Any:
+        lowered.append(every)
+        return works(*arguments, every=every)
+
+    monkeypatch.setattr(session, "sampled_works", noted)
+    record = resolved(workshop(tmp_path, machine, "exhaustive"), blocks, made).record
+    assert record is not None
+    assert lowered == [False, True]
+    assert not any(f.kind == "unsaved" for _, f in record.failures)
 
 
 def test_a_reference_overrules_the_default(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ MOST_TILES: Final = 24
 """Tiles whose TTIR is made; other tiles take their numbers from these. One takes 15 to 30 ms."""
 
 ALL_TILES: Final = 100
-"""Tiles that are all lowered for what launches do to their arguments: 2 s."""
+"""Tiles that are all lowered where launches of a sample do different things to arguments: 2 s."""
 
 
 @dataclass(frozen=True)
@@ -286,16 +286,17 @@ def _unreadable(front: Front, configs: Sequence[Config]) -> str:
 
 
 @paused_collection()
-def sampled_works(front: Front, configs: Sequence[Config]) -> list[Work]:
+def sampled_works(front: Front, configs: Sequence[Config], *, every: bool = False) -> list[Work]:
     """Return the works of configs that are lowered already, and of one config a tile.
 
-    Of many tiles a sample is lowered, which shows each value of each axis.
+    Of many tiles a sample is lowered, which shows each value of each axis. With `every`, a sample
+    is enough only of more than `ALL_TILES`.
     """
     tiles: dict[Tile, Config] = {}
     for config in configs:
         tiles.setdefault(tile_of(config), config)
     chosen = list(tiles.values())
-    if len(tiles) > ALL_TILES:
+    if len(tiles) > (ALL_TILES if every else MOST_TILES):
         chosen = [chosen[place] for place in Places(list(tiles)).sample(MOST_TILES)]
     return front.works([*front.analysed(configs), *chosen])
 

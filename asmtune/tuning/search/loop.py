@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -41,13 +42,28 @@ def run(
 def batch_of(
     proposal: Proposal, state: State, limits: Limits, first: Sequence[Config] = ()
 ) -> list[Config]:
-    """Return the batch of a proposal, with some configs in front, within the limit of compiles."""
+    """Return the batch of a proposal and of other configs, within the limit of compiles."""
     batch = list(dict.fromkeys([*first, *proposal.configs]))
     # What is put in front takes the place of others: the workers are as many as before.
     size = max(len(first), len(proposal.configs))
     if limits.compiles is not None:
         size = min(size, max(limits.compiles - state.compiles, 0 if state.compiles else 1))
-    return batch[:size]
+    return _longest_first(batch[:size], state)
+
+
+def _longest_first(batch: Sequence[Config], state: State) -> list[Config]:
+    """Order a batch so that its slow compiles do not begin last, by instructions of the sketches.
+
+    On 16 processors the second of two rounds of an epilogue's batch began with the slowest: 3.0 s.
+    Instructions rank the seconds of recorded compiles at 0.79 to 0.97 (Spearman, 4 kernels). What
+    is not known begins first.
+    """
+
+    def size(config: Config) -> float:
+        features = state.initial[config].features
+        return math.inf if features is None else features.get("instructions", math.inf)
+
+    return sorted(batch, key=size, reverse=True)
 
 
 @dataclass
@@ -89,7 +105,7 @@ class _Search:
         self.proposal = self.strategy.propose(self.state)
         batch = batch_of(self.proposal, self.state, self.limits, first)
         if batch:
-            self.state.begin_batch(batch)
+            self.state.begin_batch(batch, self.proposal.gain)
             self.compiler.start(batch)
 
     def _collect(self) -> None:

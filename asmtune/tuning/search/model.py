@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
@@ -94,13 +94,23 @@ class ConfigPoints:
         self._axes = Axes(self.configs).coordinates(self.configs) / far
         self._middle = readable[:, self._used].mean(axis=0) if len(readable) else 0.0
         self._far = FEATURES_FAR * spread[self._used] * np.sqrt(max(1, self._used.sum()))
+        self._last: tuple[int, Points] | None = None
 
     def is_of(self, state: State) -> bool:
         """Return whether it was made from this state, and no configs have joined it."""
         return self._initial is state.initial and len(self.configs) == len(state.configs)
 
     def points(self, state: State) -> Points:
-        """Return the points of all configs, with what is known of them now."""
+        """Return the points of all configs, with what is known of them now.
+
+        Made once for each count of verdicts, of which a state only gets more.
+        """
+        count = len(state.verdicts)
+        if self._last is None or self._last[0] != count:
+            self._last = count, self._points(state)
+        return self._last[1]
+
+    def _points(self, state: State) -> Points:
         rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
         late = self._read(list(state.verdicts.values()))
         columns = self._early.columns.copy()
@@ -174,12 +184,18 @@ class _View:
         return [self.config_points.row[config] for config in configs]
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """Find the libraries of this process once: to look takes milliseconds, and NumPy's is there."""
+    return ThreadpoolController()
+
+
 def _one_thread() -> AbstractContextManager[object]:
     """Keep BLAS from starting a thread a core, which would wait for cores that compile.
 
     The matrices are small: on 2 busy cores a search took twice as long with two threads.
     """
-    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    limits: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limits
 
 
@@ -197,6 +213,7 @@ class Model:
     ) -> None:
         self._predictor, self._pace, self._seed, self._read = predictor, pace, seed, read
         self._config_points: ConfigPoints | None = None
+        self._last: tuple[Points, tuple[float, ...], _View] | None = None
 
     def propose(self, state: State) -> Proposal:
         """Propose the best predicted; after timings those of the greatest expected gain."""
@@ -220,7 +237,7 @@ class Model:
             order = np.argsort(view.points.predicted[rows], kind="stable")
             chosen = covering(left, order.tolist(), count)
             return Proposal(tuple(left[place] for place in chosen))
-        return self._gainful(view, view.surrogate, rows, count)
+        return self._gainful(view, view.surrogate, rows, count, state.trust)
 
     def _selection(self, state: State, ready: Sequence[Config]) -> Sequence[Config]:
         view = self._view(state)
@@ -229,20 +246,20 @@ class Model:
             order = np.argsort(points.predicted, kind="stable").tolist()
             order = covering(ready, order, self._pace.trial)
         else:
-            gains = view.surrogate.improvement(points)
+            gains = state.trust * view.surrogate.improvement(points)
             likeliest = np.argsort(-gains, kind="stable")
             order = likeliest[gains[likeliest] > WORTH_TIMING * self._pace.gain].tolist()
         return [ready[place] for place in order[: self._pace.trial]]
 
     def _gainful(
-        self, view: _View, surrogate: Mixture, rows: NDArray[np.intp], count: int
+        self, view: _View, surrogate: Mixture, rows: NDArray[np.intp], count: int, trust: float
     ) -> Proposal:
         """Propose a batch if its expected gain is large enough."""
         gains = surrogate.improvement(view.points.at(rows))
         rows = rows[np.argsort(-gains, kind="stable")[: max(POOL, 4 * count)]]
         chosen, gain = surrogate.batch(view.points.at(rows), count, self._seed)
-        if gain < self._pace.gain:
-            return Proposal((), gain, f"expected gain {gain:.1%} under {self._pace.gain:.1%}")
+        if (likely := trust * gain) < self._pace.gain:
+            return Proposal((), gain, f"expected gain {likely:.1%} under {self._pace.gain:.1%}")
         return Proposal(tuple(view.config_points.configs[row] for row in rows[chosen]), gain)
 
     def _view(self, state: State) -> _View:
@@ -250,7 +267,10 @@ class Model:
         if config_points is None or not config_points.is_of(state):
             predictor = self._predictor and self._predictor.now(state)
             config_points = self._config_points = ConfigPoints(state, predictor, self._read)
-        points = config_points.points(state)
-        timed = points.at([config_points.row[config] for config in state.timings])
-        log_us = np.log(np.array(list(state.timings.values())))
-        return _View(config_points, points, Mixture.of(timed, log_us) if len(log_us) else None)
+        points, times = config_points.points(state), tuple(state.timings.values())
+        # What is compiled next and what is timed now is mostly asked of one state.
+        if self._last is None or self._last[0] is not points or self._last[1] != times:
+            timed = points.at([config_points.row[config] for config in state.timings])
+            surrogate = Mixture.of(timed, np.log(np.array(times))) if times else None
+            self._last = points, times, _View(config_points, points, surrogate)
+        return self._last[2]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
+
+PRIOR_GAIN: Final = 0.1
+"""Gain that counts as both expected and seen before any was: how slowly `State.trust` falls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +81,8 @@ class State:
         self._shunned = frozenset(known.shunned)
         self._clock = clock
         self._began = clock()
+        self._first_us: float | None = None
+        self._of_pending = self._of_compiled = self._expected = 0.0
 
     @property
     def seconds(self) -> float:
@@ -86,6 +93,19 @@ class State:
     def best_us(self) -> float | None:
         """Return the least time so far."""
         return min(self.timings.values(), default=None)
+
+    @property
+    def trust(self) -> float:
+        """Return the share of an expected gain that may be hoped for, by those before: 0 to 1.
+
+        It is the gain since the first was expected over the sum of those expected of batches that
+        were timed. Times that a unit of the machine bounds have a floor, of which a Gaussian
+        process knows nothing: it goes on expecting gains.
+        """
+        if self._first_us is None or self.best_us is None:
+            return 1.0
+        seen = math.log(self._first_us / self.best_us)
+        return min(1.0, (PRIOR_GAIN + seen) / (PRIOR_GAIN + self._expected))
 
     def fastest(self, count: int) -> list[Config]:
         """Return the fastest timed configs in order; equal ones in the order of timing."""
@@ -139,8 +159,10 @@ class State:
         ]
         return True
 
-    def begin_batch(self, configs: Iterable[Config]) -> None:
-        """Note configs that are being compiled."""
+    def begin_batch(self, configs: Iterable[Config], gain: float | None = None) -> None:
+        """Note configs that are being compiled, and the gain that is expected of them, if known."""
+        if gain is not None:
+            self._of_pending, self._first_us = gain, self._first_us or self.best_us
         added = dict.fromkeys(configs)
         self.pending.update(added)
         self.compiles += len(added)
@@ -163,9 +185,11 @@ class State:
         for config in self.pending.keys() - self.verdicts.keys():
             self.failures[config] = Failure("compile", "lost", "the compiler gave no verdict")
         self.pending.clear()
+        self._of_compiled, self._of_pending = self._of_compiled + self._of_pending, 0.0
 
     def add_outcomes(self, outcomes: Iterable[tuple[Config, Measurement | Failure]]) -> None:
         """Add outcomes of configs that were tried on the GPU."""
+        self._expected, self._of_compiled = self._expected + self._of_compiled, 0.0
         for config, outcome in outcomes:
             self.trials += 1
             if isinstance(outcome, Failure):
