@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from asmtune.core.keys.buckets import pow2 as pow2
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
+    from asmtune.measure.accuracy import Bound as Bound
     from asmtune.runtime.call_trace import persistent as persistent
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.determinism import deterministic as deterministic
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.tuner import tune as tune
 
 _HOMES = {
+    "Bound": "asmtune.measure.accuracy",
     "Config": "asmtune.core.config",
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
@@ -51,6 +53,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Bound",
     "Config",
     "Problem",
     "Space",
