@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.runtime.prepared import prepared as prepared
+    from asmtune.studies.api import accuracy as accuracy
     from asmtune.studies.api import bench as bench
     from asmtune.studies.api import check as check
     from asmtune.studies.api import prune_report as prune_report
@@ -36,6 +37,7 @@ _HOMES = {
     "Config": "asmtune.core.config",
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
+    "accuracy": "asmtune.studies.api",
     "asm_autotune": "asmtune.runtime.decorator",
     "bench": "asmtune.studies.api",
     "between": "asmtune.core.keys.buckets",
@@ -57,6 +59,7 @@ __all__ = [
     "Config",
     "Problem",
     "Space",
+    "accuracy",
     "asm_autotune",
     "bench",
     "between",

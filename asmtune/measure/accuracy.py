@@ -337,26 +337,24 @@ class _Sums:
     def stats(self, kl: float | None) -> AccuracyStats:
         """Return the statistics of all pieces."""
         elements = self.output.numel()
-        counts = {"elements": elements, "nonfinite": self.unequal}
-        shares = {"clip": self.clipped / elements, "amax": self.amax, "kl": kl}
+        counted: dict[str, Any] = {"elements": elements, "nonfinite": self.unequal, "kl": kl}
+        counted |= {"clip": self.clipped / elements, "amax": self.amax}
         if not self.finite:
-            return AccuracyStats(**counts, **shares)
-        bins = {name: counted.cpu() for name, counted in self.bins.items()}
+            return AccuracyStats(**counted)
+        bins = {name: fine.cpu() for name, fine in self.bins.items()}
         norms = self.norms
         base = norms["r"] or norms["o"]
         cosine = min(1.0, max(-1.0, self.dot))
         if not (norms["o"] and norms["r"]):
             cosine = float(norms["o"] == norms["r"])
-        quantiles = {
+        counted |= {
             name: min(quantile(bins["rel"], share), self.most["rel"])
             for name, share in _QUANTILES.items()
         }
+        counted |= {f"max_{name}": value for name, value in self.most.items()}
+        counted |= {f"mean_{name}": value for name, value in self.sums.items()}
         return AccuracyStats(
-            **counts,
-            **shares,
-            **{f"max_{name}": value for name, value in self.most.items()},
-            **{f"mean_{name}": value for name, value in self.sums.items()},
-            **quantiles,
+            **counted,
             p99_ulps=min(quantile(bins["ulps"], 0.99), self.most["ulps"]),
             rms_share=min(norms["e"] / base, _MOST) if base else 0.0,
             cosine=cosine,
