@@ -116,7 +116,10 @@ def read_thresholds(path: Path) -> tuple[ErrorLimits, ...]:
     """
     where = f"--check {path}"
     document = of_form(read_document(path, where, _REPAIR), FORMAT, VERSION, where, _REPAIR)
-    limits = decoded(tuple[ErrorLimits, ...], document.get("limits"), f"{where}, limits")
+    try:
+        limits = decoded(tuple[ErrorLimits, ...], document.get("limits"), "limits")
+    except InputError as error:
+        raise InputError(f"{where}: {error}; {_REPAIR}") from error
     for place, limit in enumerate(document["limits"]):
         known = {one.name for one in fields(Bound)}
         for name in limit["bound"]:
