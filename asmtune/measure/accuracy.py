@@ -25,7 +25,7 @@ from asmtune.measure.distributions import (
     binned,
     error_histogram,
     histogram_kl,
-    quantile,
+    quantiles,
     softmax_kl,
     widened_pieces,
 )
@@ -55,7 +55,7 @@ class AccuracyStats:
         max_rel: largest relative error, as the module defines it.
         mean_rel: mean of the relative error.
         p50: quantile of the relative error: the least value that this share of the elements does
-            not exceed, or up to 0.05% more; likewise `p90`, `p99`, and `p999` of 99.9%.
+            not exceed, or up to 0.2% more; likewise `p90`, `p99`, and `p999` of 99.9%.
         max_ulps: largest |o - r| in ULPs.
         p99_ulps: quantile of |o - r| in ULPs.
         rms_share: RMS of o - r over RMS of r.
@@ -341,21 +341,20 @@ class _Sums:
         counted |= {"clip": self.clipped / elements, "amax": self.amax}
         if not self.finite:
             return AccuracyStats(**counted)
-        bins = {name: fine.cpu() for name, fine in self.bins.items()}
         norms = self.norms
         base = norms["r"] or norms["o"]
         cosine = min(1.0, max(-1.0, self.dot))
         if not (norms["o"] and norms["r"]):
             cosine = float(norms["o"] == norms["r"])
-        counted |= {
-            name: min(quantile(bins["rel"], share), self.most["rel"])
-            for name, share in _QUANTILES.items()
-        }
+        tails = quantiles(self.bins["rel"], _QUANTILES.values())
+        tails = [min(value, self.most["rel"]) for value in tails]
+        counted |= dict(zip(_QUANTILES, tails, strict=True))
+        (ulps,) = quantiles(self.bins["ulps"], (0.99,))
         counted |= {f"max_{name}": value for name, value in self.most.items()}
         counted |= {f"mean_{name}": value for name, value in self.sums.items()}
         return AccuracyStats(
             **counted,
-            p99_ulps=min(quantile(bins["ulps"], 0.99), self.most["ulps"]),
+            p99_ulps=min(ulps, self.most["ulps"]),
             rms_share=min(norms["e"] / base, _MOST) if base else 0.0,
             cosine=cosine,
         )

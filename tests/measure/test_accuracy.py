@@ -58,7 +58,7 @@ def test_errors_are_as_defined() -> None:
         assert getattr(stats, name) == pytest.approx(want, rel=1e-12), name
     for name, share in {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}.items():
         want = np.quantile(relative, share, method="inverted_cdf")
-        assert want <= getattr(stats, name) * (1 + 1e-7) <= want * 1.0006, name
+        assert want <= getattr(stats, name) * (1 + 1e-7) <= want * 1.0021, name
     assert (stats.elements, stats.nonfinite, stats.clip, stats.kl) == (4200, 0, 0.0, None)
 
 
