@@ -116,7 +116,9 @@ def error_histogram(fine: Any) -> ErrorHistogram:
     fine = fine.cpu()
     zeros, fine[0] = int(fine[0]), 0
     coarse = fine.view(-1, (1 << (23 - _MANTISSA)) // _OCTAVE_PARTS).sum(1)
-    places = coarse.nonzero().flatten().tolist() or [0]
+    places = coarse.nonzero().flatten().tolist()
+    if not places:
+        return ErrorHistogram((), (), zeros)
     first, last = places[0], places[-1] + 1
     width = (1 << 23) // _OCTAVE_PARTS
     edges = tuple(_of_bits(place * width) for place in range(first, last + 1))
