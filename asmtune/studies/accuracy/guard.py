@@ -5,8 +5,8 @@ A limit by the history is a one-sided tolerance limit for a normal distribution,
 quantile of that share, k is the quantile of the noncentral t distribution at the confidence, n - 1
 degrees of freedom and noncentrality z sqrt(n), over sqrt(n) (NIST/SEMATECH e-Handbook of
 Statistical Methods, 7.2.6.3, https://www.itl.nist.gov/div898/handbook/prc/section2/prc263.htm).
-Mean + 3 sd of 5 runs would be passed by one unchanged run in 50, and since the stricter limit is
-kept, by more and more of them.
+Mean + 3 sd of 5 runs would be passed by one unchanged run in 40, and since the stricter limit is
+kept, by more and more of them: by 75 of 200 on heavy-tailed inputs, where these limits stop none.
 """
 
 from __future__ import annotations
