@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from asmtune.core.keys.buckets import pow2 as pow2
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
+    from asmtune.measure.accuracy import Bound as Bound
     from asmtune.runtime.call_trace import persistent as persistent
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.runtime.prepared import prepared as prepared
+    from asmtune.studies.api import accuracy as accuracy
     from asmtune.studies.api import bench as bench
     from asmtune.studies.api import check as check
     from asmtune.studies.api import prune_report as prune_report
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
     from asmtune.tuning.tuner import tune as tune
 
 _HOMES = {
+    "Bound": "asmtune.measure.accuracy",
     "Config": "asmtune.core.config",
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
+    "accuracy": "asmtune.studies.api",
     "asm_autotune": "asmtune.runtime.decorator",
     "bench": "asmtune.studies.api",
     "between": "asmtune.core.keys.buckets",
@@ -51,9 +55,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "Bound",
     "Config",
     "Problem",
     "Space",
+    "accuracy",
     "asm_autotune",
     "bench",
     "between",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from asmtune.report.regression import check_markdown, trend_figure
 from asmtune.studies.regression.compare import Terms, compare
-from asmtune.studies.regression.history import HistoryEntry, extended
+from asmtune.studies.regression.history import HistoryEntry, entry_of, extended
 from asmtune.studies.regression.run import BenchRun, TimedSubject
 from benchmarks.false_alarms import PROCESSES, part, recorded
 from benchmarks.marked import between
@@ -61,7 +61,7 @@ def main() -> None:
     check = compare(every[-2], every[-1], Terms())
     history: tuple[HistoryEntry, ...] = ()
     for run in every:
-        history = extended(history, run)
+        history = extended(history, entry_of(run))
     slower = [f.subject.identity for f in check.findings if f.verdict == "slower"]
     FIGURE.write_bytes(trend_figure(history, slower, FIGURE.suffix))
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), check_markdown(check)))

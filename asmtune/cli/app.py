@@ -48,6 +48,7 @@ _COMMANDS: Final = {
     "run": "run.run",
     "bench": "bench.bench",
     "check": "check.check",
+    "accuracy": "accuracy.accuracy",
     "runs": "listing.runs",
     "export": "transfer.export",
     "import": "transfer.import_seeds",

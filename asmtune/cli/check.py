@@ -13,7 +13,7 @@ from asmtune.cli.output import check_destinations, write_result
 from asmtune.studies.api import MOST_LEVEL, MOST_THRESHOLD
 
 if TYPE_CHECKING:
-    from asmtune.studies.regression.compare import Check
+    from asmtune.studies.regression.compare import Check, CheckFinding
 
 SLOWER: Final = 1
 INCOMPARABLE: Final = 3
@@ -62,18 +62,25 @@ def check(
     Exits with 0 where none has, 1 where one is slower or fails, 2 for bad input, and 3 where
     nothing could be judged: another GPU, driver or board, or too few processes.
     """
-    limit = _HISTORY if threshold == _HISTORY else _share("--threshold", threshold, MOST_THRESHOLD)
-    chance = _share("--level", level, MOST_LEVEL)
-    if format_ not in _FORMATS:
-        raise InputError(f"--format {format_!r}: one of {', '.join(_FORMATS)}")
+    limit = (
+        _HISTORY if threshold == _HISTORY else share_of("--threshold", threshold, MOST_THRESHOLD)
+    )
+    chance = share_of("--level", level, MOST_LEVEL)
+    check_format(format_)
     if history is None and (record or threshold == _HISTORY):
         option = "--record" if record else "--threshold history"
         raise InputError(f"{option} needs --history FILE")
     files = CheckFiles(run, baseline, history, record, figure, output)
     files.check()
     result = files.compared(limit, chance, any_board=any_board)
-    write_result(_rendered(result, format_), output)
-    if code := {"slower": SLOWER, "incomparable": INCOMPARABLE}.get(result.outcome):
+    write_result(rendered(result, format_), output)
+    end(result)
+
+
+def end(result: Check[Any]) -> None:
+    """Exit with the code of a check's outcome, unless it is fine."""
+    codes = {"slower": SLOWER, "worse": SLOWER, "incomparable": INCOMPARABLE}
+    if code := codes.get(result.outcome):
         raise typer.Exit(code)
 
 
@@ -107,7 +114,7 @@ class CheckFiles:
 
     def compared(
         self, threshold: float | Literal["history"], level: float, *, any_board: bool
-    ) -> Check:
+    ) -> Check[CheckFinding]:
         """Read everything, compare, and only then write figure and history."""
         from asmtune.report.regression import trend_figure
         from asmtune.studies.api import check as run_check
@@ -120,15 +127,16 @@ class CheckFiles:
         if self.figure is not None:
             slower = [f.subject.identity for f in result.findings if f.verdict == "slower"]
             known = () if self.history is None else read_history(self.history)
-            entries = [*comparable(known, run), entry_of(run)]
+            entry = entry_of(run)
+            entries = [*comparable(known, entry), entry]
             suffix = self.figure.suffix.lower()
             write_bytes(self.figure, trend_figure(entries, slower, suffix))
         if self.history is not None and self.record:
-            record(self.history, run)
+            record(self.history, entry_of(run))
         return result
 
 
-def _share(option: str, text: str, most: float) -> float:
+def share_of(option: str, text: str, most: float) -> float:
     """Read a share such as "3%" or "0.03", above 0."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -143,7 +151,18 @@ def _share(option: str, text: str, most: float) -> float:
     return value
 
 
-def _rendered(result: Check, form: str) -> object:
+def check_format(form: str) -> None:
+    """Make sure that a form of the result is known.
+
+    Raises:
+        InputError: it is not.
+    """
+    if form not in _FORMATS:
+        raise InputError(f"--format {form!r}: one of {', '.join(_FORMATS)}")
+
+
+def rendered(result: Check[Any], form: str) -> object:
+    """Write a check as text, Markdown or JSON."""
     from asmtune.report.regression import check_json, check_markdown, check_table
 
     return {"text": check_table, "markdown": check_markdown, "json": check_json}[form](result)

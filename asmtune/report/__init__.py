@@ -9,7 +9,8 @@ tables        prune reports and replays as tables
 documents     prune reports as JSON and CSV, and read back
 runs          tuning runs from their traces
 tuning        results of `asmtune tune`, and its progress
-regression    checks of bench runs: table, Markdown, JSON, figure
+regression    checks of bench and accuracy runs: table, Markdown, JSON, figure
+accuracy      accuracy runs: table, JSON, page, figure
 progress      a progress bar on stderr
 code/         PTX and SASS line by line
 explain/      one config: verdict, comparison, code

@@ -30,20 +30,31 @@ _HEADINGS: Final = (
     *("kernel", "shape", "dtype", "verdict"),
     *("before us", "now us", "change", "limit us", "p90 us", "p99 us", "RSD"),
 )
-_COLOURS: Final = {"slower": "red", "failed": "red", "faster": "green", "not judged": "yellow"}
+_ERROR_HEADINGS: Final = (
+    *("kernel", "shape", "dtype", "verdict", "variant", "metric"),
+    *("mean before", "now", "change", "limit"),
+)
+_COLOURS: Final = {
+    "slower": "red",
+    "worse": "red",
+    "failed": "red",
+    "faster": "green",
+    "not judged": "yellow",
+}
 
 
-def check_table(check: Check) -> Group:
+def check_table(check: Check[Any]) -> Group:
     """Tabulate every row, the gravest first, then the remarks."""
     title = f"{check.run} against {check.base}"
-    table = plain_table(title, _HEADINGS, left=4, spare=("limit us", "p90 us", "p99 us", "RSD"))
+    heads, left = _headings(check.findings)
+    table = plain_table(title, heads, left=left, spare=("limit us", "p90 us", "p99 us", "RSD"))
     for finding in ordered(check.findings):
         table.add_row(*_cells(finding), style=_COLOURS.get(finding.verdict))
     lines: list[RenderableType] = [Text(line) for line in _lines(check)]
     return Group(table, *lines)
 
 
-def check_markdown(check: Check) -> str:
+def check_markdown(check: Check[Any]) -> str:
     """Write Markdown for a pull request: a sentence, the rows that matter, the others folded."""
     loud = [f for f in ordered(check.findings) if f.verdict != "unchanged"]
     quiet = [f for f in ordered(check.findings) if f.verdict == "unchanged"]
@@ -63,7 +74,7 @@ def check_markdown(check: Check) -> str:
     return "\n\n".join(parts)
 
 
-def check_json(check: Check) -> str:
+def check_json(check: Check[Any]) -> str:
     """Write the check as JSON, with its outcome, the counts and each row's ratio."""
     findings = [to_json(finding) | {"ratio": finding.ratio} for finding in ordered(check.findings)]
     document = {**to_json(check), "findings": findings}
@@ -72,18 +83,21 @@ def check_json(check: Check) -> str:
     )
 
 
-def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
+def ordered(findings: Sequence[Any]) -> list[Any]:
     """Sort findings by verdict, the greatest change first."""
     return sorted(findings, key=lambda f: (VERDICTS.index(f.verdict), -abs((f.ratio or 1) - 1)))
 
 
-def _sentence(check: Check) -> str:
+def _sentence(check: Check[Any]) -> str:
     heads = {"fine": "No slowdown", "slower": "Slowdown", "incomparable": "Not comparable"}
+    if _headings(check.findings)[0] is _ERROR_HEADINGS:
+        heads = {"fine": "No larger error", "incomparable": "No limits yet"}
+    heads["worse"] = "Larger error"
     counts = ", ".join(f"{count} {verdict}" for verdict, count in check.counts.items())
     return f"{heads[check.outcome]}: {counts}"
 
 
-def _lines(check: Check) -> Iterator[str]:
+def _lines(check: Check[Any]) -> Iterator[str]:
     for finding in ordered(check.findings):
         if finding.remark and not check.obstacles:
             yield f"{_name(finding)}: {one_line(finding.remark)}"
@@ -92,17 +106,29 @@ def _lines(check: Check) -> Iterator[str]:
     yield f"{_sentence(check)} ({check.terms.words})"
 
 
-def _name(finding: CheckFinding) -> str:
+def _name(finding: Any) -> str:
     subject = finding.subject
-    return f"{one_line(subject.kernel)} {words(subject.shape)} {one_line(subject.dtype)}"
+    named = f"{one_line(subject.kernel)} {words(subject.shape)} {one_line(subject.dtype)}"
+    return f"{named} {finding.metric}" if subject.variant is not None else named
 
 
-def _cells(finding: CheckFinding) -> tuple[str, ...]:
-    subject, now = finding.subject, finding.run_statistics
+def _headings(findings: Sequence[Any]) -> tuple[tuple[str, ...], int]:
+    """Return the columns of times or of errors, and how many of them hold text."""
+    timed = not findings or isinstance(findings[0], CheckFinding)
+    return (_HEADINGS, 4) if timed else (_ERROR_HEADINGS, 6)
+
+
+def _cells(finding: Any) -> tuple[str, ...]:
+    subject = finding.subject
+    first = (one_line(subject.kernel), words(subject.shape), one_line(subject.dtype))
+    if not isinstance(finding, CheckFinding):
+        numbers = (finding.usual, finding.value, finding.ratio, finding.limit)
+        texts = ["-" if value is None else f"{value:.3g}" for value in numbers]
+        texts[2] = "-" if finding.ratio is None else f"{100 * (finding.ratio - 1):+.1f}%"
+        return (*first, finding.verdict, one_line(subject.variant or ""), finding.metric, *texts)
+    now = finding.run_statistics
     return (
-        one_line(subject.kernel),
-        words(subject.shape),
-        one_line(subject.dtype),
+        *first,
         finding.verdict,
         number(finding.base_us, 2),
         number(finding.run_us, 2),
@@ -114,10 +140,14 @@ def _cells(finding: CheckFinding) -> tuple[str, ...]:
     )
 
 
-def _markdown_table(findings: Sequence[CheckFinding]) -> str:
-    heads = (*_HEADINGS, "remark")
+def _markdown_table(findings: Sequence[Any]) -> str:
+    columns, left = _headings(findings)
+    heads = (*columns, "remark")
     rows = [(*_cells(finding), one_line(finding.remark)) for finding in findings]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * 4 + "---:|" * 7 + "---|"]
+    lines = [
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * left + "---:|" * (len(columns) - left) + "---|",
+    ]
     lines += ["| " + " | ".join(map(_plain, row)) + " |" for row in rows]
     return "\n".join(lines)
 
@@ -198,11 +228,12 @@ def trend(history: Sequence[HistoryEntry], slower: Sequence[str]) -> Figure:
         top -= _BELOW
     gpus = dict.fromkeys(one_line(entry.environment.gpu) for entry in history)
     runs = f"{len(history)} runs" if len(history) > 1 else "1 run"
-    title = f"time against the median of {runs}, {', '.join(gpus)}"
+    timed = any(level.metric is None for entry in history for level in entry.levels)
+    title = f"{'time' if timed else 'error'} against the median of {runs}, {', '.join(gpus)}"
     style: dict[str, Any] = {"va": "top", "weight": "bold", "size": 11}
     figure.text(10 / across, 1 - 8 / up, title, **style)
     place = {"loc": "lower left", "bbox_to_anchor": (10 / across, 8 / up)}
-    fitted_legend(figure, _signs(bool(slower)), 0, **place)
+    fitted_legend(figure, _signs(bool(slower), timed), 0, **place)
     return figure
 
 
@@ -227,18 +258,19 @@ def _wrapped(text: str) -> str:
     return "\n".join(textwrap.wrap(text, _LETTERS, max_lines=4, placeholder=" …"))
 
 
-def _signs(slower: bool) -> list[Any]:
+def _signs(slower: bool, timed: bool) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     plain: dict[str, Any] = {"color": RULE, "linewidth": 1.2}
     ring: dict[str, Any] = {"marker": "o", "fillstyle": "none", "markersize": 11}
-    signs: list[Any] = [
-        Line2D([], [], **plain, marker="o", markersize=4, label="a run's median"),
-        Patch(color=RULE, alpha=_BAND, linewidth=0, label="medians of the run's processes"),
-    ]
+    median_of = "a run's median" if timed else "a run"
+    signs: list[Any] = [Line2D([], [], **plain, marker="o", markersize=4, label=median_of)]
+    if timed:
+        label = "medians of the run's processes"
+        signs.append(Patch(color=RULE, alpha=_BAND, linewidth=0, label=label))
     if slower:
-        label = "slower in the last run than in its baseline"
+        label = "slower in the last run than in its baseline" if timed else "beyond its limit"
         signs.append(Line2D([], [], color=INK, linestyle="none", **ring, label=label))
     return signs
 
@@ -252,8 +284,9 @@ def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
     for place, entry in enumerate(history):
         for level in entry.levels:
             subject = level.subject
-            lines = panels.setdefault(subject.kernel, {})
-            lines.setdefault(subject.identity, []).append((place, level))
+            metric = "" if level.metric is None else f", {level.metric}"
+            lines = panels.setdefault(f"{subject.kernel}{metric}", {})
+            lines.setdefault(level.identity, []).append((place, level))
     return panels
 
 
@@ -261,17 +294,21 @@ def _names(lines: Mapping[str, Line]) -> list[str]:
     """Name lines by what differs in shape and dtype, and by their usual time; too many: none."""
     if len(lines) > _NAMED:
         return []
-    subjects = [line[-1][1].subject for line in lines.values()]
+    levels = [line[-1][1] for line in lines.values()]
+    subjects = [level.subject for level in levels]
     alone, dtypes = len(lines) == 1, {subject.dtype for subject in subjects}
     names = []
-    for subject, line in zip(subjects, lines.values(), strict=True):
+    for level, line in zip(levels, lines.values(), strict=True):
+        subject, unit = level.subject, " us" if level.metric is None else ""
         differ = {
             name: value
             for name, value in subject.shape.items()
             if alone or any(other.shape.get(name) != value for other in subjects)
         }
         dtype = one_line(subject.dtype) if alone or len(dtypes) > 1 else ""
-        names.append(_wrapped(f"{f'{words(differ)} {dtype}'.strip()}, {_usual(line):.3g} us"))
+        parts = [f"{words(differ)} {dtype}".strip(), one_line(subject.variant or "")]
+        named = ", ".join(filter(None, parts))
+        names.append(_wrapped(f"{named}, {_usual(line):.3g}{unit}"))
     return names
 
 
@@ -284,7 +321,12 @@ def _title(kernel: str, lines: Mapping[str, Line]) -> str:
 
 
 def _usual(line: Line) -> float:
-    return median(level.median_us for _, level in line)
+    return median(level.value for _, level in line)
+
+
+def _relative(value: float, usual: float) -> float:
+    """Return a value over the usual one; where that is 0, as of `clip`, 1 more than the value."""
+    return value / usual if usual else 1 + value
 
 
 _BAND: Final = 0.2
@@ -298,12 +340,12 @@ def _draw(axis: Any, lines: Mapping[str, Line], slower: set[str]) -> None:
     ):
         usual = _usual(line)
         at = [place for place, _ in line]
-        heights = [level.median_us / usual for _, level in line]
+        heights = [_relative(level.value, usual) for _, level in line]
         style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
         style["label"] = names[order] if names else None
         axis.plot(at, heights, linewidth=1.2, **style)
-        low = [level.low_us / usual for _, level in line]
-        high = [level.high_us / usual for _, level in line]
+        low = [_relative(level.low, usual) for _, level in line]
+        high = [_relative(level.high, usual) for _, level in line]
         axis.fill_between(at, low, high, color=colour, alpha=_BAND, linewidth=0)
         if identity in slower:
             ring: dict[str, Any] = {"fillstyle": "none", "markersize": 11, "color": INK}

@@ -1,4 +1,4 @@
-"""`asmtune.bench`, `check`, `prune_report` and `roofline`: commands as functions.
+"""`asmtune.accuracy`, `bench`, `check`, `prune_report` and `roofline`: commands as functions.
 
 Each returns the record that the command of its name prints or writes. Triton, scikit-learn and
 PyTorch are imported inside the functions, so that `asmtune check` runs without them.
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from asmtune.predict.prune.front import ProgressListener
     from asmtune.predict.score.keep import Keep
     from asmtune.predict.score.scorer import Scorer
-    from asmtune.studies.regression.compare import Check
+    from asmtune.studies.accuracy.run import AccuracyRun
+    from asmtune.studies.regression.compare import Check, CheckFinding
     from asmtune.studies.regression.processes import BenchProgress
     from asmtune.studies.regression.run import BenchRun
     from asmtune.studies.roofline.points import Chart
@@ -105,7 +106,7 @@ def check(
     any_board: bool = False,
     history: str | Path | None = None,
     record: bool = False,
-) -> Check:
+) -> Check[CheckFinding]:
     """Compare a bench run with a baseline, as `asmtune check` does; needs no GPU.
 
     Args:
@@ -139,8 +140,61 @@ def check(
     known = () if history is None else histories.read_history(Path(history))
     result = compare(base, now, terms, known)
     if record and history is not None:
-        histories.record(Path(history), now)
+        histories.record(Path(history), histories.entry_of(now))
     return result
+
+
+def accuracy(
+    kernel: str | Path,
+    *,
+    against: str = "fp64",
+    shape: Shape | None = None,
+    dtype: str | None = None,
+    variants: Mapping[str, Any] | None = None,
+    inputs: str | Path = "random",
+    kl: str | None = None,
+    seed: int = 0,
+    label: str = "",
+) -> AccuracyRun:
+    """Measure a kernel's errors against a reference, as `asmtune accuracy` does.
+
+    Configs are chosen without timing: the stored one, else the model's pick.
+
+    Args:
+        kernel: a kernel module, by name or file, or a function as `file.py:function`.
+        against: "fp64" or "fp32", the module's `baseline` on widened inputs; a variant's name; or
+            `file.py:function`, called with the same inputs.
+        shape: sizes by name; by default the module's first.
+        dtype: one of the module's; by default its first.
+        variants: by name, keywords as a mapping, a function, or a text as of `--variant`.
+        inputs: "random", "heavy-tailed", "outlier-channels", or a file of tensors.
+        kl: "softmax" or "histogram", as `asmtune.measure.accuracy.measure_accuracy` takes it.
+        seed: of the inputs.
+        label: a name for the run, such as a commit.
+
+    Returns:
+        A row for each variant and output.
+
+    Raises:
+        InputError: an argument is unknown, a file cannot be read, or a function raises.
+        NoGpuError: a kernel is asked for without a GPU and without TRITON_INTERPRET=1.
+    """
+    check_inputs(() if shape is None else (shape,), dtype)
+    from asmtune.studies.accuracy.run import AccuracyRequest, is_interpreting
+    from asmtune.studies.accuracy.subject import load_subject
+
+    subject = load_subject(str(kernel), shape, dtype)
+    request = AccuracyRequest.of(subject, variants or {}, against, str(inputs), kl)
+    import torch
+
+    if torch.cuda.is_available():
+        return request.run("cuda", seed, label)
+    if subject.is_kernel and not is_interpreting():
+        raise NoGpuError(
+            "accuracy needs a CUDA GPU, and PyTorch finds none: TRITON_INTERPRET=1 runs kernels "
+            "on the CPU under Triton's interpreter"
+        )
+    return request.run("cpu", seed, label)
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def test_a_corrupt_history_stays(runs: Commands) -> None:
         "check", "{}/run.json", *BASE, "--history", str(history), "--record", "--figure",
         "{}/trend.svg",
     )  # fmt: skip
-    assert "line 1: written by a newer asmtune (form 3, this one knows 1)" in refused
+    assert "line 1: written by a newer asmtune (form 3, this one knows 2)" in refused
     assert '"version": 3' in history.read_text()
     assert not (runs.folder / "trend.svg").exists()
 

@@ -9,7 +9,7 @@ import pytest
 
 from asmtune.core.config import Config
 from asmtune.studies.regression.compare import Check, Terms, compare, needed
-from asmtune.studies.regression.history import extended
+from asmtune.studies.regression.history import entry_of, extended
 from asmtune.studies.regression.run import BenchRun, Missed, Process
 from tests.bench_runs import HERE, part_of, rows_of, run_of, scaled, simulated, subject, timed
 
@@ -178,7 +178,7 @@ def test_threshold_of_the_history() -> None:
     medians = (10.0, 10.1, 9.9, 10.2, 9.8, 10.0)
     history: tuple[Any, ...] = ()
     for place, us in enumerate(medians):
-        history = extended(history, run_of(timed("one", [[us]] * 8), label=str(place)))
+        history = extended(history, entry_of(run_of(timed("one", [[us]] * 8), label=str(place))))
     base = run_of(timed("one", [[10.0 + 0.001 * n] for n in range(8)]))
     terms = Terms(threshold=None)
     near = compare(base, scaled(base, 1.04, lambda _: True), terms, history)
@@ -197,7 +197,7 @@ def test_a_short_history_falls_back() -> None:
     for place in range(9):
         place_there = HERE if place < 4 else replace(HERE, driver="570.0")
         run = run_of(timed("one", [[10.0]] * 8), label=str(place), environment=place_there)
-        others = extended(others, run)
+        others = extended(others, entry_of(run))
     slow = scaled(base, 1.04, lambda _: True)
     check = compare(base, slow, Terms(threshold=None), others)
     assert verdicts(check) == {"one": "slower"}
@@ -211,7 +211,7 @@ def test_a_row_that_is_new_in_the_history() -> None:
     history: tuple[Any, ...] = ()
     for place in range(6):
         rows = [timed(name, [[10.0 + place]] * 8) for name in ("one", "two")[: 1 + (place > 3)]]
-        history = extended(history, run_of(*rows, label=str(place)))
+        history = extended(history, entry_of(run_of(*rows, label=str(place))))
     base = simulated(0, one=10.0, two=20.0)
     check = compare(base, simulated(1, one=10.0, two=20.0), Terms(threshold=None), history)
     remarks = {finding.subject.kernel: finding.remark for finding in check.findings}
@@ -223,5 +223,5 @@ def test_boards_compare_by_the_history() -> None:
     """A history that spans boards knows how far they differ."""
     base = simulated(0, **STEADY)
     other = replace(simulated(1, **STEADY), environment=replace(HERE, board="ba9876543210"))
-    history = tuple(extended((), simulated(seed, **STEADY))[0] for seed in range(2, 9))
+    history = tuple(entry_of(simulated(seed, **STEADY)) for seed in range(2, 9))
     assert compare(base, other, Terms(threshold=None), history).outcome == "fine"

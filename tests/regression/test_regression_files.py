@@ -162,7 +162,8 @@ def history_of(count: int) -> tuple[HistoryEntry, ...]:
     """So many runs, one after another."""
     history: tuple[HistoryEntry, ...] = ()
     for place in range(count):
-        history = extended(history, run_of(timed("one", [[10.0 + place]]), label=str(place)))
+        run = run_of(timed("one", [[10.0 + place]]), label=str(place))
+        history = extended(history, entry_of(run))
     return history
 
 
@@ -175,7 +176,7 @@ def test_the_last_hundred_are_kept() -> None:
 def test_a_run_stands_once() -> None:
     """A run that is recorded again moves to the end."""
     first = run_of(timed("one", [[10.0]]), label="0")
-    history = extended(history_of(3), first)
+    history = extended(history_of(3), entry_of(first))
     assert [entry.label for entry in history] == ["1", "2", "0"]
 
 
@@ -194,7 +195,7 @@ def test_runs_that_are_recorded_at_once(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     runs = [run_of(timed("one", [[10.0 + place]]), label=str(place)) for place in range(8)]
     with ThreadPoolExecutor(len(runs)) as pool:
-        list(pool.map(lambda run: record(path, run), runs))
+        list(pool.map(lambda run: record(path, entry_of(run)), runs))
     assert sorted(entry.label for entry in read_history(path)) == [run.label for run in runs]
     assert [child.name for child in tmp_path.iterdir()] == ["history.jsonl"]
 

@@ -18,7 +18,7 @@ from asmtune.report.regression import trend
 from asmtune.report.roofline import figure as roofline_figure
 from asmtune.report.roofline.document import chart_json
 from asmtune.studies.regression.compare import Terms, compare
-from asmtune.studies.regression.history import HistoryEntry, extended
+from asmtune.studies.regression.history import HistoryEntry, entry_of, extended
 from benchmarks import replay_strategies
 from benchmarks import roofline as roofline_benchmark
 from benchmarks import trend as trend_benchmark
@@ -59,7 +59,7 @@ def over_time() -> Any:
     findings = compare(every[-2], every[-1], Terms()).findings
     history: tuple[HistoryEntry, ...] = ()
     for run in every:
-        history = extended(history, run)
+        history = extended(history, entry_of(run))
     return trend(history, [f.subject.identity for f in findings if f.verdict == "slower"])
 
 
@@ -140,7 +140,7 @@ def test_committed_files(named: tuple[str, Any]) -> None:
 def test_a_trend_of_long_names() -> None:
     """Names of any length, and one run alone: the panels make room, and nothing is touched."""
     every = trend_benchmark.runs(recorded()[0])
-    (entry,) = extended((), every[0])
+    (entry,) = extended((), entry_of(every[0]))
     long = {"softmax": "a_kernel_with_a_name_of_" * 6, "gelu": "short"}
     levels = [
         replace(level, subject=replace(level.subject, kernel=long[level.subject.kernel]))

@@ -18,19 +18,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from asmtune.base.fingerprint import digest, versions
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.measure.timing.nvml import device_name, driver_version
 from asmtune.measure.timing.statistics import chances, holm
-from asmtune.studies.regression.history import LEAST_RUNS, HistoryEntry, band_of, comparable
+from asmtune.studies.regression.history import (
+    LEAST_RUNS,
+    HistoryEntry,
+    band_of,
+    comparable,
+    entry_of,
+)
 from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment, Missed, TimedSubject
 
-VERDICTS: Final = ("slower", "failed", "faster", "unchanged", "new", "gone", "not judged")
+VERDICTS: Final = ("slower", "worse", "failed", "faster", "unchanged", "new", "gone", "not judged")
 """In the order in which tables show them."""
 
-_JUDGED: Final = ("slower", "failed", "faster", "unchanged")
+_JUDGED: Final = ("slower", "worse", "failed", "faster", "unchanged")
 
 
 @dataclass(frozen=True)
@@ -89,17 +95,22 @@ class CheckFinding:
         return self.run_us / self.base_us
 
 
+F = TypeVar("F", bound=Any)
+"""`CheckFinding`, or `ErrorFinding` of `studies.accuracy`."""
+
+
 @dataclass(frozen=True)
-class Check:
+class Check(Generic[F]):
     """The findings of a check of two runs, by their names, one a subject.
 
-    Obstacles are why nothing was judged; remarks are what differs besides times.
+    Terms are `Terms`, or another record with `words`. Obstacles are why nothing was judged;
+    remarks are what differs besides times.
     """
 
-    terms: Terms
+    terms: Any
     base: str
     run: str
-    findings: tuple[CheckFinding, ...]
+    findings: tuple[F, ...]
     obstacles: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -110,9 +121,11 @@ class Check:
         return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}
 
     @property
-    def outcome(self) -> Literal["fine", "slower", "incomparable"]:
+    def outcome(self) -> Literal["fine", "slower", "worse", "incomparable"]:
         """Sum the check up; a kernel that fails counts as slower."""
         counts = self.counts
+        if "worse" in counts:
+            return "worse"
         if "slower" in counts or "failed" in counts:
             return "slower"
         return "fine" if any(verdict in counts for verdict in _JUDGED) else "incomparable"
@@ -208,7 +221,7 @@ FALLBACK: Final = 0.03
 
 def compare(
     base: BenchRun, run: BenchRun, terms: Terms, history: Sequence[HistoryEntry] = ()
-) -> Check:
+) -> Check[CheckFinding]:
     """Judge a run against a baseline.
 
     Earlier runs stand oldest first in `history`; those of another environment do not count.
@@ -229,7 +242,7 @@ def compare(
             for row in run.rows
         ]
         return Check(terms, base.name, run.name, tuple(rows), tuple(reasons), tuple(notes))
-    known = comparable(history, run)
+    known = comparable(history, entry_of(run))
     if by_history and len(known) < LEAST_RUNS:
         had = f"{len(known)} comparable runs in the history, and {LEAST_RUNS} are needed"
         notes.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")

@@ -1,7 +1,8 @@
 """The last runs in short, a JSON line each, oldest first.
 
-The first line says what the file is, `{"format": "asmtune-bench-history", "version": 1}`; the
+The first line says what the file is, `{"format": "asmtune-bench-history", "version": 2}`; the
 others have the fields of `HistoryEntry`. The file is replaced whole whenever a run is added.
+Runs of `asmtune bench` have times, those of `asmtune accuracy` errors. Version 1 had times alone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Final
+from typing import Any, Final
 
 from asmtune.base.atomic_write import folder_lock
 from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical
 from asmtune.base.json_codec import parse_json
 from asmtune.store.trace.reader import decoded, encoded
 from asmtune.studies.regression.run import (
@@ -28,7 +30,7 @@ from asmtune.studies.regression.run import (
 )
 
 FORMAT: Final = "asmtune-bench-history"
-VERSION: Final = 1
+VERSION: Final = 2
 MOST_RUNS: Final = 100
 
 LEAST_RUNS: Final = 5
@@ -40,12 +42,26 @@ _REPAIR: Final = "correct that line, or name another file to begin anew"
 
 @dataclass(frozen=True)
 class Level:
-    """Median, least and greatest of the processes' medians of one subject in one run."""
+    """One number of one subject in one run: a median time of its processes, or an error.
+
+    Attributes:
+        value: microseconds, or the metric's.
+        low: least of the processes' medians; the value itself for an error.
+        high: the largest.
+        metric: a field of `AccuracyStats`; None for a time.
+    """
 
     subject: BenchSubject
-    median_us: float
-    low_us: float
-    high_us: float
+    value: float
+    low: float
+    high: float
+    metric: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return a text that is equal for equal subjects and metrics."""
+        own = self.subject.identity
+        return own if self.metric is None else canonical([own, self.metric])
 
 
 @dataclass(frozen=True)
@@ -76,25 +92,26 @@ def entry_of(run: BenchRun) -> HistoryEntry:
     return HistoryEntry(run.identity, run.date, run.label, run.environment, levels)
 
 
-def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEntry]:
+def comparable(history: Sequence[HistoryEntry], run: HistoryEntry) -> list[HistoryEntry]:
     """Filter entries of the same GPU and driver, without the run itself."""
     here = run.environment
     return [
         entry
         for entry in history
         if (entry.environment.gpu, entry.environment.driver) == (here.gpu, here.driver)
-        and entry.run != run.identity
+        and entry.run != run.run
     ]
+
+
+def values_of(history: Sequence[HistoryEntry], identity: str) -> list[float]:
+    """Return all values of levels of an identity, oldest first."""
+    levels = (level for entry in history for level in entry.levels)
+    return [level.value for level in levels if level.identity == identity]
 
 
 def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | None:
     """Compute the band of a subject; None if fewer than `LEAST_RUNS` have timed it."""
-    times = [
-        level.median_us
-        for entry in history
-        for level in entry.levels
-        if level.subject.identity == subject.identity
-    ]
+    times = values_of(history, subject.identity)
     if len(times) < LEAST_RUNS:
         return None
     centre, reach = mean(times), _DEVIATIONS * stdev(times)
@@ -119,23 +136,35 @@ def read_history(path: Path) -> tuple[HistoryEntry, ...]:
             values.append(parse_json(line))
         except ValueError as error:
             raise InputError(f"{where}, line {number}: not JSON ({error}); {_REPAIR}") from error
-    of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
+    form = of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
     entries = []
     for number, value in enumerate(values[1:], 2):
+        if form["version"] == 1:
+            _rename_times(value)
         entry = decoded(HistoryEntry, value, f"{where}, line {number}")
-        times = (us for one in entry.levels for us in (one.low_us, one.median_us, one.high_us))
+        timed = (one for one in entry.levels if one.metric is None)
+        times = (us for one in timed for us in (one.low, one.value, one.high))
         check_times(times, f"{where}, line {number}, levels", _REPAIR)
         entries.append(entry)
     return tuple(entries)
 
 
-def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEntry, ...]:
+def _rename_times(entry: Any) -> None:
+    """Give the levels of an entry of version 1 the names of version 2."""
+    levels = entry.get("levels") if isinstance(entry, dict) else None
+    for level in levels if isinstance(levels, list) else ():
+        if isinstance(level, dict):
+            names = {"median_us": "value", "low_us": "low", "high_us": "high"}
+            level.update({new: level.pop(old) for old, new in names.items() if old in level})
+
+
+def extended(history: Sequence[HistoryEntry], run: HistoryEntry) -> tuple[HistoryEntry, ...]:
     """Return a history with one more run at its end: the last hundred, each run once."""
-    others = [entry for entry in history if entry.run != run.identity]
-    return tuple([*others, entry_of(run)][-MOST_RUNS:])
+    others = [entry for entry in history if entry.run != run.run]
+    return tuple([*others, run][-MOST_RUNS:])
 
 
-def record(path: Path, run: BenchRun) -> None:
+def record(path: Path, run: HistoryEntry) -> None:
     """Add a run to a file; a process that adds another one at the same time waits.
 
     Raises:

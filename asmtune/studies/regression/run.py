@@ -50,16 +50,19 @@ class BenchSubject:
         kernel: the kernel module's name; not the function's, which holds the file's path.
         shape: sizes as the module takes them; what it derives from them may change.
         dtype: canonical name, as the module takes it.
+        variant: how it is called and compared, in a run that measures errors; None for times.
     """
 
     kernel: str
     shape: Mapping[str, Any]
     dtype: str
+    variant: str | None = None
 
     @cached_property
     def identity(self) -> str:
         """Return a text that is equal for equal subjects."""
-        return canonical([self.kernel, dict(self.shape), self.dtype])
+        variant = [] if self.variant is None else [self.variant]
+        return canonical([self.kernel, dict(self.shape), self.dtype, *variant])
 
 
 @dataclass(frozen=True)
@@ -230,14 +233,22 @@ def read_run(path: Path, what: str = "run") -> BenchRun:
             file and field.
     """
     where = f"{what} {path}"
-    text = read_text(path, where, _MADE_BY)
+    return run_from_json(read_document(path, where, _MADE_BY), where)
+
+
+def read_document(path: Path, where: str, advice: str) -> Any:
+    """Read the JSON of a file.
+
+    Raises:
+        InputError: it cannot be read, or is empty or no JSON; ends with `advice`.
+    """
+    text = read_text(path, where, advice)
     if not text.strip():
-        raise InputError(f"{where}: the file is empty; {_MADE_BY}")
+        raise InputError(f"{where}: the file is empty; {advice}")
     try:
-        document = parse_json(text)
+        return parse_json(text)
     except ValueError as error:
-        raise InputError(f"{where}: not JSON ({error}); {_MADE_BY}") from error
-    return run_from_json(document, where)
+        raise InputError(f"{where}: not JSON ({error}); {advice}") from error
 
 
 def run_from_json(document: Any, where: str) -> BenchRun:
@@ -296,7 +307,9 @@ def run_to_json(run: BenchRun) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, **encoded(run)}
 
 
-def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, Any]:
+def of_form(
+    document: Any, form: str, version: int, where: str, advice: str = _MADE_BY
+) -> Mapping[str, Any]:
     """Return a document if its format and version are known.
 
     Raises:
@@ -308,9 +321,9 @@ def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, 
         or document.get("format") != form
         or type(form_version) is not int
     ):
-        raise InputError(f'{where}: expected a document of format "{form}"; {_MADE_BY}')
+        raise InputError(f'{where}: expected a document of format "{form}"; {advice}')
     if form_version < 1:
-        raise InputError(f"{where}: there is no form {form_version}; {_MADE_BY}")
+        raise InputError(f"{where}: there is no form {form_version}; {advice}")
     if form_version > version:
         raise InputError(
             f"{where}: written by a newer asmtune (form {form_version}, this one knows {version}); "

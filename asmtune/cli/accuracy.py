@@ -1,0 +1,209 @@
+"""`asmtune accuracy`: errors of a kernel against a reference, and a guard of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asmtune.base.errors import InputError
+from asmtune.cli.bench import NO_GPU
+from asmtune.cli.check import (
+    Figure,
+    Format,
+    Level,
+    check_format,
+    end,
+    rendered,
+    share_of,
+)
+from asmtune.cli.output import check_destinations, print_line, write_note, write_result
+from asmtune.cli.prune_report import Dtype
+from asmtune.core.inputs.shapes import check_inputs, parse_assignments, unique
+from asmtune.studies.api import MOST_LEVEL, NoGpuError
+from asmtune.studies.api import accuracy as run_accuracy
+
+if TYPE_CHECKING:
+    from asmtune.studies.accuracy.guard import ErrorFinding, Guard
+    from asmtune.studies.accuracy.run import AccuracyRun
+    from asmtune.studies.regression.compare import Check
+
+Kernel = Annotated[str, typer.Argument(help="A kernel's name or file, or file.py:function.")]
+Against = Annotated[
+    str, typer.Option(help="fp64, fp32, a variant's name, or file.py:function with these inputs.")
+]
+Shape = Annotated[str | None, typer.Option(help="Sizes, such as M=4096,N=4096.")]
+Variants = Annotated[
+    list[str],
+    typer.Option(help="NAME=KEYWORDS, NAME=function(KEYWORDS), or a function's name; repeatable."),
+]
+Inputs = Annotated[
+    str,
+    typer.Option(help="random, heavy-tailed, outlier-channels, or a .pt, .npy, .safetensors file."),
+]
+KlOption = Annotated[str | None, typer.Option("--kl", help="softmax or histogram.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Of the inputs; default 0, or the runs in the history.")
+]
+Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+Html = Annotated[Path | None, typer.Option(help="A page with figure and table to write.")]
+Draw = Annotated[Path | None, typer.Option(help="Histogram and tail: .svg, .png or .pdf.")]
+Limits = Annotated[Path | None, typer.Option("--check", help="Judge by a file of limits.")]
+Write = Annotated[
+    bool,
+    typer.Option("--write-adaptive-thresholds", help="Tighten the limits by the history."),
+]
+History = Annotated[Path | None, typer.Option(help="A file of runs, to which this one is added.")]
+Trend = Annotated[Path | None, typer.Option(help="Draw the history: .svg, .png or .pdf.")]
+Label = Annotated[str, typer.Option(help="What the run is called, such as a commit.")]
+
+
+def accuracy(
+    kernel: Kernel,
+    against: Against = "fp64",
+    shape: Shape = None,
+    dtype: Dtype = None,
+    variant: Variants = [],  # noqa: B006 - typer copies it
+    inputs: Inputs = "random",
+    kl: KlOption = None,
+    seed: Seed = None,
+    format_: Format = "text",
+    json_: Json = False,
+    figure: Draw = None,
+    html: Html = None,
+    check: Limits = None,
+    write_adaptive_thresholds: Write = False,
+    history: History = None,
+    level: Level = "1%",
+    trend: Figure = None,
+    label: Label = "",
+) -> None:
+    """Measure a kernel's errors against a reference, variants side by side.
+
+    With --check it judges them by limits: exits with 0 where all hold, with 1 where one is
+    broken, with 3 where there is none to judge by. Exits with 4 where there is no GPU, and Triton's
+    interpreter is not asked for.
+    """
+    form = "json" if json_ else format_
+    check_format(form)
+    chance = share_of("--level", level, MOST_LEVEL)
+    if check is None and (write_adaptive_thresholds or history or trend or form == "markdown"):
+        raise InputError(
+            "--history, --trend, --write-adaptive-thresholds and --format markdown need "
+            "--check FILE"
+        )
+    if history is None and (write_adaptive_thresholds or trend):
+        raise InputError("--write-adaptive-thresholds and --trend need --history FILE")
+    check_inputs([] if shape is None else [shape], dtype)
+    variants = unique("--variant", map(_variant, variant))
+    files = GuardFiles(check, history, write_adaptive_thresholds, trend)
+    files.check({"--figure": figure, "--html": html})
+    guard = files.guard(chance)
+    try:
+        run = run_accuracy(
+            kernel,
+            against=against,
+            shape=None if shape is None else parse_assignments(shape, "--shape"),
+            dtype=dtype,
+            variants=variants,
+            inputs=inputs,
+            kl=kl,
+            seed=len(guard.history) if seed is None else seed,
+            label=label,
+        )
+    except NoGpuError as error:
+        print_line(f"asmtune: {error}", err=True)
+        raise typer.Exit(NO_GPU) from error
+    _write(run, figure, html)
+    if check is None:
+        write_result(_reported(run, form))
+        return
+    write_note(_reported(run, "text"))
+    result = guard.judge(run)
+    files.write(run, guard, result)
+    write_result(rendered(result, form))
+    if result.outcome != "incomparable" or not write_adaptive_thresholds:
+        end(result)
+
+
+def _variant(text: str) -> tuple[str, str]:
+    """Split NAME=SPEC; a function of the kernel's file is its own name."""
+    name, equals, spec = text.partition("=")
+    if not name.strip() or (equals and not spec.strip()):
+        raise InputError(f"--variant {text!r} is neither NAME=SPEC nor a function's name")
+    return name.strip(), spec.strip() if equals else name.strip()
+
+
+def _reported(run: AccuracyRun, form: str) -> object:
+    from asmtune.report.accuracy import accuracy_json, accuracy_table
+
+    return accuracy_json(run) if form == "json" else accuracy_table(run)
+
+
+def _write(run: AccuracyRun, figure: Path | None, html: Path | None) -> None:
+    from asmtune.report.accuracy import accuracy_figure, accuracy_page
+    from asmtune.studies.regression.run import write_bytes
+
+    if figure is not None:
+        write_bytes(figure, accuracy_figure(run, figure.suffix.lower().lstrip(".")))
+    if html is not None:
+        write_bytes(html, accuracy_page(run).encode())
+
+
+@dataclass(frozen=True)
+class GuardFiles:
+    """The files of a guard, as given on the command line."""
+
+    limits: Path | None
+    history: Path | None
+    adapts: bool
+    trend: Path | None
+
+    def check(self, others: Mapping[str, Path | None]) -> None:
+        """Make sure that all files can be written, and figures drawn, before anything runs.
+
+        Raises:
+            InputError: one cannot be, or is another's.
+        """
+        from asmtune.report.regression import check_figure
+
+        wanted = {**others, "--trend": self.trend, "--history": self.history}
+        wanted |= {"--check": self.limits} if self.adapts else {}
+        read = {} if self.adapts or self.limits is None else {"--check": self.limits}
+        check_destinations([(name, path) for name, path in wanted.items() if path], read)
+        for path in (others["--figure"], self.trend, others["--html"] and Path("page.svg")):
+            if path is not None:
+                check_figure(path)
+
+    def guard(self, level: float) -> Guard:
+        """Read limits and history.
+
+        Raises:
+            InputError: a file cannot be read, or there are no limits and none are to be written.
+        """
+        from asmtune.studies.accuracy.guard import Guard, GuardTerms, read_thresholds
+        from asmtune.studies.regression.history import read_history
+
+        is_new = self.adapts and self.limits is not None and not self.limits.exists()
+        limits = () if is_new or self.limits is None else read_thresholds(self.limits)
+        known = () if self.history is None else read_history(self.history)
+        return Guard(GuardTerms(level), limits, known, self.adapts)
+
+    def write(self, run: AccuracyRun, guard: Guard, result: Check[ErrorFinding]) -> None:
+        """Add the run to the history, draw it, and tighten the limits if none is broken."""
+        from asmtune.report.regression import trend_figure
+        from asmtune.studies.accuracy.guard import write_thresholds
+        from asmtune.studies.regression.history import comparable, record
+        from asmtune.studies.regression.run import write_bytes
+
+        if self.trend is not None:
+            worse = [f.identity for f in result.findings if f.verdict == "worse"]
+            entries = [*comparable(guard.history, run.entry), run.entry]
+            write_bytes(self.trend, trend_figure(entries, worse, self.trend.suffix.lower()))
+        if self.history is not None:
+            record(self.history, run.entry)
+        if self.adapts and self.limits is not None and result.outcome != "worse":
+            write_thresholds(self.limits, guard.tightened(run))

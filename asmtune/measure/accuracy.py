@@ -1,0 +1,360 @@
+"""Accuracy of an output against a reference: errors, quantiles, ULPs, clipping, and bounds on them.
+
+The relative error of an element is |o - r| / max(|r|, RMS of r). The plain quotient |o - r| / |r|
+is unbounded near zeros of the reference: where terms cancel, a correct kernel has any quotient. The
+error of a sum scales with its terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2),
+for which the RMS of the reference stands here. Where the reference is all zeros, the RMS of the
+output takes its place.
+
+An ULP is 2^(max(e, e_min) - m) of the reference: e is its exponent, m and e_min are the bits and
+the least exponent of the format (Goldberg 1991, What every computer scientist should know about
+floating-point arithmetic). A correctly rounded output is off by 0.5 at most. The ULP of integers
+and booleans is 1. The limits of formats are those of `torch.finfo`, which for float8_e4m3fn and
+float8_e5m2 are those of OCP's 8-bit floating point specification (OFP8, 1.0): 448 and 57344.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from asmtune.base.errors import InputError
+from asmtune.measure.distributions import (
+    ErrorHistogram,
+    binned,
+    error_histogram,
+    histogram_kl,
+    quantiles,
+    softmax_kl,
+    widened_pieces,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KINDS_OF_KL: Final = ("softmax", "histogram")
+_MOST: Final = 1e300  # errors beyond it count as this, so that sums of them stay finite
+_QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+Kl = Literal["softmax", "histogram"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyStats:
+    """Holds the errors of an output; every number is finite.
+
+    Places where the output or the reference is NaN or infinite enter `elements`, `nonfinite` and
+    `clip` alone.
+
+    Attributes:
+        elements: elements compared.
+        nonfinite: places where either is NaN or infinite and the other is not the same.
+        max_abs: largest |o - r|.
+        mean_abs: mean of |o - r|.
+        max_rel: largest relative error, as the module defines it.
+        mean_rel: mean of the relative error.
+        p50: quantile of the relative error: the least value that this share of the elements does
+            not exceed, or up to 0.2% more; likewise `p90`, `p99`, and `p999` of 99.9%.
+        max_ulps: largest |o - r| in ULPs.
+        p99_ulps: quantile of |o - r| in ULPs.
+        rms_share: RMS of o - r over RMS of r.
+        clip: share of all elements whose reference is beyond the format's largest finite value,
+            and whose output is at that value, beyond it, infinite or NaN.
+        amax: largest finite |o|.
+        cosine: cosine of the angle between o and r as vectors; 1 if both are zero.
+        kl: Kullback-Leibler divergence from the reference's distribution in nats, if asked for.
+    """
+
+    elements: int
+    nonfinite: int = 0
+    max_abs: float = 0.0
+    mean_abs: float = 0.0
+    max_rel: float = 0.0
+    mean_rel: float = 0.0
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+    p999: float = 0.0
+    max_ulps: float = 0.0
+    p99_ulps: float = 0.0
+    rms_share: float = 0.0
+    clip: float = 0.0
+    amax: float = 0.0
+    cosine: float = 1.0
+    kl: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """Limits the errors of an output: each is the largest that is allowed, None for any.
+
+    The fields are those of `AccuracyStats`. `cosine` is the least that is allowed. Without a limit
+    on `nonfinite` no place may be NaN or infinite unless the reference is the same there.
+
+    Raises:
+        InputError: a limit is negative or not a finite number.
+    """
+
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    max_rel: float | None = None
+    mean_rel: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    max_ulps: float | None = None
+    p99_ulps: float | None = None
+    rms_share: float | None = None
+    clip: float | None = None
+    cosine: float | None = None
+    kl: float | None = None
+    nonfinite: int | None = None
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value < math.inf):
+                raise InputError(
+                    f"Bound: {limit.name}={value!r} is no limit: a finite number of 0 or more"
+                )
+
+    def violations(self, stats: AccuracyStats) -> tuple[str, ...]:
+        """List the limits that are broken, each as "p99 0.041 > 0.030"."""
+        broken = []
+        for limit in fields(self):
+            name, most = limit.name, getattr(self, limit.name)
+            if name == "nonfinite":
+                most = most or 0
+            if most is None:
+                continue
+            value = getattr(stats, name)
+            if value is None:
+                broken.append(f"{name} was not measured, limit {most:.3g}")
+            elif value < most if name == "cosine" else value > most:
+                sign = "<" if name == "cosine" else ">"
+                broken.append(f"{name} {_apart(value, most)[0]} {sign} {_apart(value, most)[1]}")
+        return tuple(broken)
+
+
+def _apart(value: float, limit: float) -> tuple[str, str]:
+    """Format two numbers with as many digits as tell them apart, 3 at least."""
+    pairs = ((f"{value:.{n}g}", f"{limit:.{n}g}") for n in range(3, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (repr(value), repr(limit)))
+
+
+def measure_accuracy(
+    output: Tensor,
+    reference: Tensor,
+    *,
+    limit: float | Tensor | None = None,
+    kl: Kl | None = None,
+) -> AccuracyStats:
+    """Measure an output against a reference of the same shape, in float64.
+
+    Args:
+        output: of any dtype with a `torch.finfo` or `torch.iinfo`, bool, or complex.
+        reference: of any such dtype, on any device; complex if the output is.
+        limit: largest finite magnitude of the format, for `clip`; one number, or a tensor that
+            broadcasts to the output, such as 448 times the scale of each group. By default that of
+            the output's dtype.
+        kl: "softmax": mean over rows of the KL divergence between the softmaxes of reference and
+            output over the last axis; rows with a NaN or unequal infinity are left out.
+            "histogram": KL divergence between the values' histograms, of 256 equal bins from the
+            reference's least to its largest value, with half a count added to each; values outside
+            count in the outer bins.
+
+    Raises:
+        InputError: the shapes differ, `limit` does not broadcast, a dtype cannot be compared, or
+            `kl` is unknown.
+    """
+    return measure_with_histogram(output, reference, limit=limit, kl=kl)[0]
+
+
+def measure_with_histogram(
+    output: Tensor,
+    reference: Tensor,
+    *,
+    limit: float | Tensor | None = None,
+    kl: Kl | None = None,
+) -> tuple[AccuracyStats, ErrorHistogram]:
+    """Measure as `measure_accuracy`, and count elements by relative error.
+
+    Raises:
+        InputError: as `measure_accuracy`.
+    """
+    import torch
+
+    output, reference = _comparable(output, reference)
+    if kl is not None and kl not in KINDS_OF_KL:
+        raise InputError(f"kl={kl!r} is unknown: one of {', '.join(KINDS_OF_KL)}")
+    if not output.numel():
+        return AccuracyStats(elements=0, kl=None if kl is None else 0.0), ErrorHistogram((), (), 0)
+    with torch.no_grad():
+        sums = _Sums(output, reference, _limit_of(output, limit))
+        for add in (sums.add_scale, sums.add_error):
+            for got, want, place in widened_pieces(output, reference):
+                add(got, want, place)
+        divergence = None
+        if kl is not None:
+            divergence = (softmax_kl if kl == "softmax" else histogram_kl)(output, reference)
+        return sums.stats(divergence), error_histogram(sums.bins.get("rel"))
+
+
+def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    """Check shapes and dtypes; view complex numbers as pairs of floats."""
+    import torch
+
+    if output.shape != reference.shape:
+        raise InputError(
+            f"accuracy: the output has shape {list(output.shape)}, the reference "
+            f"{list(reference.shape)}; give a reference of the output's shape"
+        )
+    if output.is_complex() != reference.is_complex():
+        raise InputError(f"accuracy: {output.dtype} cannot be compared with {reference.dtype}")
+    if output.is_complex():
+        output, reference = (torch.view_as_real(x.resolve_conj()) for x in (output, reference))
+    for values in (output, reference):
+        try:
+            _limits(values.dtype)
+        except (NotImplementedError, TypeError) as error:
+            raise InputError(
+                f"accuracy: no numbers can be read from dtype {values.dtype}; convert it first"
+            ) from error
+    return output.detach(), reference.detach()
+
+
+def _limit_of(output: Tensor, limit: float | Tensor | None) -> float | Tensor:
+    """Return the limit of clipping, as a view of the output's shape if it is a tensor."""
+    if limit is None or isinstance(limit, int | float):
+        return _limits(output.dtype)[0] if limit is None else limit
+    try:
+        return limit.detach().expand(output.shape)
+    except RuntimeError as error:
+        raise InputError(
+            f"accuracy: a limit of shape {list(limit.shape)} does not broadcast to the output's "
+            f"{list(output.shape)}"
+        ) from error
+
+
+def _limits(dtype: Any) -> tuple[float, float, float]:
+    """Return a format's largest finite value, eps and smallest normal; 1 and 0 for integers."""
+    import torch
+
+    if dtype == torch.bool:
+        return 1.0, 1.0, 0.0
+    if not dtype.is_floating_point:
+        return float(torch.iinfo(dtype).max), 1.0, 0.0
+    limits = torch.finfo(dtype)
+    return limits.max, limits.eps, limits.smallest_normal
+
+
+@dataclass
+class _Sums:
+    """Adds up pieces in two passes: first the scale of the reference, then the errors.
+
+    `norms` are roots of a mean of squares, added by `hypot`: squares neither overflow nor vanish.
+    """
+
+    output: Tensor
+    reference: Tensor
+    limit: float | Tensor
+    finite: int = 0
+    unequal: int = 0
+    clipped: int = 0
+    amax: float = 0.0
+    norms: dict[str, float] = field(default_factory=lambda: dict.fromkeys("ore", 0.0))
+    dot: float = 0.0
+    sums: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0})
+    most: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0, "ulps": 0.0})
+    bins: dict[str, Any] = field(default_factory=dict)
+
+    def add_scale(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
+        """Count what is not finite or clipped, and add the norms of what is finite in both."""
+        import torch
+
+        finite = got.isfinite() & want.isfinite()
+        same = (got == want) | (got.isnan() & want.isnan())
+        self.finite += int(finite.sum())
+        self.unequal += int((~finite & ~same).sum())
+        most = self.limit
+        if isinstance(most, torch.Tensor):
+            most = most[place].to(got.device, torch.float64)
+        clipped = (want.abs() > most) & want.isfinite() & ~(got.abs() < most)
+        self.clipped += int(clipped.sum())
+        self.amax = max(self.amax, float(got.where(got.isfinite(), 0.0).abs().max()))
+        self.norms["o"] = math.hypot(self.norms["o"], self._rms(got.where(finite, 0.0)))
+        self.norms["r"] = math.hypot(self.norms["r"], self._rms(want.where(finite, 0.0)))
+
+    def add_error(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
+        """Add the errors of a piece, whose finite elements alone count."""
+        finite = got.isfinite() & want.isfinite()
+        got, want = got[finite], want[finite]
+        if not got.numel():
+            return
+        error = (got - want).abs_().clamp_(max=_MOST)
+        if not self.output.dtype.is_floating_point and not self.reference.dtype.is_floating_point:
+            # 64-bit integers that differ may be the same float64.
+            same = self.output[place] == self.reference[place].to(got.device)
+            error = error.where(same[finite], error.clamp(min=1.0))
+        share = self.finite / self.output.numel()
+        rms = min((self.norms["r"] or self.norms["o"]) / math.sqrt(share), _MOST)
+        parts = {"abs": error, "rel": error / want.abs().clamp_(min=rms or 1.0)}
+        parts["ulps"] = error / self._ulp(want)
+        for name, values in parts.items():
+            values = values.clamp_(max=_MOST)
+            self.most[name] = max(self.most[name], float(values.max()))
+            if name in self.sums:
+                self.sums[name] += float((values / self.finite).sum())
+            if name != "abs":
+                self.bins[name] = self.bins.get(name, 0) + binned(values)
+        self.norms["e"] = math.hypot(self.norms["e"], self._rms(error))
+        if self.norms["o"] and self.norms["r"]:
+            products = got / self.norms["o"] * (want / self.norms["r"])
+            self.dot += float((products / self.output.numel()).sum())
+
+    def _rms(self, values: Tensor) -> float:
+        """Return the root of the sum of squares over all elements, which do not overflow."""
+        most = float(values.abs().max())
+        if not most:
+            return 0.0
+        return most * math.sqrt(float((values / most).square_().sum()) / self.output.numel())
+
+    def _ulp(self, want: Tensor) -> Tensor:
+        import torch
+
+        most, eps, least = _limits(self.output.dtype)
+        if not self.output.dtype.is_floating_point:
+            return torch.ones_like(want)
+        size = want.abs().clamp_(max=most)
+        exponent = torch.frexp(size).exponent - 1
+        # In float64 no ULP of any format vanishes but float64's own, of its denormal numbers.
+        power = torch.ldexp(torch.ones_like(size), exponent.clamp_(min=-1022)).clamp_(min=least)
+        return (power * eps).clamp_(min=5e-324)
+
+    def stats(self, kl: float | None) -> AccuracyStats:
+        """Return the statistics of all pieces."""
+        elements = self.output.numel()
+        counted: dict[str, Any] = {"elements": elements, "nonfinite": self.unequal, "kl": kl}
+        counted |= {"clip": self.clipped / elements, "amax": self.amax}
+        if not self.finite:
+            return AccuracyStats(**counted)
+        norms = self.norms
+        base = norms["r"] or norms["o"]
+        cosine = min(1.0, max(-1.0, self.dot))
+        if not (norms["o"] and norms["r"]):
+            cosine = float(norms["o"] == norms["r"])
+        tails = quantiles(self.bins["rel"], _QUANTILES.values())
+        tails = [min(value, self.most["rel"]) for value in tails]
+        counted |= dict(zip(_QUANTILES, tails, strict=True))
+        (ulps,) = quantiles(self.bins["ulps"], (0.99,))
+        counted |= {f"max_{name}": value for name, value in self.most.items()}
+        counted |= {f"mean_{name}": value for name, value in self.sums.items()}
+        return AccuracyStats(
+            **counted,
+            p99_ulps=min(ulps, self.most["ulps"]),
+            rms_share=min(norms["e"] / base, _MOST) if base else 0.0,
+            cosine=cosine,
+        )

@@ -1,0 +1,149 @@
+"""Inputs of an accuracy run: distributions that are hard for narrow formats, and tensors of files.
+
+- "random": what the module's `inputs` makes.
+- "heavy-tailed": Student's t with 3 degrees of freedom, of the same RMS.
+- "outlier-channels": random, with every 64th channel of the last axis, one at least, 20 times as
+  large, as features of large language models are (Dettmers et al. 2022, LLM.int8(),
+  arXiv:2208.07339).
+- a file: .pt, .npy or .safetensors, of one tensor or of several by the names of inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from asmtune.base.errors import InputError
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DISTRIBUTIONS: Final = ("random", "heavy-tailed", "outlier-channels")
+SUFFIXES: Final = (".pt", ".npy", ".safetensors")
+
+_FREEDOM: Final = 3
+_EVERY: Final = 64
+_LARGER: Final = 20.0
+_ALONE: Final = ""  # the name of a file's only tensor
+
+
+def check_source(source: str) -> None:
+    """Make sure that a source of inputs is a distribution or a file that can be read.
+
+    Raises:
+        InputError: it is neither, or there is no such file.
+    """
+    if source in DISTRIBUTIONS:
+        return
+    if Path(source).suffix not in SUFFIXES:
+        raise InputError(
+            f"--inputs {source!r}: one of {', '.join(DISTRIBUTIONS)}, or a file that ends in "
+            f"{', '.join(SUFFIXES)}"
+        )
+    if not Path(source).is_file():
+        raise InputError(f"--inputs {source}: no such file")
+
+
+def distributed(inputs: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Give floating-point inputs the values of a source; shapes, dtypes and devices stay.
+
+    Raises:
+        InputError: a file cannot be read, or its tensors do not fit the inputs.
+    """
+    if source == "random":
+        return dict(inputs)
+    change = {"heavy-tailed": _heavy_tailed, "outlier-channels": _outliers}.get(source)
+    if change is None:
+        return _placed(inputs, source, read_tensors(Path(source)))
+    return {
+        name: change(value.double()).to(value.dtype) if _is_float(value) else value
+        for name, value in inputs.items()
+    }
+
+
+def _is_float(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0
+
+
+def _heavy_tailed(x: Tensor) -> Tensor:
+    """Draw Student's t as a normal number over the root of a mean of 3 squares of others."""
+    import torch
+
+    squares = torch.stack([torch.randn_like(x).square() for _ in range(_FREEDOM)])
+    drawn = torch.randn_like(x) / squares.mean(0).sqrt()
+    # The variance of t is freedom / (freedom - 2).
+    return drawn * (x.square().mean() * (_FREEDOM - 2) / _FREEDOM).sqrt()
+
+
+def _outliers(x: Tensor) -> Tensor:
+    if not x.dim():
+        return x
+    x = x.clone()
+    x[..., _EVERY // 2 % x.shape[-1] :: _EVERY] *= _LARGER
+    return x
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file by name; a single one has the name "".
+
+    Pickles are not run: .pt is read with `weights_only`, .npy without objects.
+
+    Raises:
+        InputError: it cannot be read, or holds something else than tensors.
+    """
+    import torch
+
+    def load() -> Any:
+        if path.suffix == ".pt":
+            return torch.load(path, weights_only=True, map_location="cpu")
+        if path.suffix == ".npy":
+            import numpy as np
+
+            return torch.from_numpy(np.load(path, allow_pickle=False))
+        from safetensors.torch import load_file  # type: ignore[import-not-found]
+
+        return load_file(path)
+
+    loaded = guarded("inputs", load)
+    if isinstance(loaded, Failure):
+        line = loaded.detail.splitlines()[0]
+        if "No module named 'safetensors'" in line:
+            line = "needs safetensors: pip install safetensors"
+        raise InputError(f"--inputs {path}: cannot be read as {path.suffix} ({line[:200]})")
+    tensors = loaded if isinstance(loaded, Mapping) else {_ALONE: loaded}
+    for name, value in tensors.items():
+        if not isinstance(value, torch.Tensor):
+            raise InputError(
+                f"--inputs {path}: expected tensors, got {type(value).__name__} at {name!r}"
+            )
+    return {str(name): value for name, value in tensors.items()}
+
+
+def _placed(
+    inputs: Mapping[str, Any], source: str, tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """Put a file's tensors in the places of inputs of their names; a single one in the first."""
+    import torch
+
+    own = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    if set(tensors) == {_ALONE} and own:
+        tensors = {next(iter(own)): tensors[_ALONE]}
+    placed = dict(inputs)
+    for name, value in tensors.items():
+        if name not in own:
+            raise InputError(f"--inputs {source}: no input is called {name!r}: {', '.join(own)}")
+        like = own[name]
+        if value.shape != like.shape:
+            raise InputError(
+                f"--inputs {source}: {name} has shape {list(value.shape)}, and {list(like.shape)} "
+                "follows from the shape: give the file's sizes as --shape"
+            )
+        if value.is_floating_point() != like.is_floating_point():
+            raise InputError(f"--inputs {source}: {name} is {value.dtype}, not {like.dtype}")
+        placed[name] = value.to(like.device, like.dtype)
+    return placed

@@ -1,0 +1,252 @@
+"""An accuracy run: variants of a kernel on the same inputs, each against its reference."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final, cast
+
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.measure.accuracy import KINDS_OF_KL, AccuracyStats, Kl, measure_with_histogram
+from asmtune.measure.distributions import ErrorHistogram
+from asmtune.runtime.determinism import deterministic
+from asmtune.studies.accuracy.inputs import check_source, distributed
+from asmtune.studies.accuracy.subject import (
+    AccuracySubject,
+    Outputs,
+    Variant,
+    function_of,
+    variant_of,
+)
+from asmtune.studies.regression.compare import environment_here
+from asmtune.studies.regression.history import HistoryEntry, Level
+from asmtune.studies.regression.run import BenchSubject, Environment
+
+WIDER: Final = ("fp64", "fp32")
+_SCALE: Final = "scale"
+
+GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
+"""Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
+scatter about normally; a maximum is none of them."""
+
+
+@dataclass(frozen=True)
+class ScaleStats:
+    """Count, least, mean and largest of an output's scales: finite magnitudes above 0."""
+
+    count: int
+    least: float
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    """The errors of one output of one variant.
+
+    Attributes:
+        variant: its name.
+        output: its name where there are several; else "".
+        dtype: of the inputs.
+        stats: the errors.
+        histogram: elements by relative error.
+        scales: of the variant's outputs whose name holds "scale"; None without. They are compared
+            only if the reference has them too.
+    """
+
+    variant: str
+    output: str
+    dtype: str
+    stats: AccuracyStats
+    histogram: ErrorHistogram
+    scales: ScaleStats | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the variant's name, with the output's if it has one."""
+        return f"{self.variant} {self.output}".strip()
+
+
+@dataclass(frozen=True)
+class AccuracyRun:
+    """An accuracy run.
+
+    Attributes:
+        date: when it ended, ISO 8601, UTC.
+        label: the user's own, such as a commit; may be empty.
+        environment: device and versions; without a GPU, the device says what took its place.
+        kernel: name of the kernel or function.
+        shape: sizes.
+        dtype: of the inputs, if a variant names no other.
+        against: the reference.
+        inputs: distribution or file.
+        seed: of the random numbers.
+        rows: one a variant and output.
+    """
+
+    date: str
+    label: str
+    environment: Environment
+    kernel: str
+    shape: Mapping[str, Any]
+    dtype: str
+    against: str
+    inputs: str
+    seed: int
+    rows: tuple[AccuracyRow, ...]
+
+    @cached_property
+    def identity(self) -> str:
+        """Return a digest of when it ran and of all errors, 12 hex digits."""
+        errors = [[row.name, row.stats.mean_abs, row.stats.max_abs] for row in self.rows]
+        return digest(canonical([self.date, self.label, self.seed, errors]))[:12]
+
+    @property
+    def name(self) -> str:
+        """Return its label, or else its date."""
+        return self.label or self.date
+
+    def subject(self, row: AccuracyRow) -> BenchSubject:
+        """Return what identifies a row in every run."""
+        variant = f"{row.name}, {self.inputs}, against {self.against}"
+        return BenchSubject(self.kernel, self.shape, row.dtype, variant)
+
+    @property
+    def entry(self) -> HistoryEntry:
+        """Return what a history keeps of it."""
+        levels = tuple(
+            Level(self.subject(row), value, value, value, metric)
+            for row in self.rows
+            for metric in GUARDED
+            for value in [float(getattr(row.stats, metric))]
+        )
+        return HistoryEntry(self.identity, self.date, self.label, self.environment, levels)
+
+
+@dataclass(frozen=True)
+class AccuracyRequest:
+    """What is measured.
+
+    Attributes:
+        variants: by name; the first one alone if only the subject itself is measured.
+        against: "fp64", "fp32", a variant's name, or `file.py:function`, which is called with
+            the same inputs.
+        inputs: a distribution or a file.
+        kl: as `measure_accuracy` takes it.
+    """
+
+    subject: AccuracySubject
+    variants: tuple[Variant, ...]
+    against: str
+    inputs: str
+    kl: Kl | None
+
+    @classmethod
+    def of(
+        cls,
+        subject: AccuracySubject,
+        variants: Mapping[str, Any],
+        against: str,
+        inputs: str,
+        kl: str | None,
+    ) -> AccuracyRequest:
+        """Check what is asked for, before anything runs.
+
+        Raises:
+            InputError: a variant, the reference or the source of inputs is unknown.
+        """
+        check_source(inputs)
+        own = Variant(subject.name, subject.function)
+        made = {own.name: own}
+        made |= {name: variant_of(subject, name, spec) for name, spec in variants.items()}
+        if against not in (*WIDER, *made) and ":" not in against:
+            known = ", ".join((*WIDER, *made))
+            raise InputError(f"--against {against!r}: one of {known}, or file.py:function")
+        if kl not in (None, *KINDS_OF_KL):
+            raise InputError(f"--kl {kl!r}: one of {', '.join(KINDS_OF_KL)}")
+        return cls(subject, tuple(made.values()), against, inputs, cast("Kl | None", kl))
+
+    def run(self, device: str, seed: int, label: str = "") -> AccuracyRun:
+        """Measure all variants on a device, "cuda" or "cpu"; the seed is that of the inputs.
+
+        Raises:
+            InputError: a kernel or reference raises, or their outputs do not fit each other.
+        """
+        with deterministic():
+            rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
+        return AccuracyRun(
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            label=label,
+            environment=environment_of(device),
+            kernel=self.subject.name,
+            shape=self.subject.shape,
+            dtype=self.subject.dtype,
+            against=self.against,
+            inputs=self.inputs,
+            seed=seed,
+            rows=tuple(rows),
+        )
+
+    def _rows(self, variant: Variant, device: str, seed: int) -> list[AccuracyRow]:
+        dtype = variant.dtype or self.subject.dtype
+        # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
+        wanted = self._reference(variant, self._inputs(variant, device, seed))
+        found = self.subject.outputs(variant, self._inputs(variant, device, seed))
+        scales = {name: x for name, x in found.items() if _SCALE in name}
+        found = {name: x for name, x in found.items() if name not in scales or name in wanted}
+        if len(found) != len(wanted):
+            raise InputError(
+                f"{self.subject.name}, variant {variant.name}: {len(found)} outputs, and the "
+                f"reference has {len(wanted)}"
+            )
+        rows = []
+        for (name, output), reference in zip(found.items(), wanted.values(), strict=True):
+            stats, histogram = measure_with_histogram(output, reference, kl=self.kl)
+            own = name if len(found) > 1 else ""
+            rows.append(AccuracyRow(variant.name, own, dtype, stats, histogram, _scales(scales)))
+        return rows
+
+    def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
+        import torch
+
+        torch.manual_seed(seed)
+        dtype = variant.dtype or self.subject.dtype
+        return distributed(self.subject.inputs(dtype, device), self.inputs)
+
+    def _reference(self, variant: Variant, inputs: dict[str, Any]) -> Outputs:
+        if self.against in WIDER:
+            return self.subject.reference(variant, inputs, self.against)
+        named = {other.name: other for other in self.variants}
+        other = named.get(self.against)
+        if other is None:
+            other = Variant(self.against, function_of(self.against)[1], variant.keywords)
+        return self.subject.outputs(other, inputs)
+
+
+def _scales(scales: Outputs) -> ScaleStats | None:
+    import torch
+
+    flat = [value.double().flatten() for value in scales.values()]
+    values = torch.cat(flat).abs() if flat else torch.empty(0)
+    values = values[values.isfinite() & (values > 0)]
+    if not values.numel():
+        return None
+    least, mean, most = (float(x) for x in (values.min(), values.mean(), values.max()))
+    return ScaleStats(values.numel(), least, mean, most)
+
+
+def is_interpreting() -> bool:
+    """Return whether Triton's interpreter runs kernels, on tensors of any device."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+def environment_of(device: str) -> Environment:
+    """Describe the GPU, or the CPU in its place."""
+    if device == "cuda":
+        return environment_here()
+    name = "CPU, Triton's interpreter" if is_interpreting() else "CPU"
+    return Environment(gpu=name, board="", driver="", versions=versions())

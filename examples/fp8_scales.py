@@ -1,0 +1,56 @@
+"""Round trips through FP8 (e4m3) with scales per tensor, channel and group, in plain PyTorch.
+
+    asmtune accuracy examples/fp8_scales.py:per_tensor --inputs outlier-channels \
+        --variant per_channel --variant per_group
+
+Each function gives what a reader of the stored numbers sees, and the scales. The reference is x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from asmtune.core.dtypes import torch_dtype
+
+SHAPES = ({"rows": 512, "cols": 1024},)
+DTYPES = ("fp32", "bf16")
+
+E4M3 = torch.float8_e4m3fn
+MOST = torch.finfo(E4M3).max
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Make a random activation of rows x cols; a channel is a column."""
+    x = torch.randn(shape["rows"], shape["cols"], device=device)
+    return {"x": x.to(torch_dtype(dtype))}
+
+
+def baseline(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the input: nothing is lost."""
+    return {"y": x}
+
+
+def per_tensor(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Use one scale."""
+    return _round_trip(x, x.abs().amax())
+
+
+def per_channel(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Use a scale a column."""
+    return _round_trip(x, x.abs().amax(0, keepdim=True))
+
+
+def per_group(x: torch.Tensor, group: int = 128) -> dict[str, torch.Tensor]:
+    """Use a scale for each `group` numbers of a row."""
+    groups = x.unflatten(-1, (-1, group))
+    trip = _round_trip(groups, groups.abs().amax(-1, keepdim=True))
+    return {**trip, "y": trip["y"].flatten(-2)}
+
+
+def _round_trip(x: torch.Tensor, amax: torch.Tensor) -> dict[str, torch.Tensor]:
+    scale = amax.float().clamp(min=torch.finfo(torch.float32).tiny) / MOST
+    stored = (x / scale).clamp(-MOST, MOST).to(E4M3)
+    return {"y": (stored.float() * scale).to(x.dtype), "scale": scale}

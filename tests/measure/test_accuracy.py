@@ -1,0 +1,270 @@
+"""Errors of an output against a reference: definitions, non-finite values, formats, bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import asmtune
+from asmtune.base.errors import InputError
+from asmtune.base.json_codec import to_json
+from asmtune.measure import distributions
+from asmtune.measure.accuracy import (
+    AccuracyStats,
+    Bound,
+    measure_accuracy,
+    measure_with_histogram,
+)
+from asmtune.store.trace.reader import decoded
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+NAN, INF = float("nan"), float("inf")
+
+
+def numbers(stats: AccuracyStats) -> list[float]:
+    """Every number of the statistics."""
+    return [value for value in asdict(stats).values() if value is not None]
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Normal numbers in float64."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_errors_are_as_defined() -> None:
+    """Each statistic equals its formula in NumPy; quantiles are those of the sorted elements."""
+    reference = normal(60, 70)
+    output = (reference + 0.01 * normal(60, 70, seed=1)).float()
+    stats = measure_accuracy(output, reference)
+    o, r = output.double().numpy().ravel(), reference.numpy().ravel()
+    error, rms = np.abs(o - r), np.sqrt((r**2).mean())
+    relative = error / np.maximum(np.abs(r), rms)
+    for name, want in {
+        "max_abs": error.max(),
+        "mean_abs": error.mean(),
+        "max_rel": relative.max(),
+        "mean_rel": relative.mean(),
+        "rms_share": np.sqrt((error**2).mean()) / rms,
+        "cosine": (o * r).sum() / np.linalg.norm(o) / np.linalg.norm(r),
+        "amax": np.abs(o).max(),
+    }.items():
+        assert getattr(stats, name) == pytest.approx(want, rel=1e-12), name
+    for name, share in {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}.items():
+        want = np.quantile(relative, share, method="inverted_cdf")
+        assert want <= getattr(stats, name) * (1 + 1e-7) <= want * 1.0021, name
+    assert (stats.elements, stats.nonfinite, stats.clip, stats.kl) == (4200, 0, 0.0, None)
+
+
+def test_relative_error_is_bounded_near_zeros() -> None:
+    """An element that should be 0 counts by the usual magnitude, not as an infinite quotient."""
+    reference = torch.ones(100)
+    reference[7] = 0
+    output = reference.clone()
+    output[7] = 0.01
+    assert measure_accuracy(output, reference).max_rel == pytest.approx(0.01, rel=0.01)
+    assert measure_accuracy(output, torch.zeros(100)).rms_share == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, E4M3, E5M2])
+def test_a_rounded_output_is_off_by_half_an_ulp(dtype: torch.dtype) -> None:
+    """Rounding to a format errs by 0.5 ULP of it at most, denormals included."""
+    # PyTorch's conversion of float64 to 16 bits and fewer rounds twice.
+    start = normal(4000).to(torch.float64 if dtype == torch.float32 else torch.float32)
+    reference = torch.cat([start, start * torch.finfo(dtype).smallest_normal])
+    stats = measure_accuracy(reference.to(dtype), reference)
+    assert 0.49 < stats.max_ulps <= 0.5
+    assert 0.45 < stats.p99_ulps <= 0.5
+
+
+def test_ulps_are_steps_of_the_outputs_format() -> None:
+    """The next number of a format is one ULP away, also above a power of two."""
+    reference = torch.tensor([1.0, 3.0, 1000.0], dtype=torch.float16)
+    output = torch.nextafter(reference.float(), torch.tensor(INF)).half()
+    assert measure_accuracy(output, reference).max_ulps == 0
+    output = (reference.view(torch.int16) + 3).view(torch.float16)
+    assert measure_accuracy(output, reference).max_ulps == 3
+
+
+def test_equal_nonfinite_values_agree() -> None:
+    """NaN and infinities where the reference has them are no error."""
+    reference = torch.tensor([1.0, NAN, INF, -INF])
+    stats = measure_accuracy(reference.clone(), reference)
+    assert (stats.nonfinite, stats.max_abs, stats.elements, stats.amax) == (0, 0.0, 4, 1.0)
+    assert Bound().violations(stats) == ()
+
+
+@pytest.mark.parametrize("kl", [None, "softmax", "histogram"])
+def test_unequal_nonfinite_values_count(kl: None) -> None:
+    """NaN and infinities of one side alone count, break any bound, and leave all numbers finite."""
+    reference = torch.tensor([[1.0, 2.0, NAN, INF, 5.0, 6.0], [1.0, 2, 3, 4, 5, -INF]])
+    output = torch.tensor([[1.0, NAN, 3.0, -INF, INF, 6.5], [1.0, 2, 3, 4, 5, -INF]])
+    stats = measure_accuracy(output, reference, kl=kl)
+    assert stats.nonfinite == 4
+    assert stats.max_abs == 0.5
+    assert all(map(math.isfinite, numbers(stats)))
+    assert Bound().violations(stats) == ("nonfinite 4 > 0",)
+    assert Bound(nonfinite=4).violations(stats) == ()
+
+
+@pytest.mark.parametrize("kl", ["softmax", "histogram"])
+@pytest.mark.parametrize("fill", [NAN, INF, 0.0, 1e308, 5e-324])
+def test_no_statistic_is_ever_nan(fill: float, kl: None) -> None:
+    """All NaN, all infinite, all zero, huge and tiny tensors give finite numbers."""
+    one, other = torch.full((3, 4), fill, dtype=torch.float64), normal(3, 4)
+    for output, reference in ((one, one), (one, other), (other, one), (one, -one)):
+        assert all(map(math.isfinite, numbers(measure_accuracy(output, reference, kl=kl))))
+
+
+def test_empty_tensors_have_no_error() -> None:
+    """Tensors without elements give zeros, and an empty histogram."""
+    stats, histogram = measure_with_histogram(torch.ones(0, 3), torch.ones(0, 3), kl="softmax")
+    assert stats == AccuracyStats(elements=0, kl=0.0)
+    assert (histogram.counts, histogram.zeros) == ((), 0)
+    assert measure_accuracy(torch.tensor(2.0), torch.tensor(1.0)).max_abs == 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
+def test_integers_are_compared_exactly(dtype: torch.dtype) -> None:
+    """Integers that differ show a difference, even where float64 holds both as one number."""
+    reference = torch.zeros(50, dtype=dtype)
+    if dtype == torch.int64:
+        reference += 1 << 60
+    output = reference.clone()
+    assert measure_accuracy(output, reference).max_abs == 0
+    output[3] = output[3] + 1
+    stats = measure_accuracy(output, reference)
+    assert (stats.max_abs, stats.max_ulps) == (1.0, 1.0)
+
+
+def test_complex_outputs_are_pairs() -> None:
+    """Real and imaginary parts count as elements of their own."""
+    reference = torch.tensor([1 + 2j, 3 - 1j])
+    stats = measure_accuracy(reference + 0.5j, reference)
+    assert (stats.elements, stats.max_abs, stats.mean_abs) == (4, 0.5, 0.25)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(E4M3, 448.0), (E5M2, 57344.0)])
+def test_clipping_counts_what_the_format_cannot_hold(dtype: torch.dtype, most: float) -> None:
+    """Saturated and overflowed values count; a value at the limit that belongs there does not."""
+    reference = torch.tensor([1.0, most, 2 * most, -3 * most])
+    saturated = reference.clamp(-most, most).to(dtype)
+    assert measure_accuracy(saturated, reference).clip == 0.5
+    assert measure_accuracy(saturated.float(), reference).clip == 0
+    assert measure_accuracy(saturated.float(), reference, limit=most).clip == 0.5
+    overflowed = torch.tensor([1.0, most, NAN, NAN]).to(dtype)
+    stats = measure_accuracy(overflowed, reference)
+    assert (stats.clip, stats.nonfinite) == (0.5, 2)
+
+
+def test_a_limit_a_group() -> None:
+    """A limit that broadcasts counts clipping by each row's own scale."""
+    reference = torch.tensor([[1.0, 5.0], [1.0, 5.0]])
+    limit = torch.tensor([[4.0], [8.0]])
+    output = torch.minimum(reference, limit)
+    assert measure_accuracy(output, reference, limit=limit).clip == 0.25
+    with pytest.raises(InputError, match=r"limit of shape \[3\] does not broadcast"):
+        measure_accuracy(output, reference, limit=torch.ones(3))
+
+
+@pytest.mark.parametrize("kl", ["softmax", "histogram"])
+def test_pieces_do_not_change_results(monkeypatch: pytest.MonkeyPatch, kl: str) -> None:
+    """A tensor measured in pieces of any size gives the same statistics and counts."""
+    reference = normal(5, 37, 11)
+    output = reference.to(E4M3)
+    whole = measure_with_histogram(output, reference, limit=2.0, kl=kl)
+    monkeypatch.setattr(distributions, "PIECE", 400)
+    split = measure_with_histogram(output, reference, limit=2.0, kl=kl)
+    assert split[1] == whole[1]
+    assert numbers(split[0]) == pytest.approx(numbers(whole[0]), rel=1e-12)
+    strided = measure_accuracy(output.mT, reference.mT)
+    assert strided.p999 == whole[0].p999
+
+
+def test_histogram_counts_every_element() -> None:
+    """Bins and zeros add up to all elements, and the bins span the errors."""
+    reference = normal(3000)
+    output = reference.to(E4M3).double()
+    output[:100] = reference[:100]
+    stats, histogram = measure_with_histogram(output, reference)
+    assert histogram.zeros == 100
+    assert sum(histogram.counts) == 2900
+    assert histogram.edges[-2] <= stats.max_rel <= histogram.edges[-1]
+    assert len(histogram.edges) == len(histogram.counts) + 1
+    exact = measure_with_histogram(reference, reference)[1]
+    assert (exact.counts, exact.zeros) == ((), 3000)
+
+
+def test_softmax_divergence_is_as_defined() -> None:
+    """It equals the mean over rows of sum p log(p / q) of the two softmaxes."""
+    reference, output = normal(4, 9), normal(4, 9, seed=1)
+    p, q = reference.softmax(-1), output.softmax(-1)
+    want = float((p * (p / q).log()).sum(-1).mean())
+    assert measure_accuracy(output, reference, kl="softmax").kl == pytest.approx(want)
+    masked = torch.cat([reference, torch.full((4, 3), -INF)], 1)
+    also = torch.cat([output, torch.full((4, 3), -INF)], 1)
+    assert measure_accuracy(also, masked, kl="softmax").kl == pytest.approx(want)
+
+
+def test_histogram_divergence_sees_a_shift() -> None:
+    """It is 0 for the same values in another order, and grows with a shift."""
+    reference = normal(20000)
+    shifts = [
+        measure_accuracy(reference.flip(0) + by, reference, kl="histogram").kl
+        for by in (0.0, 0.1, 1.0)
+    ]
+    assert shifts[0] == 0.0 < shifts[1] < shifts[2]
+
+
+def test_bad_input_is_told_in_one_line() -> None:
+    """Shapes that differ, dtypes without numbers and unknown divergences name what was given."""
+    x = torch.ones(2, 3)
+    with pytest.raises(InputError, match=r"shape \[2, 3\], the reference \[3, 2\]"):
+        measure_accuracy(x, x.mT)
+    with pytest.raises(InputError, match="kl='js' is unknown: one of softmax, histogram"):
+        measure_accuracy(x, x, kl="js")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"complex64 cannot be compared with torch\.float32"):
+        measure_accuracy(x.cfloat(), x)
+    packed = torch.empty(2, 3, dtype=torch.float4_e2m1fn_x2)
+    with pytest.raises(InputError, match="no numbers can be read from dtype"):
+        measure_accuracy(packed, x)
+
+
+def test_violations_name_value_and_limit() -> None:
+    """Each broken limit is one text with enough digits to tell value and limit apart."""
+    stats = AccuracyStats(elements=9, p99=0.041, clip=0.0300001, cosine=0.98)
+    bound = asmtune.Bound(p99=0.03, clip=0.03, cosine=0.99, max_abs=1.0)
+    assert bound.violations(stats) == (
+        "p99 0.041 > 0.03",
+        "clip 0.0300001 > 0.03",
+        "cosine 0.98 < 0.99",
+    )
+    assert asmtune.Bound(kl=0.1).violations(stats) == ("kl was not measured, limit 0.1",)
+    assert asmtune.Bound(p99=0.041).violations(stats) == ()
+
+
+@pytest.mark.parametrize("value", [-1.0, NAN, INF, "0.1", True])
+def test_a_bound_is_a_number(value: float) -> None:
+    """A limit that is negative, not finite or no number is refused by its name."""
+    with pytest.raises(InputError, match="p99="):
+        Bound(p99=value)
+
+
+@given(st.floats(0, 10), st.floats(0, 10))
+def test_a_bound_breaks_beyond_its_limit_alone(value: float, limit: float) -> None:
+    """A limit is broken exactly where the value is greater."""
+    broken = Bound(p90=limit).violations(AccuracyStats(elements=1, p90=value))
+    assert bool(broken) == (value > limit)
+
+
+def test_statistics_go_through_json() -> None:
+    """Statistics and bounds read from their JSON are the same."""
+    stats = replace(measure_accuracy(normal(9).half(), normal(9)), kl=0.5)
+    assert decoded(AccuracyStats, to_json(stats), "here") == stats
+    assert decoded(Bound, to_json(Bound(p99=0.1)), "here") == Bound(p99=0.1)

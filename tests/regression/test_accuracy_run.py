@@ -1,0 +1,232 @@
+"""Accuracy runs of functions: variants, references, inputs of distributions and of files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import asmtune
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.report.accuracy import accuracy_figure, accuracy_json, accuracy_page
+from asmtune.studies.accuracy.inputs import distributed
+from asmtune.studies.accuracy.run import AccuracyRun
+from tests.interpreter import Interpreter
+
+SCALES = Path(__file__).parents[2] / "examples" / "fp8_scales.py"
+SMALL = {"rows": 16, "cols": 256}
+
+FUNCTIONS = """
+import torch
+
+SHAPES = ({"n": 64},)
+DTYPES = ("fp32", "fp16")
+
+def inputs(shape, dtype, device):
+    x = torch.randn(shape["n"], device=device)
+    return {"x": x.to(getattr(torch, {"fp32": "float32", "fp16": "float16"}[dtype]))}
+
+def twice(x, factor=2.0):
+    return x * factor
+
+def wrong(x):
+    return x * 2 + 0.5
+
+def both(x):
+    return x + 1, x - 1
+
+def short(x):
+    return x[1:]
+
+def unable(x):
+    raise NotImplementedError("fp8 is not supported on this device\\nsecond line")
+
+def text(x):
+    return "no tensor"
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path) -> str:
+    """A file of plain functions."""
+    path = tmp_path / "functions.py"
+    path.write_text(FUNCTIONS)
+    return str(path)
+
+
+def errors(run: AccuracyRun, metric: str) -> dict[str, float]:
+    """A metric by variant."""
+    return {row.name: getattr(row.stats, metric) for row in run.rows}
+
+
+def test_variants_stand_side_by_side() -> None:
+    """Finer scales lose less of a tensor with outlier channels, by keywords and by functions."""
+    run = asmtune.accuracy(
+        f"{SCALES}:per_tensor",
+        shape=SMALL,
+        inputs="outlier-channels",
+        variants={
+            "channel": "per_channel",
+            "group": "per_group(group=16)",
+            "bf16": "dtype=bf16",
+            "far": f"{SCALES}:per_group",
+        },
+    )
+    shares = errors(run, "rms_share")
+    assert list(shares) == ["per_tensor", "channel", "group", "bf16", "far"]
+    assert shares["group"] < shares["far"] < shares["per_tensor"] < 0.05
+    assert {row.name: row.dtype for row in run.rows}["bf16"] == "bf16"
+    scales = {row.name: row.scales for row in run.rows}
+    assert scales["channel"] is not None
+    assert scales["channel"].count == 256
+    assert scales["channel"].most > 8 * scales["channel"].mean
+
+
+def test_references(functions: str) -> None:
+    """A reference is the function in wider numbers, a variant, or another file's function."""
+    wrong = {"wrong": "wrong"}
+    own = asmtune.accuracy(f"{functions}:twice", variants=wrong, dtype="fp16")
+    assert errors(own, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.0, abs=1e-2)}
+    by_variant = asmtune.accuracy(f"{functions}:twice", variants=wrong, against="twice")
+    assert errors(by_variant, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.5)}
+    by_function = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong")
+    assert errors(by_function, "max_abs") == {"twice": pytest.approx(0.5)}
+    keyword = asmtune.accuracy(f"{functions}:twice", variants={"four times": {"factor": 4.0}})
+    assert max(errors(keyword, "max_abs").values()) == 0.0, "the reference takes the keyword too"
+    assert [row.name for row in asmtune.accuracy(f"{functions}:both").rows] == ["both 0", "both 1"]
+
+
+def test_heavy_tails_and_outliers_keep_what_they_should() -> None:
+    """Distributions keep shape, dtype and scale, and have the tails that they are named for."""
+    torch.manual_seed(0)
+    x = torch.randn(512, 256)
+    inputs = {"x": x, "index": torch.arange(3)}
+    heavy = distributed(inputs, "heavy-tailed")
+    assert torch.equal(heavy["index"], inputs["index"])
+    assert heavy["x"].dtype == x.dtype
+    assert heavy["x"].abs().max() > 4 * x.abs().max()
+    assert float(heavy["x"].square().mean()) == pytest.approx(1.0, rel=0.3)
+    amax = distributed(inputs, "outlier-channels")["x"].abs().amax(0)
+    assert int((amax > 20).sum()) == 4
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npy"])
+def test_inputs_of_a_file(functions: str, tmp_path: Path, suffix: str) -> None:
+    """A single tensor goes to the first input, and is cast to its dtype."""
+    path = tmp_path / f"x{suffix}"
+    values = torch.full((64,), 3.0, dtype=torch.float64)
+    if suffix == ".pt":
+        torch.save({"x": values}, path)
+    else:
+        np.save(path, values.numpy())
+    run = asmtune.accuracy(f"{functions}:twice", inputs=path, dtype="fp16")
+    assert run.rows[0].stats.amax == 6.0
+
+
+def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
+    """Unreadable files, pickles, other shapes, names and dtypes are one line each."""
+    torn, pickled, safe = tmp_path / "torn.pt", tmp_path / "x.npy", tmp_path / "x.safetensors"
+    torn.write_bytes(b"PK\x03\x04 torn")
+    np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    safe.write_bytes(b"\0")
+    files = {"shape": torch.ones(5), "kind": {"x": torch.ones(64, dtype=torch.int32)}}
+    files |= {"name": {"y": torch.ones(64)}, "text": {"x": "text"}, "pickle": Path("x")}
+    for name, content in files.items():
+        torch.save(content, tmp_path / f"{name}.pt")
+    for path, message in {
+        torn: r"cannot be read as \.pt",
+        pickled: r"cannot be read as \.npy .*allow_pickle=False",
+        safe: r"safetensors",
+        tmp_path / "shape.pt": r"x has shape \[5\], and \[64\] follows from the shape",
+        tmp_path / "kind.pt": r"x is torch\.int32, not torch\.float32",
+        tmp_path / "name.pt": r"no input is called 'y': x",
+        tmp_path / "text.pt": r"expected tensors, got str at 'x'",
+        tmp_path / "pickle.pt": r"cannot be read as \.pt",
+        tmp_path / "absent.pt": r"no such file",
+        tmp_path / "x.csv": r"one of random, heavy-tailed, outlier-channels, or a file",
+    }.items():
+        with pytest.raises(InputError, match=message) as caught:
+            asmtune.accuracy(f"{functions}:twice", inputs=path)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "short", "against": "{}:twice"}, r"output has shape \[63\], the reference"),
+        ({"kernel": "unable"}, "fp8 is not supported on this device"),
+        ({"kernel": "text"}, "expected a tensor, or several, as result"),
+        ({"kernel": "twise"}, "no function 'twise'; did you mean"),
+        ({"against": "fp16"}, "'fp16': one of fp64, fp32, twice, or file.py:function"),
+        ({"kl": "js"}, "'js': one of softmax, histogram"),
+        ({"variants": {"a": "nothing"}}, "no function 'nothing'"),
+        ({"variants": {"a": "twice(factor)"}}, "'factor' is not NAME=VALUE"),
+        ({"variants": {"a": "facto=2"}}, "unexpected keyword argument 'facto'"),
+        ({"variants": {"a": "both"}, "against": "twice"}, "2 outputs, and the reference has 1"),
+        ({"dtype": "fp8e5"}, "does not support fp8e5: one of fp32, fp16"),
+        ({"shape": {"m": 3}}, "write --shape n=64"),
+    ],
+)
+def test_bad_input_is_one_line(functions: str, options: dict[str, str], message: str) -> None:
+    """What cannot be called or compared is told with its name."""
+    taken = {"kernel": "twice", **options}
+    kernel = f"{functions}:{taken.pop('kernel')}"
+    taken = {n: v.format(functions) if n == "against" else v for n, v in taken.items()}
+    with pytest.raises(InputError, match=message) as caught:
+        asmtune.accuracy(kernel, **taken)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_needs_a_gpu_or_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without either, one line says how to go on."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(MeasureError, match="TRITON_INTERPRET=1 runs kernels on the CPU"):
+        asmtune.accuracy("softmax")
+
+
+def test_forms(functions: str) -> None:
+    """JSON holds every number, and the page the figure and each variant, without scripts."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    run = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong", variants={"<b>": {}})
+    document = json.loads(accuracy_json(run))
+    assert (document["format"], document["version"]) == ("asmtune-accuracy", 1)
+    assert document["rows"][0]["stats"]["max_abs"] == pytest.approx(0.5)
+    page = accuracy_page(run)
+    assert "<svg" in page
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+    assert accuracy_figure(run, "png").startswith(b"\x89PNG")
+    exact = asmtune.accuracy(f"{functions}:twice")
+    assert accuracy_figure(exact, "svg").startswith(b"<?xml"), "without any error"
+
+
+def interpreted(kernel: str, shape: dict[str, int]) -> dict[str, float]:
+    """Statistics of a kernel under Triton's interpreter."""
+    run = asmtune.accuracy(kernel, shape=shape, variants={"fp16": "dtype=fp16"}, kl="softmax")
+    assert run.environment.gpu == "CPU, Triton's interpreter"
+    return errors(run, "max_rel") | {"kl": run.rows[0].stats.kl or 0.0}
+
+
+MODULE = """
+from asmtune.kernels.softmax import DEFAULT, DTYPES, OUTPUTS, SHAPES, kernel, problem, reference
+from asmtune.kernels.softmax import space
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["shipped", "launch"])
+def test_kernels_under_the_interpreter(interpreter: Interpreter, tmp_path: Path, form: str) -> None:
+    """A shipped kernel, and a module that has a launch alone, are right to their dtypes' digits."""
+    path = tmp_path / "mine.py"
+    path.write_text(MODULE)
+    kernel = "softmax" if form == "shipped" else str(path)
+    name = "tests.regression.test_accuracy_run:interpreted"
+    found = interpreter.call(name, kernel, {"rows": 8, "cols": 100})
+    assert 0 < found["softmax" if form == "shipped" else "mine"] < 1e-6
+    assert 1e-6 < found["fp16"] < 1e-3
+    assert math.isfinite(found["kl"])
