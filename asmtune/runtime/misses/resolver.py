@@ -143,7 +143,8 @@ class Resolver:
     @property
     def _checked_only(self) -> bool:
         """Return whether no config but the default may be launched unchecked."""
-        return self.options.choices.get("bits") == "equal"
+        choices = self.options.choices
+        return choices.get("bits") == "equal" or choices.get("accuracy") is not None
 
     def _default(self, request: TuningRequest) -> Choice:
         return Choice(request.space.first(**request.problem.shape), True, "heuristic")
