@@ -74,7 +74,7 @@ def trace(
         batch: its input: a tensor, a tuple of positional or a mapping of named arguments.
         reference: a model of the same module names, such as that which `model` was converted from;
             by default a copy of `model`. A copy of it runs in fp64.
-        repeats: profiled runs.
+        repeats: profiled runs; 0 leaves the profiler out, and `seconds` at 0.
 
     Raises:
         InputError: the models do not call the same layers, or the output has no float tensor.
@@ -105,7 +105,7 @@ def trace(
             wanted = _first_tensor(_called(exact, _double(batch)))
         with _watched(model, compare):
             output = _first_tensor(_called(model, batch))
-        seconds = _profiled(model, batch, repeats)
+        seconds = _profiled(model, batch, repeats) if repeats else {}
     if output is None or wanted is None:
         raise InputError("trace: the model's output holds no tensor")
     rows = tuple(

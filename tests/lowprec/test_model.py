@@ -61,7 +61,7 @@ def test_each_layer_has_its_errors_and_costs() -> None:
     after, before = layers["1.layers.1.linear2"], layers["1.layers.0.linear2"]
     assert after.cumulative.rms_share > 2 * before.cumulative.rms_share
     assert after.flops == 2 * (2 * 8) * 64 * 32
-    assert after.seconds > 0
+    assert after.seconds > 0, "by the profiler"
     assert found.output.rms_share < low_error
 
 
@@ -69,7 +69,7 @@ def test_a_layer_alone_sees_the_model_s_own_inputs() -> None:
     """A layer after a wrong one has no error of its own, and the wrong one's cumulative error."""
     exact = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).double()
     wrong = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).double()
-    first, relu = trace(wrong, torch.randn(8, 4).double(), reference=exact, repeats=1).layers
+    first, relu = trace(wrong, torch.randn(8, 4).double(), reference=exact, repeats=0).layers
     assert first.alone.rms_share > 0.1
     assert relu.alone.max_abs == 0.0
     assert relu.cumulative.rms_share > 0.1
@@ -87,7 +87,7 @@ def test_a_layer_called_twice_has_two_rows() -> None:
             return {"out": self.linear(self.linear(x))}
 
     for given in ({"x": torch.randn(2, 4)}, (torch.randn(2, 4),)):
-        assert [layer.name for layer in trace(Twice(), given, repeats=1).layers] == [
+        assert [layer.name for layer in trace(Twice(), given, repeats=0).layers] == [
             "linear",
             "linear#2",
         ]
@@ -122,8 +122,8 @@ def test_fp8_layers_follow_their_inputs_in_training_alone() -> None:
     linear = nn.Linear(16, 8)
     low = Fp8Linear(linear)
     x = torch.randn(4, 16)
-    expected = linear(x)
-    assert float((low(x) - expected).abs().max()) < 0.1 * float(expected.abs().max())
+    expected = linear(x).detach()
+    assert float((low(x).detach() - expected).abs().max()) < 0.1 * float(expected.abs().max())
     low(4 * x)
     updates, amax = low.scaler.updates, float(low.scaler.amax)
     low.eval()
