@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -42,6 +43,18 @@ class Fp8Linear(nn.Module):
         stored = quantize(linear.weight.detach(), scale, self.scaler.dtype)
         self.register_buffer("weight", stored.view(torch.uint8))
         self.bias = linear.bias
+
+    def get_extra_state(self) -> Any:
+        """Return the scaler's state, which `state_dict()` of a model holds by this."""
+        return self.scaler.state_dict()
+
+    def set_extra_state(self, state: Any) -> None:
+        """Load the scaler's state.
+
+        Raises:
+            InputError: it is of other options, or malformed.
+        """
+        self.scaler.load_state_dict(state)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Return values @ weight^T + bias in the dtype of the values."""

@@ -129,6 +129,9 @@ def test_fp8_layers_follow_their_inputs_in_training_alone() -> None:
     low.eval()
     low(100 * x)
     assert (low.scaler.updates, float(low.scaler.amax)) == (updates, amax)
+    other = Fp8Linear(nn.Linear(16, 8))
+    other.load_state_dict(low.state_dict())
+    assert torch.equal(other.eval()(x), low(x))
     assert low.to(torch.bfloat16)(x.bfloat16()).dtype == torch.bfloat16
 
 
