@@ -16,13 +16,10 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from asmtune.core.dtypes import dtype_of
 from asmtune.measure.checks.tensors import TensorArgument, integers
-
-if TYPE_CHECKING:
-    from asmtune.measure.accuracy import Bound
 
 # Elements compared at once: their temporaries, some 150 MB, bound the memory of a check.
 _PIECE: Final = 1 << 22
@@ -237,7 +234,6 @@ class Output:
     Attributes:
         tolerance: t of the formula.
         whose: the source of the expected output, for messages.
-        bound: limits the errors, in place of the tolerance; None for the tolerance.
         reference: what errors are measured against, maybe in a wider dtype than the argument's.
         exact: whether the deviation is infinite where any bit differs.
     """
@@ -247,7 +243,6 @@ class Output:
         self.tolerance = 0.0
         self.whose = "the default config"
         self.exact = False
-        self.bound: Bound | None = None
         self.reference = expected
         self.magnitude = Magnitude.of(expected)
         self._expected = expected
@@ -271,32 +266,21 @@ class Output:
             worst = torch.maximum(worst, self._deviations_of(actual, piece).amax().double())
         return worst
 
-    def inaccuracy(self) -> tuple[tuple[str, str] | None, float]:
-        """Measure the errors; return how they break the bound, and p99 of the relative error.
-
-        An element that stays unwritten, unlike in the expected output, breaks any bound.
-        """
-        from asmtune.measure.accuracy import measure_accuracy
-
+    def unwritten(self) -> int:
+        """Count elements that hold poison and should have been written."""
         actual = self.tensor.view()
-        if any(self._unwritten(actual, piece) for piece in pieces(actual.shape)):
-            return self.describe(), math.inf
-        stats = measure_accuracy(actual, self.reference)
-        broken = self.bound.violations(stats) if self.bound is not None else ()
-        text = f"{self.tensor.name} breaks the bound against {self.whose}: {', '.join(broken)}"
-        return ("inaccurate", text) if broken else None, stats.p99
+        return sum(self._unwritten(actual, piece) for piece in pieces(actual.shape))
 
     def describe(self) -> tuple[str, str]:
         """Describe a wrong output as a failure's kind and detail."""
         import numpy as np
 
         actual = self.tensor.view()
-        wrong = missing = 0
+        wrong, missing = 0, self.unwritten()
         worst, place = -1.0, ()
         for piece in pieces(actual.shape):
             deviations = self._deviations_of(actual, piece)
             wrong += int((deviations > self.tolerance).sum())
-            missing += self._unwritten(actual, piece)
             most = float(deviations.amax())
             if most > worst:
                 inside = np.unravel_index(int(deviations.argmax()), deviations.shape)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.accuracy import Bound
+from asmtune.measure.accuracy import Bound, measure_accuracy
 from asmtune.measure.checks.compare import Output, bits, equal, pieces, poison
 from asmtune.measure.checks.roles import Roles
 from asmtune.measure.checks.tensors import RegionCopy, TensorArgument
@@ -136,7 +136,7 @@ class ExpectedOutputs:
             return Failure("check", "wrong_output", self._unsteady)
         self.error = None if self._bound is None else 0.0
         for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
-            if output.bound is not None or deviation > output.tolerance:
+            if self._is_bounded(output.tensor) or deviation > output.tolerance:
                 failure = self._difference(output, workspaces.get(output.tensor.name))
                 if failure is not None:
                     return failure
@@ -156,11 +156,18 @@ class ExpectedOutputs:
                 self.workspaces.setdefault(tensor.name, str(workspace))
                 wrong = comparison.failure(output.tolerance)
                 return Failure("check", *wrong) if wrong else None
-        if output.bound is None:
+        bound = self._bound
+        if bound is None or not self._is_bounded(tensor) or output.unwritten():
             return Failure("check", *output.describe())
-        broken, error = output.inaccuracy()
-        self.error = max(self.error or 0.0, error)
-        return Failure("check", *broken) if broken else None
+        stats = measure_accuracy(tensor.view(), output.reference)
+        self.error = max(self.error or 0.0, stats.p99)
+        broken = ", ".join(bound.violations(stats))
+        text = f"{tensor.name} breaks the bound against {output.whose}: {broken}"
+        return Failure("check", "inaccurate", text) if broken else None
+
+    def _is_bounded(self, tensor: TensorArgument) -> bool:
+        """Return whether an argument's errors are limited by the bound."""
+        return self._bound is not None and bool(tensor.dtype.is_floating_point)
 
     def _stray(self) -> Failure | None:
         """Check that memory between elements was not written; overwrite the elements."""
@@ -204,7 +211,7 @@ class ExpectedOutputs:
         left.copy_(due)
         output = self._output(tensor)
         output.whose = "reference="
-        if output.bound is not None:
+        if self._is_bounded(tensor):
             # In its own precision; what is not written is NaN in both.
             wide = tensor.elements_of(values, wide=True).to(left.device, copy=True)
             if tensor in self._poisoned:
@@ -218,7 +225,6 @@ class ExpectedOutputs:
             output.exact = True
         else:
             output.tolerance = max(self._tolerance(tensor), self._run_to_run.get(tensor, 0.0))
-        output.bound = self._bound if tensor.dtype.is_floating_point else None
         return output
 
     def _is_unchanged(self, tensor: TensorArgument) -> bool:

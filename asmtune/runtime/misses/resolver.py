@@ -143,8 +143,7 @@ class Resolver:
     @property
     def _checked_only(self) -> bool:
         """Return whether no config but the default may be launched unchecked."""
-        choices = self.options.choices
-        return choices.get("bits") == "equal" or choices.get("accuracy") is not None
+        return self.options.choices.get("bits") == "equal" or "accuracy" in self.options.choices
 
     def _default(self, request: TuningRequest) -> Choice:
         return Choice(request.space.first(**request.problem.shape), True, "heuristic")
