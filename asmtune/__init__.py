@@ -54,6 +54,8 @@ _HOMES = {
     "tune": "asmtune.tuning.tuner",
 }
 
+_FOLDERS = ("kernels", "lowprec")
+
 __all__ = [
     "Bound",
     "Config",
@@ -81,8 +83,8 @@ def __getattr__(name: str) -> Any:
     value: Any
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
-    elif name == "kernels":
-        value = importlib.import_module("asmtune.kernels")
+    elif name in _FOLDERS:
+        value = importlib.import_module(f"asmtune.{name}")
     elif name == "__version__":
         value = importlib.import_module("asmtune.base.fingerprint").version_of("asmtune")
     else:
@@ -92,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "kernels"])
+    return sorted([*__all__, *_FOLDERS])

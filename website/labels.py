@@ -153,5 +153,6 @@ SOURCES: Final = (
     "ladder",
     "roofline",
     "false_alarms",
+    "lowprec_groups",
 )
 """Result files of the table that says how each was made."""

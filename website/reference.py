@@ -19,6 +19,7 @@ ALSO: Final = {
         "asmtune.tuning.options.Choices",
         "asmtune.tuning.options.Effort",
         "asmtune.tuning.request.TuningResult",
+        "asmtune.measure.accuracy.Bound",
     ),
     "What a launch does": (
         "asmtune.runtime.options.DecoratorOptions",
@@ -47,6 +48,14 @@ ALSO: Final = {
         "asmtune.core.records.tuned.TuneRecord",
         "asmtune.core.records.tuned.TuneKey",
         "asmtune.core.records.artifacts.Failure",
+    ),
+    "Low precision": (
+        "asmtune.lowprec.scaler.Scaler",
+        "asmtune.lowprec.casting",
+        "asmtune.lowprec.choices",
+        "asmtune.lowprec.fp8_linear",
+        "asmtune.lowprec.layers",
+        "asmtune.lowprec.monitor.Monitor",
     ),
     "Settings and errors": ("asmtune.base.settings.Settings", "asmtune.base.errors"),
 }

@@ -361,6 +361,18 @@ def aibench8() -> str:
     return table((f"{data['kernels']} kernels", "speed, plain untuned Triton = 1"), rows)
 
 
+def lowprec_groups() -> str:
+    """Give what FP8 scales clip and how far off they are, by granularity."""
+    data = results("lowprec_groups")
+    target, chosen = data["clip_target"], data["chosen"]
+    rows = []
+    for row in data["rows"]:
+        is_chosen = row["name"] == f"group {chosen}"
+        name = f"**{row['name']}**, the first within {target:g}" if is_chosen else row["name"]
+        rows.append([name, f"{row['scales']:,}", f"{row['clip']:.2g}", f"{row['p99']:.4f}"])
+    return table(("one scale per", "scales", "clip ratio", "p99 of the relative error"), rows)
+
+
 def sources() -> str:
     """List the result files with the commands that made them."""
     rows = []
@@ -406,6 +418,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         prune_overhead,
         cold_start,
         aibench8,
+        lowprec_groups,
         sources,
     )
 }

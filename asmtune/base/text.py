@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 
 def shortened(text: str, limit: int = 60) -> str:
@@ -18,6 +19,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def function_name(function: Any) -> str:
+    """Return the full name of a user's function; empty for None."""
+    if function is None:
+        return ""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '')}.{name}"
 
 
 def user_stacklevel(*others: str) -> int:

@@ -264,9 +264,13 @@ def runs_table(runs: Sequence[Summary]) -> ReportTable:
 
 
 def costs_table(costs: Iterable[CostRow]) -> ReportTable:
-    """Tabulate time, energy and memory of a launch; a star marks configs that none beats."""
+    """Tabulate time, energy, memory and error of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
+    headings: tuple[str, ...]
     headings = ("", "config", "us", "mJ", "GOPS", "GOPS/W", "memory KiB a program")
+    costs = list(costs)
+    has_error = any(cost.error is not None for cost in costs)
+    headings += ("p99 error",) if has_error else ()
     table = plain_table(title, headings, left=2, spare=("GOPS",))
     for cost in sorted(costs, key=lambda cost: cost.time_us):
         table.add_row(
@@ -277,6 +281,7 @@ def costs_table(costs: Iterable[CostRow]) -> ReportTable:
             number(cost.gops),
             number(cost.gops_per_w, 2),
             number(cost.memory_bytes / 1024),
+            *([number(cost.error, 5)] if has_error else []),
         )
     return table
 

@@ -154,6 +154,11 @@ class DecoratorOptions:
                     "arguments by name that returns one, or None"
                 ) from error
 
+    @property
+    def checked_only(self) -> bool:
+        """Return whether no config but the default may be launched unchecked."""
+        return self.choices.get("bits") == "equal" or self.choices.get("accuracy") is not None
+
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:

@@ -161,7 +161,7 @@ def measurement_from_json(value: Any, where: str) -> Measurement:
         InputError: as `record_from_json`.
     """
     if isinstance(value, Mapping):
-        value = {"samples_us": [], **value}
+        value = {"samples_us": [], "error": None, **value}
     measurement: Measurement = _CODEC.read_fields(Measurement, value, where)
     if measurement.median_us == 0:
         raise json_codec.expected("a time above 0", f"{where}.median_us", measurement.median_us)

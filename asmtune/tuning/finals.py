@@ -87,7 +87,8 @@ class Finals:
         features: Mapping[str, float] = verdict.features or {}
         flops = features.get("program_flops", 0.0) * features.get("programs", 0.0)
         held = memory_bytes(verdict)
-        return Costs(verdict.config, measurement.median_us, energy, held, flops or None)
+        time_us, error = measurement.median_us, measurement.error
+        return Costs(verdict.config, time_us, energy, held, flops or None, error)
 
 
 def named_for_best(decision: FinalDecision) -> FinalDecision:

@@ -1,4 +1,4 @@
-"""`Objective`: the meaning of "best": time, or a weighted sum of time, energy and memory.
+"""`Objective`: the meaning of "best": time, or a weighted sum of time, energy, memory and error.
 
 Each quantity counts relative to the default config's, so that weights need no units:
 `time=1,energy=0.5` calls a config that takes 10% less energy as good as one that is 5% faster.
@@ -14,10 +14,10 @@ from typing import Final
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 
-QUANTITIES: Final = ("time", "energy", "memory")
+QUANTITIES: Final = ("time", "energy", "memory", "error")
 
 _FORM: Final = (
-    'give time, energy or memory, weights such as "time=1,energy=0.2", '
+    'give time, energy, memory or error, weights such as "time=1,energy=0.2", '
     'or pareto, also after weights ("time=1,memory=0.1,pareto")'
 )
 
@@ -32,6 +32,7 @@ class Costs:
         energy_mj: millijoules that the GPU took; None where they were not measured.
         memory_bytes: registers and shared memory that a program holds while it runs.
         flops: operations on tensor cores; None if it has none there.
+        error: p99 of the relative error of its outputs; None where no bound is given.
     """
 
     config: Config
@@ -39,10 +40,12 @@ class Costs:
     energy_mj: float | None
     memory_bytes: int
     flops: float | None = None
+    error: float | None = None
 
     def values(self) -> dict[str, float | None]:
         """Return the costs by quantity."""
-        return {"time": self.time_us, "energy": self.energy_mj, "memory": self.memory_bytes}
+        costs = (self.time_us, self.energy_mj, self.memory_bytes, self.error)
+        return dict(zip(QUANTITIES, costs, strict=True))
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Objective:
         """Return the weighted sum of each config's costs over the base's; lower is better.
 
         Raises:
-            InputError: energy has a weight and was not measured.
+            InputError: energy or error has a weight and was not measured.
         """
         return [self._sum(one, base) for one in costs]
 
@@ -104,10 +107,14 @@ class Objective:
         for name, weight in self.weights.items():
             value, unit = mine[name], reference[name]
             if value is None or unit is None:
-                raise InputError(
-                    f"objective with {name}: this GPU's driver gives no energy counter; "
-                    "install nvidia-ml-py, or leave energy out"
+                missing = (
+                    "give accuracy=Bound(...)"
+                    if name == "error"
+                    else "this GPU's driver gives no energy counter; install nvidia-ml-py"
                 )
+                raise InputError(f"objective with {name}: {missing}, or leave {name} out")
+            if name == "error" and value and not unit:
+                return math.inf  # the base is exact
             total += weight * value / unit if unit else 0.0
         return total
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
 
 from asmtune.base.errors import ArgumentTypeError, InputError
-from asmtune.base.text import did_you_mean, shortened
+from asmtune.base.text import did_you_mean, function_name, shortened
 from asmtune.core.alternatives import Alternatives, checked_alternatives
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -142,7 +143,15 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
     the copy back. Arguments that the IR updates in place are restored in any case.
     """
-    bits = choices.get("bits", "close")
+    bits, accuracy = choices.get("bits", "close"), choices.get("accuracy")
+    if accuracy is not None and not isinstance(accuracy, Bound):
+        raise ArgumentTypeError(
+            f"accuracy={shortened(repr(accuracy))}: give limits, such as Bound(p99=3e-2, clip=0.03)"
+        )
+    if accuracy is not None and (bits == "equal" or not choices.get("check", True)):
+        raise InputError("accuracy= checks every output: leave bits='equal' and check=False out")
+    if accuracy is not None and accuracy.kl is not None:
+        raise InputError("accuracy=: kl is not measured while tuning; limit p99 or rms_share")
     if bits not in get_args(Bits):
         raise InputError(f"bits={bits!r}: give 'close' or 'equal'")
     if bits == "equal" and (choices.get("reference") is not None or not choices.get("check", True)):
@@ -158,6 +167,7 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
         restore_value=() if has_pre or has_post else restored,
         reset_to_zero=() if has_pre else zeroed,
         bits_equal=bits == "equal",
+        accuracy=accuracy,
     )
 
 
@@ -203,6 +213,14 @@ class Choices(TypedDict, total=False):
         a config wins whose outputs equal the default's in every bit, which is checked while
         tuning. Where nothing is tuned, the default is launched.
 
+    accuracy: limits the errors of every floating-point output, such as `Bound(p99=3e-2, clip=0.03)`
+        of `asmtune.measure.accuracy`, in place of the tolerance by which outputs are compared. The
+        errors are those against `reference=`, whose result may be of fp32 or fp64 (without one,
+        against the default config's output). A config that breaks a limit loses, the default
+        among them. What no limit names is not checked: limit `max_rel` where single wrong elements
+        must not pass. Integers must be equal as ever. Where nothing is tuned, the default is
+        launched.
+
     alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does: called
         with a launch's arguments (by position up to the first that the launch leaves to the config,
         by name after it), they write its outputs. They are checked like a config, timed beside
@@ -243,6 +261,7 @@ class Choices(TypedDict, total=False):
     check: bool
     bits: Bits
     reference: Callable[[Mapping[str, Any]], Any] | None
+    accuracy: Bound | None
     alternatives: Alternatives | None
     restore_value: tuple[str, ...]
     reset_to_zero: tuple[str, ...]
@@ -299,12 +318,8 @@ class TuneOptions:
 
     @property
     def clock(self) -> str:
-        """Name of the user's clock; empty for ours. Times of two clocks do not compare."""
-        if self.do_bench is None:
-            return ""
-        module = getattr(self.do_bench, "__module__", "")
-        name = getattr(self.do_bench, "__qualname__", type(self.do_bench).__qualname__)
-        return f"{module}.{name}"
+        """Return the name of the user's clock; empty for ours. Times of two do not compare."""
+        return function_name(self.do_bench)
 
     @classmethod
     def of(cls, choices: Choices) -> TuneOptions:
@@ -321,17 +336,24 @@ class TuneOptions:
         if compile_at not in get_args(CompilePlace):
             raise InputError(f"compile_at={compile_at!r}: give 'auto', 'home' or 'remote'")
         effort = effort_of(choices.get("effort", "balanced"))
+        objective = Objective.parse(objective) if isinstance(objective, str) else objective
+        checks = checks_of(choices)
+        if "error" in objective.weights and (checks.accuracy is None or checks.reference is None):
+            raise InputError(
+                f"objective {objective}: the error is that against reference=, within accuracy=; "
+                "give both, such as accuracy=Bound(max_rel=0.1)"
+            )
         return cls(
             effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
             compile_at=compile_at,
-            objective=Objective.parse(objective) if isinstance(objective, str) else objective,
+            objective=objective,
             seed=choices.get("seed", 0),
             tiles=choices.get("tiles", False),
             force=choices.get("force", False),
             on_busy=on_busy,
-            checks=checks_of(choices),
+            checks=checks,
             hooks=hooks_of(choices),
             do_bench=do_bench_of(choices),
             alternatives=checked_alternatives(choices.get("alternatives")),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import printable
-from asmtune.base.text import shortened, user_stacklevel
+from asmtune.base.text import function_name, shortened, user_stacklevel
 from asmtune.compile.source import source_digest
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
@@ -156,24 +156,24 @@ def provenance(
     tiles: bool = False,
     objective: Objective | None = None,
     clock: str = "",
-    bits: str = "close",
+    checked_by: Sequence[str] = (),
     made_with: Mapping[str, str] | None = None,
 ) -> Provenance:
     """Make the provenance of a config that is tuned here and now.
 
     No `objective` stands for time, and no name of a `clock`, the user's function, for ours.
-    `made_with` has the versions of another host that tunes it.
+    `checked_by` says how outputs are checked where that is not by tolerances. `made_with` has the
+    versions of another host that tunes it.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
     if objective is not None and not objective.only_time:
         aims += (str(objective),)
     made_with = made_with or {**versions(), "driver": driver_version()}
     source = source_digest(problem.kernel)
-    apart = () if bits == "close" else (bits,)
     return Provenance(
         # Timings of one source serve all its spaces; those of another clock must not, and what
-        # failed by its bits must not count as failed elsewhere.
-        source=digest(source, clock, *apart) if clock or apart else source,
+        # failed by its bits or its errors must not count as failed elsewhere.
+        source=digest(source, clock, *checked_by) if clock or checked_by else source,
         space=space_digest(list(space.configs(**problem.shape)), *aims),
         triton=made_with["triton"],
         torch=made_with["torch"],
@@ -198,14 +198,17 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
 
         clock = TuneOptions.of(cast("Choices", choices)).clock
     tiles = bool(choices.get("tiles", False))
-    bits = choices.get("bits", "close")
+    checked_by = [] if choices.get("bits", "close") == "close" else [choices["bits"]]
+    if (accuracy := choices.get("accuracy")) is not None:
+        limits = {name: limit for name, limit in vars(accuracy).items() if limit is not None}
+        checked_by += [canonical(limits), function_name(choices.get("reference"))]
     return provenance(
         problem,
         space,
         tiles=tiles,
         objective=objective,
         clock=clock,
-        bits=bits,
+        checked_by=checked_by,
         made_with=choices.get("made_with"),
     )
 

@@ -113,7 +113,13 @@ class RunWatch(ProgressListener):
             front = {one.config for one in pareto_front(decision.costs)}
             self._writer.costs(
                 CostRow(
-                    c.config, c.time_us, c.energy_mj, c.memory_bytes, c.config in front, c.flops
+                    config=c.config,
+                    time_us=c.time_us,
+                    energy_mj=c.energy_mj,
+                    memory_bytes=c.memory_bytes,
+                    on_front=c.config in front,
+                    flops=c.flops,
+                    error=c.error,
                 )
                 for c in decision.costs
             )

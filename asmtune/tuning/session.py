@@ -56,6 +56,11 @@ from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import WholeList, make_strategy
 from asmtune.tuning.stages import BenchTimer, SearchSetup, Stages, derived_caps
 
+
+class AccuracyWarning(UserWarning):
+    """The default config breaks the bound on errors, so that another takes its place."""
+
+
 Opener = Callable[[BenchSetup], Bench]
 
 
@@ -128,9 +133,24 @@ class Session:
             if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()
-            for note in bench.notes:
+            for note in (*bench.notes, *self._accuracy_notes(request, state, decision)):
                 watch.note(note)
             return self._result(request, stages, decision, reason)
+
+    def _accuracy_notes(
+        self, request: TuningRequest, state: State, decision: FinalDecision
+    ) -> list[str]:
+        """Return remarks on the winner's error, and on a default that breaks the bound, if any."""
+        notes = []
+        broken = state.failures.get(state.default)
+        if broken is not None and broken.kind == "inaccurate":
+            notes = [f"the default config's {broken.detail}: the fastest that keeps it wins"]
+            message = f"kernel {request.key.kernel}: {notes[0]}"
+            warnings.warn(message, AccuracyWarning, stacklevel=user_stacklevel())
+        if decision.winner.error is not None:
+            text = f"winner: 99% of its outputs are off by {decision.winner.error:.3g} at most"
+            notes.append(f"{text}, relative to what they are compared with")
+        return notes
 
     def _scorer(self, request: TuningRequest) -> Scorer:
         """Return the scorer for the request's target, dtypes and kernel."""

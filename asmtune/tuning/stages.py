@@ -232,5 +232,13 @@ class Stages:
         elif not launched and kinds & {"timeout", "memory"}:
             kind = CompileLimitError
         text = f"no config of {problem.name} can run on {target.name}: {ended.reason}"
+        broken = [(c, f) for c, f in self.state.failures.items() if f.kind == "inaccurate"]
+        if broken:
+            config, failure = broken[0]
+            text = (
+                f"no config of {problem.name} keeps the accuracy bound: {len(broken)} of "
+                f"{self.state.trials} tried break it, such as {config}, whose {failure.detail}; "
+                "loosen the bound, or add more exact configs to the space"
+            )
         self.watch.note(text)
         return kind(text)

@@ -112,7 +112,9 @@ class Tuner:
         options = self.options
         names = ("tiles", "objective", "do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
-        if options.checks.bits_equal:
+        checks = options.checks
+        choices |= {"accuracy": checks.accuracy, "reference": checks.reference}
+        if checks.bits_equal:
             choices["bits"] = "equal"
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)
         return TuningRequest(problem, key, pinned, choices, reference)

@@ -25,6 +25,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import import_module
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import Opaque
 from asmtune.measure.bench.base import BenchSetup
@@ -80,7 +81,11 @@ def test_the_setup_arrives() -> None:
         lowering=setup().lowering,
         effects=Effects(frozenset({"x"}), frozenset({"y"}), frozenset({"y"}), frozenset(), True),
         checks=CheckOptions(
-            reference=double_all, restore_value=("x",), reset_to_zero=("y",), tolerance=0.5
+            reference=double_all,
+            restore_value=("x",),
+            reset_to_zero=("y",),
+            tolerance=0.5,
+            accuracy=Bound(p99=0.1, clip=0.0),
         ),
         policy=TimingPolicy(mode="graph", spread=0.1),
         seed=7,

@@ -26,6 +26,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
+from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
 from asmtune.runtime import determinism
 from asmtune.runtime.determinism import is_deterministic
@@ -258,14 +259,16 @@ def test_unknown_device(host: Host) -> None:
     assert described(found) == ("heuristic", True, support.DEFAULT)
 
 
-def test_bits_equal_launches_nothing_unchecked(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With bits="equal" a key that nobody has tuned gets the default wherever nothing is timed."""
+@pytest.mark.parametrize("choices", [{"bits": "equal"}, {"accuracy": Bound(p99=1e-2)}])
+def test_nothing_unchecked_is_launched(
+    host: Host, monkeypatch: pytest.MonkeyPatch, choices: dict[str, Any]
+) -> None:
+    """With bits="equal" or a bound, an untuned key gets the default wherever nothing is timed."""
     monkeypatch.setattr(Tuner, "open", refuse)
     options: list[dict[str, Any]] = [
         {"on_miss": "predict", "nearest": True},
         {"small": 1 << 20},
     ]
-    choices = {"bits": "equal"}
     found = [host.resolver(**each, choices=choices).resolve(miss()) for each in options]
     found.append(host.resolver(choices=choices, nearest=True).resolve(miss(), capturing=True))
     with asmtune.deterministic():

@@ -36,3 +36,13 @@ def add_scaled(x_ptr, y_ptr, out_ptr, n, TWICE: tl.constexpr, BLOCK: tl.constexp
     if TWICE:
         total = total * 2.0
     tl.store(out_ptr + at, total, mask=inside)
+
+
+@triton.jit
+def add_narrow(x_ptr, y_ptr, out_ptr, n, NARROW: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
+    if NARROW:
+        total = total.to(tl.float8e5).to(tl.float32)
+    tl.store(out_ptr + at, total, mask=inside)

@@ -18,6 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
@@ -80,6 +81,58 @@ def test_a_right_config_passes_and_others_do_not() -> None:
         )
         assert checker.notes == ()
     assert all(torch.equal(tensors[name], before[name]) for name in before)
+
+
+def test_a_bound_is_on_the_errors_in_the_reference_s_precision() -> None:
+    """An output of bf16 is measured against fp64; one within the bound passes, with its error.
+
+    Integers, elements that stay unwritten and NaN where none is expected fail as ever.
+    """
+    exact = torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    out, whole = torch.zeros(1000, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.int8)
+    tensors = {"out": out, "n": whole}
+
+    def writes(values: Tensor, count: int = 3) -> Run:
+        def run() -> None:
+            out[: len(values)].copy_(values)
+            whole.fill_(count)
+
+        return run
+
+    def reference(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"out": exact, "n": torch.full((4,), 3, dtype=torch.int8)}
+
+    found, limits = effects("", "out n"), {"reference": reference, "accuracy": Bound(p99=5e-3)}
+    with checker_of(tensors, found, **limits) as checker:
+        assert checker.set_reference(writes(exact)) is None
+        assert 1e-3 < (checker.error or 0.0) < 4e-3, "rounding to 8 bits"
+        assert checker.check(writes(exact * 1.001)) is None
+        failure = checker.check(writes(exact * 1.02))
+        assert kind(failure) == "inaccurate at check"
+        assert "out breaks the bound against reference=: p99 0.02" in str(failure)
+        assert kind(checker.check(writes(exact, 4))) == "wrong_output at check"
+        assert kind(checker.check(writes(exact[:-1]))) == "unwritten at check"
+        spoilt = exact.clone()
+        spoilt[7] = torch.nan
+        assert "nonfinite 1 > 0" in str(checker.check(writes(spoilt)))
+    with checker_of(tensors, found, **{**limits, "accuracy": Bound(p99=1e-4)}) as strict:
+        assert kind(strict.set_reference(writes(exact))) == "inaccurate at check"
+
+
+def test_what_is_not_written_is_in_no_error() -> None:
+    """Elements that neither the default nor the reference writes count as equal."""
+    out = torch.ones(100)
+    half = torch.arange(50.0)
+
+    def reference(values: Mapping[str, Tensor]) -> Tensor:
+        return torch.cat([half, values["out"][50:]]).double()
+
+    options = {"reference": reference, "accuracy": Bound(max_abs=0.0)}
+    with checker_of({"out": out}, effects("", "out"), **options) as checker:
+        assert checker.set_reference(lambda: out[:50].copy_(half)) is None
+        assert checker.check(lambda: out[:50].copy_(half)) is None
+        assert checker.error == 0.0
+        assert "nonfinite" in str(checker.check(lambda: out[:51].copy_(torch.ones(51))))
 
 
 def test_what_comes_after_a_launch_comes_after_the_look() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from asmtune.measure.accuracy import Bound
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import expected_of
 from tests.tuning_support import HostMachine, problem, request, space, workshop
@@ -30,6 +31,8 @@ def own_clock(call: Any, quantiles: Any) -> float:
         {"do_bench": own_clock},
         {"do_bench": own_clock, "rep": 20.0},
         {"restore_value": ("x_ptr",), "check": False},
+        {"accuracy": Bound(p99=1e-2), "reference": max},
+        {"accuracy": Bound(clip=0.0)},
     ],
     ids=lambda choices: " ".join(choices) or "none",
 )
@@ -43,8 +46,10 @@ def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, An
 
 
 def test_choices_that_change_what_is_best_are_told_apart() -> None:
-    """Tiles, another objective and another clock each expect a config of their own."""
+    """Tiles, another objective, clock, check or bound each expect a config of their own."""
     chosen: list[dict[str, Any]] = [{}, {"tiles": True}, {"objective": "energy"}]
-    chosen += [{"do_bench": own_clock}]
+    chosen += [{"do_bench": own_clock}, {"bits": "equal"}]
+    chosen += [{"accuracy": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
+    chosen += [{"accuracy": Bound(p99=1e-2), "reference": max}]
     made = [expected_of(problem(), space(), choices) for choices in chosen]
     assert len({(one.source, one.space) for one in made}) == len(chosen)

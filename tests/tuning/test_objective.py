@@ -37,7 +37,7 @@ def test_objectives_as_written(text: str, weights: dict[str, float], pareto: boo
 )
 def test_objectives_that_are_none(text: str) -> None:
     """What is no objective is refused in one line that shows the forms."""
-    with pytest.raises(InputError, match="give time, energy or memory") as caught:
+    with pytest.raises(InputError, match="give time, energy, memory or error") as caught:
         Objective.parse(text)
     assert "\n" not in str(caught.value)
 

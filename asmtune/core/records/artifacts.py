@@ -21,7 +21,8 @@ class Failure:
             "ptxas", "nvdisasm", "tool" (a program does not start), "compiler" (any other error),
             "parse" (its output cannot be read), "lost" (the artifact is no longer cached),
             "capture" (a launch that cannot stand in a CUDA graph), at "check" "wrong_output",
-            "unwritten", "stray_write" or "unsaved" (it may write what the bench does not save),
+            "inaccurate" (it breaks the accuracy bound), "unwritten", "stray_write" or "unsaved" (it
+            may write what the bench does not save),
             and at "rules" the name of the rule that is broken.
         detail: the message of the program that failed, shortened.
     """

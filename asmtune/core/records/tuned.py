@@ -66,6 +66,7 @@ class Measurement:
         config: the config.
         median_us, p20_us, p80_us: percentiles of the samples without outliers.
         samples_us: every sample, in the order taken.
+        error: p99 of the relative error of its outputs, if a bound was given; not stored.
     """
 
     config: Config
@@ -73,6 +74,7 @@ class Measurement:
     p20_us: float
     p80_us: float
     samples_us: tuple[float, ...]
+    error: float | None = None
 
     @property
     def spread(self) -> float:

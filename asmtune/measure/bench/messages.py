@@ -25,6 +25,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.user_modules import FILE_PREFIX
 from asmtune.ir.ttir.slots import ConfigSlots
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
 from asmtune.measure.bench.base import BenchSetup, TimingPlan
 from asmtune.measure.bench.hooks import TunerHooks
@@ -83,6 +84,8 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
     functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
     functions |= {f"{_ALTERNATIVE}{name}=": f for name, f in setup.alternatives.items()}
+    accuracy = setup.checks.accuracy
+    checks = vars(setup.checks) | {"accuracy": None if accuracy is None else asdict(accuracy)}
     for role, function in functions.items():
         pickled(function, name_of(role, function))  # one by one, to find out which cannot be sent
     return {
@@ -90,7 +93,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
             name: sorted(value) if isinstance(value, frozenset) else value
             for name, value in vars(setup.effects).items()
         },
-        "checks": {n: value for n, value in vars(setup.checks).items() if n != "reference"},
+        "checks": {n: value for n, value in checks.items() if n != "reference"},
         # Together, so that hooks that share a closure still do so in the child.
         "functions": pickled(functions, "the functions") if functions else "",
         "policy": asdict(setup.policy),
@@ -123,6 +126,8 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
     }
+    if checks["accuracy"] is not None:
+        checks["accuracy"] = Bound(**checks["accuracy"])
     names = ", ".join(role.strip("=") for role in (*_FUNCTIONS, "alternatives"))
     sent = unpickled(message["functions"], names) if message["functions"] else {}
     reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
@@ -204,7 +209,8 @@ def describe_result(result: Measurement | Failure) -> dict[str, Any]:
     if isinstance(result, Failure):
         return {"failure": asdict(result)}
     times = (result.median_us, result.p20_us, result.p80_us)
-    return {"times_us": list(times), "samples_us": list(result.samples_us)}
+    samples = list(result.samples_us)
+    return {"times_us": list(times), "samples_us": samples, "error": result.error}
 
 
 def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failure:
@@ -212,7 +218,8 @@ def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failu
     if "failure" in message:
         return Failure(**message["failure"])
     median_us, p20_us, p80_us = message["times_us"]
-    return Measurement(config, median_us, p20_us, p80_us, tuple(message["samples_us"]))
+    samples = tuple(message["samples_us"])
+    return Measurement(config, median_us, p20_us, p80_us, samples, message["error"])
 
 
 def constexpr_names(problem: Problem) -> set[str]:

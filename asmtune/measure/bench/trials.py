@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from asmtune.base.errors import InputError
@@ -137,7 +137,7 @@ class Trials:
         self._checker = checker
         self._timer = timer
         self._announce = announce
-        self._checked: set[Config] = set()
+        self._checked: dict[Config, float | None] = {}  # with the error that was measured
         self._default: Config | None = None
         self._notes: tuple[str, ...] = ()
 
@@ -189,11 +189,19 @@ class Trials:
         timed: Callable[[Sequence[Subject]], list[Outcome]],
     ) -> list[Outcome]:
         ready = [self._subject(candidate) for candidate in candidates]
-        results = iter(timed([subject for subject in ready if isinstance(subject, Subject)]))
+        outcomes = timed([subject for subject in ready if isinstance(subject, Subject)])
+        results = iter([self._with_error(outcome) for outcome in outcomes])
         return [
             (candidate.config, subject) if isinstance(subject, Failure) else next(results)
             for candidate, subject in zip(candidates, ready, strict=True)
         ]
+
+    def _with_error(self, outcome: Outcome) -> Outcome:
+        config, result = outcome
+        error = self._checked[config]
+        if isinstance(result, Failure) or error is None:
+            return outcome
+        return config, replace(result, error=error)
 
     def _subject(self, candidate: LoadableConfig) -> Subject | Failure:
         """Load a candidate and check its output; return it ready for the clock."""
@@ -203,11 +211,12 @@ class Trials:
         launch = guarded("launch", candidate.load)
         if isinstance(launch, Failure):
             return launch
-        failure = None if config in self._checked else self._check_output(candidate, launch)
-        if failure is not None:
-            DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
-            return failure
-        self._checked.add(config)
+        if config not in self._checked:
+            failure = self._check_output(candidate, launch)
+            if failure is not None:
+                DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
+                return failure
+            self._checked[config] = self._checker.error
 
         def prepare() -> None:
             self._checker.prepare()
@@ -230,7 +239,7 @@ class Trials:
         failure = self._checker.set_reference(run, launch.finish, candidate.slots)
         if failure is None:
             self.reference = config
-            if config != self._default:
+            if config != self._default and not self._checker.has_reference:
                 note = f"the default gives no reference: outputs are compared with {config}'s"
                 self._notes = (note,)
         return failure

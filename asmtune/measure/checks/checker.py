@@ -66,6 +66,16 @@ class OutputChecker:
         workspaces = expected.workspaces.values() if expected is not None else ()
         return tuple(dict.fromkeys([*self._notes, *workspaces]))
 
+    @property
+    def error(self) -> float | None:
+        """Return p99 of the relative error that the last check measured; None without a bound."""
+        return None if self._expected_outputs is None else self._expected_outputs.error
+
+    @property
+    def has_reference(self) -> bool:
+        """Return whether outputs are compared with those of the user's reference."""
+        return self._options.reference is not None
+
     def prepare(self) -> None:
         """Restore what the arguments must hold before a run, timed or not.
 
@@ -101,7 +111,10 @@ class OutputChecker:
         if failure is not None:
             return failure
         tolerance = None if self._options.bits_equal else self._tolerance
-        outputs = guarded("check", lambda: ExpectedOutputs(self._saved, self._roles, tolerance))
+        bound = self._options.accuracy
+        outputs = guarded(
+            "check", lambda: ExpectedOutputs(self._saved, self._roles, tolerance, bound)
+        )
         finished = guarded("launch", finish)
         if isinstance(outputs, Failure):
             return outputs
@@ -128,9 +141,10 @@ class OutputChecker:
         `run`, `finish` and `slots` are as in `set_reference`.
 
         Returns:
-            Why it cannot be launched, or a failure at "check": "wrong_output", "unwritten" (an
-            element that the default config writes), "stray_write" (between the elements of a
-            view), or "memory" (there was none to compare with).
+            Why it cannot be launched, or a failure at "check": "wrong_output", "inaccurate" (it
+            breaks the bound), "unwritten" (an element that the default config writes),
+            "stray_write" (between the elements of a view), or "memory" (there was none to compare
+            with).
         """
         failure = self._run_once(run)
         if failure is not None:

@@ -234,6 +234,7 @@ class Output:
     Attributes:
         tolerance: t of the formula.
         whose: the source of the expected output, for messages.
+        reference: what errors are measured against, maybe in a wider dtype than the argument's.
         exact: whether the deviation is infinite where any bit differs.
     """
 
@@ -242,6 +243,7 @@ class Output:
         self.tolerance = 0.0
         self.whose = "the default config"
         self.exact = False
+        self.reference = expected
         self.magnitude = Magnitude.of(expected)
         self._expected = expected
         self._poison = poison(tensor) if poisoned else None
@@ -264,17 +266,21 @@ class Output:
             worst = torch.maximum(worst, self._deviations_of(actual, piece).amax().double())
         return worst
 
+    def unwritten(self) -> int:
+        """Count elements that hold poison and should have been written."""
+        actual = self.tensor.view()
+        return sum(self._unwritten(actual, piece) for piece in pieces(actual.shape))
+
     def describe(self) -> tuple[str, str]:
         """Describe a wrong output as a failure's kind and detail."""
         import numpy as np
 
         actual = self.tensor.view()
-        wrong = missing = 0
+        wrong, missing = 0, self.unwritten()
         worst, place = -1.0, ()
         for piece in pieces(actual.shape):
             deviations = self._deviations_of(actual, piece)
             wrong += int((deviations > self.tolerance).sum())
-            missing += self._unwritten(actual, piece)
             most = float(deviations.amax())
             if most > worst:
                 inside = np.unravel_index(int(deviations.argmax()), deviations.shape)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.accuracy import Bound, measure_accuracy
 from asmtune.measure.checks.compare import Output, bits, equal, pieces, poison
 from asmtune.measure.checks.roles import Roles
 from asmtune.measure.checks.tensors import RegionCopy, TensorArgument
@@ -22,8 +24,11 @@ class ExpectedOutputs:
         saved, roles: copies of their memory before the run; the arguments' roles.
         tolerance: gives an argument's tolerance, by its dtype or the user's option; None where
             every bit must be equal.
+        bound: limits the errors of floats, in place of a tolerance; None for the tolerance.
 
     Attributes:
+        error: the largest p99 of an output's relative error in the last comparison; None without
+            a bound.
         copies: copies of their memory after the run.
         workspaces: remarks on arguments that were compared slot by slot, by name.
     """
@@ -33,10 +38,12 @@ class ExpectedOutputs:
         saved: Sequence[RegionCopy],
         roles: Roles,
         tolerance: Callable[[TensorArgument], float] | None,
+        bound: Bound | None = None,
     ) -> None:
         self._saved = saved
         self._poisoned, self._strays, self._scratch = roles.poisoned, roles.stray, roles.scratch
-        self._tolerance = tolerance
+        self._tolerance, self._bound = tolerance, bound
+        self.error = None if bound is None else 0.0
         self._run_to_run: dict[TensorArgument, float] = {}
         self._unsteady = ""
         self.workspaces: dict[str, str] = {}
@@ -127,15 +134,16 @@ class ExpectedOutputs:
         """
         if self._unsteady:
             return Failure("check", "wrong_output", self._unsteady)
+        self.error = None if self._bound is None else 0.0
         for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
-            if deviation > output.tolerance:
+            if self._is_bounded(output.tensor) or deviation > output.tolerance:
                 failure = self._difference(output, workspaces.get(output.tensor.name))
                 if failure is not None:
                     return failure
         return self._stray()
 
     def _difference(self, output: Output, workspace: Workspace | None) -> Failure | None:
-        """Describe a wrong output; None if it is a workspace, and right as that."""
+        """Describe a wrong output; None if it is a workspace and right as that, or accurate."""
         tensor = output.tensor
         if workspace is not None and output.compares_slots and WorkspaceComparison.fits(tensor):
             comparison = WorkspaceComparison(
@@ -148,7 +156,18 @@ class ExpectedOutputs:
                 self.workspaces.setdefault(tensor.name, str(workspace))
                 wrong = comparison.failure(output.tolerance)
                 return Failure("check", *wrong) if wrong else None
-        return Failure("check", *output.describe())
+        bound = self._bound
+        if bound is None or not self._is_bounded(tensor) or output.unwritten():
+            return Failure("check", *output.describe())
+        stats = measure_accuracy(tensor.view(), output.reference)
+        self.error = max(self.error or 0.0, stats.p99)
+        broken = ", ".join(bound.violations(stats))
+        text = f"{tensor.name} breaks the bound against {output.whose}: {broken}"
+        return Failure("check", "inaccurate", text) if broken else None
+
+    def _is_bounded(self, tensor: TensorArgument) -> bool:
+        """Return whether an argument's errors are limited by the bound."""
+        return self._bound is not None and bool(tensor.dtype.is_floating_point)
 
     def _stray(self) -> Failure | None:
         """Check that memory between elements was not written; overwrite the elements."""
@@ -192,6 +211,12 @@ class ExpectedOutputs:
         left.copy_(due)
         output = self._output(tensor)
         output.whose = "reference="
+        if self._is_bounded(tensor):
+            # In its own precision; what is not written is NaN in both.
+            wide = tensor.elements_of(values, wide=True).to(left.device, copy=True)
+            if tensor in self._poisoned:
+                wide.masked_fill_(bits(left) == poison(tensor), math.nan)
+            output.reference = wide
         return output
 
     def _output(self, tensor: TensorArgument) -> Output:

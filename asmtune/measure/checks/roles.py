@@ -8,6 +8,7 @@ from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.core.failures import required
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
 from asmtune.measure.checks.tensors import TensorArgument, overlap
 
@@ -95,6 +96,8 @@ class CheckOptions:
         tolerance: how far elements may differ, relative to their magnitude, whatever their
             dtype; see `asmtune.measure.checks.compare`.
         bits_equal: whether only outputs pass that equal the default config's in every bit.
+        accuracy: limits the errors of each floating-point output, in place of a tolerance: against
+            the reference in its own precision, or the default config's output without one.
     """
 
     check: bool = True
@@ -103,6 +106,7 @@ class CheckOptions:
     reset_to_zero: tuple[str, ...] = ()
     tolerance: float | None = None
     bits_equal: bool = False
+    accuracy: Bound | None = None
 
 
 @dataclass(frozen=True)

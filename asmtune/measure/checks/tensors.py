@@ -72,16 +72,22 @@ class TensorArgument:
         empty = torch.empty(0, dtype=self.dtype, device=device)
         return empty.set_(storage, place, self.sizes, self.strides)
 
-    def elements_of(self, values: Any) -> Any:
-        """Convert a tensor of the argument's shape to elements laid out as `view` has them."""
+    def elements_of(self, values: Any, *, wide: bool = False) -> Any:
+        """Convert a tensor of the argument's shape to elements laid out as `view` has them.
+
+        With `wide`, floats keep their own dtype, which may be wider than the argument's.
+        """
         import torch
 
-        values = values.detach().to(self.own_dtype)
+        values = values.detach()
+        wide = wide and values.is_floating_point() and self.own_dtype == self.dtype
+        if not wide:
+            values = values.to(self.own_dtype)
         for axis, size in enumerate(self.sizes[len(self.sizes) - len(self.shape) :]):
             values = values.narrow(axis, 0, size)
         if values.is_complex():
             values = torch.view_as_real(values.resolve_conj()).movedim(-1, 0)
-        return values if values.dtype == self.dtype else values.view(self.dtype)
+        return values if wide or values.dtype == self.dtype else values.view(self.dtype)
 
 
 def tensor_arguments(arguments: Mapping[str, Any]) -> tuple[list[TensorArgument], list[str]]:

@@ -140,18 +140,13 @@ class Resolver:
             return self._provisional(lookup)
         return self._small(request) or self._on_miss(lookup)
 
-    @property
-    def _checked_only(self) -> bool:
-        """Return whether no config but the default may be launched unchecked."""
-        return self.options.choices.get("bits") == "equal"
-
     def _default(self, request: TuningRequest) -> Choice:
         return Choice(request.space.first(**request.problem.shape), True, "heuristic")
 
     def _deterministic(self, lookup: MissLookup) -> Choice:
         """Return the pick that is the same on every machine."""
         request = lookup.request
-        if self._checked_only:
+        if self.options.checked_only:
             return self._default(request)
         from asmtune.tuning.deterministic import deterministic_pick
 
@@ -177,7 +172,7 @@ class Resolver:
     def _stored_pick(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction if the options accept one."""
         predicts = self.options.on_miss == "predict"
-        if self._checked_only or (not predicts and self.options.small is None):
+        if self.options.checked_only or (not predicts and self.options.small is None):
             return None
         stored = lookup.predicted
         if stored is None:
@@ -191,7 +186,7 @@ class Resolver:
     def _small(self, request: TuningRequest) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
         by_user = is_small(self.options, request)
-        if self._checked_only:
+        if self.options.checked_only:
             return self._default(request) if by_user else None
         if by_user and self.options.heuristic is not None:
             return self._heuristic(request)
@@ -218,7 +213,7 @@ class Resolver:
     def _predicted(self, lookup: MissLookup) -> Choice:
         """Return the nearest neighbour's config if that is allowed, else the model's first pick."""
         request = lookup.request
-        if self._checked_only:
+        if self.options.checked_only:
             return self._default(request)
         tuner = self._tuners.of
         fits = lambda config: tuner(request.key.device).runs(request, config)  # noqa: E731
@@ -236,7 +231,7 @@ class Resolver:
 
     def _provisional(self, lookup: MissLookup) -> Choice:
         """Return the best config known at once; it is final only if it is surely interpolated."""
-        if self._checked_only:
+        if self.options.checked_only:
             return replace(self._default(lookup.request), final=False)
         if self.options.on_miss == "interpolate":
             return self._interpolator.choice(lookup, lambda: self._stored_or_heuristic(lookup))
@@ -317,7 +312,7 @@ class Resolver:
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
         def work() -> Choice:
-            auto = self.options.small == "auto" and not self._checked_only
+            auto = self.options.small == "auto" and not self.options.checked_only
             small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None
             return small or self._tuned(lookup, later=True)
 

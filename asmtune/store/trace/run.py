@@ -92,7 +92,8 @@ class BatchRow:
 class Timing:
     """A timing of a config in microseconds; `samples` is the number of samples.
 
-    p90, p99 and `rsd` are as `SampleStatistics` has them; None in traces written without.
+    p90, p99 and `rsd` are as `SampleStatistics` has them; None in traces written without. `error`
+    is p99 of the relative error of the outputs; None where no bound was given.
     """
 
     median_us: float
@@ -103,6 +104,7 @@ class Timing:
     p90_us: float | None = None
     p99_us: float | None = None
     rsd: float | None = None
+    error: float | None = None
 
     @property
     def statistics(self) -> SampleStatistics | None:
@@ -146,7 +148,8 @@ class TrialRow:
 class CostRow:
     """Costs of a launch of a config; `on_front` where no other config is better in all of them.
 
-    `flops` are its operations on tensor cores; None if it has none there.
+    `flops` are its operations on tensor cores; None if it has none there. `error` is p99 of the
+    relative error of its outputs; None where no bound was given.
     """
 
     config: Config
@@ -155,6 +158,7 @@ class CostRow:
     memory_bytes: int
     on_front: bool
     flops: float | None = None
+    error: float | None = None
 
     @property
     def gops(self) -> float | None:

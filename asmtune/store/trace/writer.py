@@ -213,4 +213,4 @@ def _timed(config: Config, outcome: Measurement | Failure) -> TimedRow:
         detail = outcome.detail.strip()[:_REASON]
         return TimedRow(config, Failure(outcome.stage, outcome.kind, detail))
     times = outcome.median_us, outcome.p20_us, outcome.p80_us
-    return TimedRow(config, Timing(*times, **outcome.cited()))
+    return TimedRow(config, Timing(*times, **outcome.cited(), error=outcome.error))

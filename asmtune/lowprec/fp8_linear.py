@@ -1,0 +1,92 @@
+"""`Fp8Linear`: a linear layer in FP8 by plain PyTorch, and models that have some."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from asmtune.base.errors import InputError
+from asmtune.lowprec.casting import Granularity, amax_of, dequantize, quantize
+from asmtune.lowprec.scaler import Scaler
+
+PER_ROW = Granularity((1, -1))
+
+
+class Fp8Linear(nn.Module):
+    """Multiplies an FP8 input by an FP8 weight, rounded as a kernel with FP8 operands rounds them.
+
+    The weight is cast once, with a scale per output. The input is cast by a scaler, which a call in
+    training mode updates before, and a call in evaluation mode never, unless it has seen nothing.
+    The product is that of the stored numbers in the input's own dtype: errors are those of FP8
+    operands, and no time is saved.
+
+    Args:
+        linear: the layer to copy.
+        scaler: options of the input's scaler; None for one running scale per tensor.
+    """
+
+    weight: torch.Tensor
+    weight_scale: torch.Tensor
+
+    def __init__(self, linear: nn.Linear, scaler: Scaler | None = None) -> None:
+        super().__init__()
+        self.scaler = Scaler() if scaler is None else replace(scaler)
+        amax, _ = amax_of(linear.weight, PER_ROW)
+        scale = torch.where(amax > 0, amax / torch.finfo(self.scaler.dtype).max, 1.0)
+        self.register_buffer("weight_scale", scale)
+        # FP8 would not outlive `model.to(dtype)`.
+        stored = quantize(linear.weight.detach(), scale, self.scaler.dtype)
+        self.register_buffer("weight", stored.view(torch.uint8))
+        self.bias = linear.bias
+
+    def get_extra_state(self) -> Any:
+        """Return the scaler's state, which `state_dict()` of a model holds by this."""
+        return self.scaler.state_dict()
+
+    def set_extra_state(self, state: Any) -> None:
+        """Load the scaler's state.
+
+        Raises:
+            InputError: it is of other options, or malformed.
+        """
+        self.scaler.load_state_dict(state)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values @ weight^T + bias in the dtype of the values."""
+        if self.training or not self.scaler.updates:
+            self.scaler.update(values)
+        dtype, stored = values.dtype, self.weight.view(self.scaler.dtype)
+        rounded = self.scaler.dequantize(self.scaler.quantize(values), dtype)
+        weight = dequantize(stored, self.weight_scale, dtype)
+        return nn.functional.linear(rounded, weight, self.bias)
+
+
+def with_fp8(
+    model: nn.Module, names: Iterable[str] | None = None, scaler: Scaler | None = None
+) -> nn.Module:
+    """Return a copy of a model with linear layers in FP8.
+
+    Args:
+        model: left as it is.
+        names: layers to convert; by default every `nn.Linear`.
+        scaler: options of the inputs' scalers.
+
+    Raises:
+        InputError: a name is no linear layer's.
+    """
+    made = copy.deepcopy(model)
+    linears = {n: module for n, module in made.named_modules() if type(module) is nn.Linear}
+    chosen = list(linears if names is None else names)
+    unknown = [name for name in chosen if name not in linears]
+    if unknown:
+        raise InputError(
+            f"with_fp8: {unknown[0]!r} is no nn.Linear of the model, which has {', '.join(linears)}"
+        )
+    for name in chosen:
+        made.set_submodule(name, Fp8Linear(linears[name], scaler))
+    return made

@@ -1,0 +1,264 @@
+"""`Scaler`: scales from the running amax of a tensor that is seen again and again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+import torch
+
+from asmtune.base.errors import InputError
+from asmtune.base.text import user_stacklevel
+from asmtune.lowprec.casting import (
+    E4M3,
+    Granularity,
+    amax_of,
+    checked_format,
+    dequantize,
+    quantize,
+)
+
+Method = Literal["ema", "max", "last"]
+
+_VERSION: Final = 1
+_MOST_ANOMALIES: Final = 100  # listed; all are counted
+# What a saved state must have in common with the scaler that loads it.
+_OPTIONS: Final = ("version", "dtype", "block", "method", "decay", "history", "margin")
+_STATE: Final = ("updates", "nonfinite", "average", "amaxes", "anomalies")
+
+
+class ScaleWarning(UserWarning):
+    """Values that a scale should not be made of: an amax far off, NaN, or infinity."""
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One update whose amax was far above the recent mean.
+
+    Attributes:
+        update: number of the update, from 1.
+        blocks: how many blocks it happened in.
+        amax, mean: the worst block's amax, and the mean of its amax over the history before it.
+    """
+
+    update: int
+    blocks: int
+    amax: float
+    mean: float
+
+    def __str__(self) -> str:
+        return (
+            f"update {self.update}: amax {self.amax:.3g} is {self.amax / self.mean:.3g} times the "
+            f"recent mean {self.mean:.3g}, in {self.blocks:,} blocks"
+        )
+
+
+@dataclass
+class Scaler:
+    """Keeps each block's amax over updates, and gives the scales of the next cast.
+
+    scale = amax * 2^margin / the format's largest number, where amax is by `method`:
+    "ema" the exponential average, "max" the largest of the history, "last" that of the last
+    update. A block that held only zeros has scale 1. An anomaly is told and counts like any other
+    update, since a range that has really changed must be followed.
+
+    Attributes:
+        granularity: the blocks that share a scale.
+        dtype: `torch.float8_e4m3fn` or `torch.float8_e5m2`.
+        method: the amax that counts.
+        decay: weight of the past in the exponential average, 0 to below 1.
+        history: number of updates kept, for "max" and for the recent mean.
+        margin: powers of two of head room above amax.
+        anomaly: times the recent mean from which an amax is told.
+        updates: number of updates so far.
+        nonfinite: NaN and infinities in all updates so far; they are in no scale.
+        anomalies: the last 100, oldest first.
+    """
+
+    granularity: Granularity = field(default_factory=Granularity)
+    dtype: torch.dtype = E4M3
+    method: Method = "ema"
+    decay: float = 0.9
+    history: int = 16
+    margin: float = 0.0
+    anomaly: float = 10.0
+    updates: int = field(default=0, init=False)
+    nonfinite: int = field(default=0, init=False)
+    anomalies: list[Anomaly] = field(default_factory=list, init=False)
+    _average: torch.Tensor | None = field(default=None, init=False, repr=False)
+    _amaxes: torch.Tensor | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checked_format(self.dtype)
+        if self.method not in get_args(Method):
+            raise InputError(f"method={self.method!r}: give 'ema', 'max' or 'last'")
+        if not 0.0 <= self.decay < 1.0:
+            raise InputError(f"decay={self.decay!r}: give a number from 0 to below 1")
+        if self.history < 1 or not self.anomaly > 1.0:
+            raise InputError(
+                f"history={self.history!r}, anomaly={self.anomaly!r}: give 1 update or more, and "
+                "a ratio above 1"
+            )
+
+    def update(self, values: torch.Tensor) -> None:
+        """Take in the amax of a tensor. NaN and infinities are counted, told, and left out.
+
+        Raises:
+            InputError: blocks do not divide the values, or there are as many as before.
+        """
+        amax, finite = amax_of(values, self.granularity)
+        if self._average is not None:
+            if self._average.shape != amax.shape:
+                raise InputError(
+                    f"values of shape {tuple(values.shape)} have {tuple(amax.shape)} scales per "
+                    f"{self.granularity}, and this scaler has {tuple(self._average.shape)}: make "
+                    "one scaler for each shape of scales"
+                )
+            # A block without a finite element says nothing of its range.
+            amax = torch.where(finite > 0, amax, self.amax.to(amax.device))
+        self.updates += 1
+        self._tell_nonfinite(values.numel() - int(finite.sum()))
+        self._tell_anomaly(amax)
+        if self._average is None or self._amaxes is None:
+            self._average, self._amaxes = amax.clone(), amax[None].clone()
+            return
+        self._average = self.decay * self._average.to(amax.device) + (1.0 - self.decay) * amax
+        recent = self._amaxes.to(amax.device)[-(self.history - 1) or self.history :]
+        self._amaxes = torch.cat([recent, amax[None]])[-self.history :]
+
+    @property
+    def amax(self) -> torch.Tensor:
+        """Return the amax of each block that the scales are made of, by `method`; fp32.
+
+        Raises:
+            InputError: nothing was seen yet.
+        """
+        if self._average is None or self._amaxes is None:
+            raise InputError(
+                "this scaler has seen no values: call update() before, or load a state"
+            )
+        if self.method == "ema":
+            return self._average
+        return self._amaxes.amax(0) if self.method == "max" else self._amaxes[-1]
+
+    @property
+    def scale(self) -> torch.Tensor:
+        """Return the scales, fp32, one element per block along each axis of the values.
+
+        Raises:
+            InputError: nothing was seen yet.
+        """
+        amax = self.amax
+        scale = amax * (2.0**self.margin / torch.finfo(self.dtype).max)
+        return torch.where(amax > 0, scale.clamp(min=torch.finfo(torch.float32).tiny), 1.0)
+
+    def quantize(self, values: torch.Tensor) -> torch.Tensor:
+        """Cast values by the scales known so far, saturating; see `casting.quantize`.
+
+        Raises:
+            InputError: nothing was seen yet, or the values do not fit the scales.
+        """
+        return quantize(values, self.scale.to(values.device), self.dtype)
+
+    def dequantize(self, stored: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return stored * scale by the scales known so far.
+
+        Raises:
+            InputError: nothing was seen yet, or the values do not fit the scales.
+        """
+        return dequantize(stored, self.scale.to(stored.device), dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return options and state as tensors, numbers, texts and lists of them.
+
+        `torch.save` writes it, and `torch.load(..., weights_only=True)` reads it.
+        """
+        return {
+            **self._options(),
+            "updates": self.updates,
+            "nonfinite": self.nonfinite,
+            "average": None if self._average is None else self._average.clone(),
+            "amaxes": None if self._amaxes is None else self._amaxes.clone(),
+            "anomalies": [[a.update, a.blocks, a.amax, a.mean] for a in self.anomalies],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state of a scaler with the same options; all of it or nothing.
+
+        Raises:
+            InputError: it is of other options or shapes, or malformed.
+        """
+        if not isinstance(state, Mapping) or set(state) != {*_OPTIONS, *_STATE}:
+            raise InputError("this is no scaler's state: give what Scaler.state_dict() returned")
+        for name, mine in self._options().items():
+            if state[name] != mine:
+                raise InputError(
+                    f"the state is of a scaler with {name}={state[name]!r}, this one has {mine!r}: "
+                    "make the scaler with the state's options, or begin anew"
+                )
+        average, amaxes = state["average"], state["amaxes"]
+        if not _is_amax(average) or not _is_amax(amaxes) or (average is None) != (amaxes is None):
+            raise InputError("the state's amaxes are no finite fp32 tensors: it is damaged")
+        if average is not None:
+            mine = average.shape if self._average is None else self._average.shape
+            if not average.shape == mine == amaxes.shape[1:] or len(amaxes) > self.history:
+                raise InputError(
+                    f"the state has scales of shape {tuple(average.shape)}, history "
+                    f"{tuple(amaxes.shape)}; this scaler has {tuple(mine)}: load it into a new one"
+                )
+        try:
+            anomalies = [
+                Anomaly(int(u), int(b), float(a), float(m)) for u, b, a, m in state["anomalies"]
+            ]
+            updates, nonfinite = int(state["updates"]), int(state["nonfinite"])
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"the state's counts are malformed ({error}): it is damaged"
+            ) from error
+        self.updates, self.nonfinite, self.anomalies = updates, nonfinite, anomalies
+        self._average = None if average is None else average.clone()
+        self._amaxes = None if amaxes is None else amaxes.clone()
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "version": _VERSION,
+            "dtype": str(self.dtype),
+            "block": list(self.granularity.block),
+            "method": self.method,
+            "decay": self.decay,
+            "history": self.history,
+            "margin": self.margin,
+        }
+
+    def _tell_nonfinite(self, count: int) -> None:
+        if count:
+            self.nonfinite += count
+            _warn(f"update {self.updates}: {count:,} NaN or infinite elements are in no scale")
+
+    def _tell_anomaly(self, amax: torch.Tensor) -> None:
+        if self._amaxes is None:
+            return
+        mean = self._amaxes.to(amax.device).mean(0)
+        ratio = torch.where(mean > 0, amax / mean, 0.0).flatten()
+        worst = int(ratio.argmax())
+        if ratio[worst] < self.anomaly:
+            return
+        values = (float(found.flatten()[worst]) for found in (amax, mean))
+        anomaly = Anomaly(self.updates, int((ratio >= self.anomaly).sum()), *values)
+        self.anomalies = [*self.anomalies, anomaly][-_MOST_ANOMALIES:]
+        _warn(str(anomaly))
+
+
+def _is_amax(value: Any) -> bool:
+    """Return whether a value of a state is an amax of each block, or None."""
+    if value is None:
+        return True
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return False
+    return bool((value.isfinite() & (value >= 0)).all())
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ScaleWarning, stacklevel=user_stacklevel())

@@ -1,0 +1,206 @@
+"""Errors through a small transformer, its precision policy, and the monitor."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from asmtune.base.errors import InputError
+from asmtune.lowprec import (
+    Fp8Linear,
+    Monitor,
+    ScaleWarning,
+    choose_precision,
+    trace,
+    with_fp8,
+)
+from asmtune.lowprec.layers import LayerErrors, ModelTrace
+from asmtune.measure.accuracy import AccuracyStats
+
+
+def transformer() -> nn.Module:
+    """A small one of PyTorch's own modules, in bf16."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    return nn.Sequential(nn.Linear(16, 32), encoder, nn.Linear(32, 8)).bfloat16()
+
+
+def batch() -> torch.Tensor:
+    """A batch for it."""
+    return torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(1)).bfloat16()
+
+
+@pytest.mark.slow
+def test_each_layer_has_its_errors_and_costs() -> None:
+    """Rows are those of the innermost modules; FP8 shows alone where it is, and cumulative after.
+
+    Errors without FP8 are those of bf16. Models, their modes and hooks are left as they were.
+    """
+    model = transformer()
+    low = with_fp8(model, ["1.layers.1.linear1"])
+    low.train()
+    fused = torch.backends.mha.get_fastpath_enabled()
+    found = trace(low, batch(), reference=model)
+    assert low.training
+    assert torch.backends.mha.get_fastpath_enabled() == fused
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in low.modules())
+    layers = {layer.name: layer for layer in found.layers}
+    assert "1.layers.0" not in layers, "it calls others"
+    assert {"0", "1.layers.0.self_attn", "1.layers.1.linear1", "1.layers.1.norm2"} <= set(layers)
+    assert layers["1.layers.1.linear1"].kind == "Fp8Linear"
+    low_error = layers.pop("1.layers.1.linear1").alone.rms_share
+    assert 0.01 < low_error < 0.1
+    assert all(layer.alone.rms_share < 0.006 for layer in layers.values())
+    after, before = layers["1.layers.1.linear2"], layers["1.layers.0.linear2"]
+    assert after.cumulative.rms_share > 2 * before.cumulative.rms_share
+    assert after.flops == 2 * (2 * 8) * 64 * 32
+    assert after.seconds > 0, "by the profiler"
+    assert found.output.rms_share < low_error
+
+
+def test_a_layer_alone_sees_the_model_s_own_inputs() -> None:
+    """A layer after a wrong one has no error of its own, and the wrong one's cumulative error."""
+    exact = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).double()
+    wrong = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).double()
+    first, relu = trace(wrong, torch.randn(8, 4).double(), reference=exact, repeats=0).layers
+    assert first.alone.rms_share > 0.1
+    assert relu.alone.max_abs == 0.0
+    assert relu.cumulative.rms_share > 0.1
+
+
+def test_a_layer_called_twice_has_two_rows() -> None:
+    """Calls of a shared layer are told apart, and an input of names or a tuple is passed on."""
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"out": self.linear(self.linear(x))}
+
+    for given in ({"x": torch.randn(2, 4)}, (torch.randn(2, 4),)):
+        assert [layer.name for layer in trace(Twice(), given, repeats=0).layers] == [
+            "linear",
+            "linear#2",
+        ]
+
+
+def layer(name: str, error: float, flops: int) -> LayerErrors:
+    """A row of a trace."""
+    stats = AccuracyStats(elements=1, rms_share=error)
+    return LayerErrors(name, "Linear", stats, stats, flops, flops / 1e9)
+
+
+def test_the_policy_buys_accuracy_where_it_is_cheap() -> None:
+    """Layers with the most squared error per FLOP leave first, until the budget is kept."""
+    found = ModelTrace(
+        (layer("big", 0.04, 1000), layer("small", 0.03, 10), layer("fine", 0.01, 100)),
+        AccuracyStats(elements=1),
+    )
+    names = ["big", "small", "fine"]
+    everything = choose_precision(found, 0.06, names)
+    assert (everything.low, everything.high) == (tuple(names), ())
+    assert everything.error == pytest.approx(math.hypot(0.04, 0.03, 0.01))
+    one = choose_precision(found, 0.045, names, by="seconds")
+    assert (one.low, one.high) == (("big", "fine"), ("small",))
+    assert one.share == pytest.approx(1100 / 1110)
+    none = choose_precision(found, 0.0, names)
+    assert (none.low, none.error, none.share) == ((), 0.0, 0.0)
+
+
+def test_fp8_layers_follow_their_inputs_in_training_alone() -> None:
+    """Scales move in training mode, stay in evaluation, and outlive a change of dtype."""
+    torch.manual_seed(0)
+    linear = nn.Linear(16, 8)
+    low = Fp8Linear(linear)
+    x = torch.randn(4, 16)
+    expected = linear(x).detach()
+    assert float((low(x).detach() - expected).abs().max()) < 0.1 * float(expected.abs().max())
+    low(4 * x)
+    updates, amax = low.scaler.updates, float(low.scaler.amax)
+    low.eval()
+    low(100 * x)
+    assert (low.scaler.updates, float(low.scaler.amax)) == (updates, amax)
+    other = Fp8Linear(nn.Linear(16, 8))
+    other.load_state_dict(low.state_dict())
+    assert torch.equal(other.eval()(x), low(x))
+    assert low.to(torch.bfloat16)(x.bfloat16()).dtype == torch.bfloat16
+
+
+def watched(**options: Any) -> tuple[nn.Sequential, nn.Sequential, Monitor]:
+    """A model of two layers, its 16-bit version, and a monitor of the first layer."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    other = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    return model, other, Monitor(model, other, ["0"], **options)
+
+
+def test_nan_goes_no_further_and_the_layer_falls_back() -> None:
+    """An output with NaN is the 16-bit layer's; after some the layer is replaced for good."""
+    model, other, monitor = watched(patience=2)
+    x = torch.randn(3, 4)
+    with monitor:
+        model(x)
+        with torch.no_grad():
+            model[0].weight[0, 0] = math.nan
+        assert torch.equal(model(x), other(x))
+        with pytest.warns(ScaleWarning, match="0 falls back to 16 bits after 3 calls: 2 outputs"):
+            assert torch.equal(model(x), other(x))
+        assert model[0] is other[0]
+        assert torch.equal(model(x), other(x))
+    assert monitor.counts["0"].fell_back == 3
+    assert monitor.counts["0"].nonfinite == 2
+    assert not model[0]._forward_hooks
+
+
+def test_nan_from_outside_is_not_the_layer_s_fault() -> None:
+    """Where the input is not finite, nothing is counted or computed again."""
+    model, _, monitor = watched(patience=1)
+    with monitor:
+        model(torch.full((1, 4), math.inf))
+    assert monitor.counts["0"].nonfinite == 0
+    assert monitor.counts["0"].fell_back is None
+
+
+def test_outliers_and_drops_are_counted() -> None:
+    """An amax of 10 times the mean, or a tenth, is counted; only each n-th call is looked at."""
+    model, _, monitor = watched(patience=3, every=2)
+    with torch.no_grad():
+        model[0].bias.zero_()
+    x = torch.randn(3, 4)
+    with monitor, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for factor in (1.0, 1e6, 1.1, 1e6, 50.0, 1e6, 1e-3, 1e6):
+            model(factor * x)
+    counts = monitor.counts["0"]
+    assert (counts.calls, counts.checked, counts.outliers, counts.drops) == (8, 4, 1, 1)
+    model(1e6 * x)
+    assert counts.calls == 8, "closed"
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: with_fp8(transformer(), ["1"]), "'1' is no nn.Linear"),
+        (lambda: watched(every=0), "every=0"),
+        (lambda: Monitor(nn.ReLU(), nn.ReLU(), ["x"]), "no module of both"),
+        (lambda: choose_precision(ModelTrace((), AccuracyStats(elements=1)), 1, ["x"]), "'x'"),
+        (lambda: choose_precision(ModelTrace((), AccuracyStats(elements=1)), -1, []), "budget=-1"),
+        (
+            lambda: trace(nn.Sequential(nn.ReLU()), torch.ones(2), reference=nn.Sequential()),
+            "reference= has no module '0'",
+        ),
+    ],
+)
+def test_bad_use_is_one_line(use: Callable[[], Any], message: str) -> None:
+    """Names that are no layer's, and numbers out of range, are refused in one line."""
+    with pytest.raises(InputError, match=message) as caught:
+        use()
+    assert "\n" not in str(caught.value)
