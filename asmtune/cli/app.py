@@ -48,6 +48,8 @@ _COMMANDS: Final = {
     "run": "run.run",
     "bench": "bench.bench",
     "check": "check.check",
+    "diagnose": "diagnose.diagnose",
+    "new": "new.new",
     "runs": "listing.runs",
     "export": "transfer.export",
     "import": "transfer.import_seeds",
@@ -76,6 +78,7 @@ _COMPILING: Final = (
     "replay",
     "retarget",
     "collect",
+    "diagnose",
 )
 
 

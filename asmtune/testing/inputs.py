@@ -12,13 +12,14 @@ TensorChange = Callable[[torch.Tensor], torch.Tensor]
 
 
 def odd_shapes(*names: str) -> tuple[dict[str, int], ...]:
-    """Return shapes for cases: small, of one element, of whole blocks, one more, and odd.
+    """Return shapes for cases: odd, of one element, of whole blocks, one more, and longer.
 
-    Each dimension takes the sizes in another order, so that no two dimensions are equal but in
-    the shape of ones.
+    The last dimension is the largest, and those before the last two are small: a kernel over rows
+    has some tens of programs, which Triton's interpreter runs in a second.
     """
-    sizes = ((17, 33, 65, 9), (1, 1, 1, 1), (64, 128, 32, 16), (130, 129, 97, 5), (1, 1000, 3, 2))
-    return tuple({name: row[at % 4] for at, name in enumerate(names)} for row in sizes)
+    last, rows, others = (33, 1, 128, 129, 1000), (17, 1, 8, 5, 3), (2, 1, 3, 2, 1)
+    columns = [others] * (len(names) - 2) + [rows, last][-len(names) :]
+    return tuple(dict(zip(names, sizes, strict=True)) for sizes in zip(*columns, strict=True))
 
 
 def widened(inputs: Inputs) -> dict[str, Any]:

@@ -150,8 +150,8 @@ class TrialProcess:
         """Return kernel, arguments, grid, and the exact outputs."""
         import torch
 
-        from asmtune.testing.checks import as_tuple
         from asmtune.testing.inputs import widened
+        from asmtune.testing.reports import as_tuple
 
         device = self._subject.device
         if self._module is not None:
@@ -181,7 +181,7 @@ class TrialProcess:
     ) -> TrialResult:
         import torch
 
-        from asmtune.testing.checks import compared
+        from asmtune.testing.reports import compared
 
         buffers: dict[tuple[int, int], GuardedBuffer] = {}
         for name, value in values.items():

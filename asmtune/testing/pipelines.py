@@ -11,13 +11,8 @@ import torch
 from asmtune.base.errors import InputError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.testing.checks import (
-    ResultComparison,
-    Rows,
-    TestReport,
-    as_tuple,
-    compared,
-)
+from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, compared
+from asmtune.testing.tolerances import Rows
 
 _WARM_UP: Final = 2
 

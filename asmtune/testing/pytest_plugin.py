@@ -7,45 +7,34 @@ counts the comparisons.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from asmtune.base.errors import InputError
+from asmtune.testing.devices import choose_device
+
 if TYPE_CHECKING:
-    from asmtune.testing.checks import TestReport
+    from asmtune.testing.reports import TestReport
 
 _REPORTS: Final = pytest.StashKey[list["TestReport"]]()
+_DEVICE: Final = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose Triton's interpreter on a machine without a GPU, before Triton is imported."""
     config.stash[_REPORTS] = []
-    if "TRITON_INTERPRET" not in os.environ and not _has_gpu():
-        if "triton" in sys.modules:
-            config.issue_config_time_warning(
-                pytest.PytestConfigWarning(
-                    "asmtune: Triton was imported before its interpreter could be chosen; set "
-                    "TRITON_INTERPRET=1 to run kernels on this machine, which has no GPU"
-                ),
-                stacklevel=2,
-            )
-        os.environ["TRITON_INTERPRET"] = "1"
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
+    try:
+        config.stash[_DEVICE] = choose_device()
+    except InputError as error:
+        raise pytest.UsageError(f"asmtune: {error}") from error
 
 
 @pytest.fixture(scope="session")
-def kernel_device() -> str:
+def kernel_device(pytestconfig: pytest.Config) -> str:
     """Return the device to make inputs on: "cuda", or "cpu" for the interpreter."""
-    is_interpreting = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
-    return "cpu" if is_interpreting or not _has_gpu() else "cuda"
+    return pytestconfig.stash[_DEVICE]
 
 
 @pytest.fixture

@@ -62,9 +62,13 @@ TOLERANCES: Final = {
 }
 
 
-def tolerance_of(
-    result: torch.Tensor, named: Mapping[str, str | Tolerance] = MappingProxyType({})
-) -> Tolerance:
+Rows = Mapping[str, str | Tolerance]
+"""Rows of the table, or tolerances, by the dtype of a result."""
+
+_OWN: Final[Rows] = MappingProxyType({})
+
+
+def tolerance_of(result: torch.Tensor, named: Rows = _OWN) -> Tolerance:
     """Return the bounds for a result of a dtype; raises as `excess`."""
     dtype = str(dtype_of(result))
     row = named.get(dtype, dtype)
@@ -79,11 +83,7 @@ def tolerance_of(
     return TOLERANCES[row]
 
 
-def excess(
-    got: torch.Tensor,
-    want: torch.Tensor,
-    named: Mapping[str, str | Tolerance] = MappingProxyType({}),
-) -> float:
+def excess(got: torch.Tensor, want: torch.Tensor, named: Rows = _OWN) -> float:
     """Return the largest error by what is allowed: up to 1 is right; inf for a wrong shape or NaN.
 
     Args:

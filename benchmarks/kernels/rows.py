@@ -21,7 +21,7 @@ from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from asmtune.measure.timing.statistics import quantile
 from asmtune.runtime.decorator import autotuners
-from asmtune.testing.checks import as_tuple
+from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from benchmarks.kernels.entry import Entry, Inputs
 from benchmarks.kernels.plan import Place

@@ -14,7 +14,7 @@ from asmtune import asm_autotune, prepared
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.kernels._common import is_hopper
-from asmtune.testing.checks import as_tuple
+from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from benchmarks.host_cost import CASES
 from tests.kernels.accuracy import case_of, launched_with, module_of

@@ -17,7 +17,8 @@ import torch
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import kernel_names
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.testing.checks import KINDS, as_tuple, check_kernel, compared
+from asmtune.testing.checks import KINDS, check_kernel
+from asmtune.testing.reports import as_tuple, compared
 
 Shape = Mapping[str, Any]
 Inputs = dict[str, Any]

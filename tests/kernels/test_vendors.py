@@ -11,7 +11,7 @@ import torch
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.testing.checks import as_tuple
+from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, module_of
 
