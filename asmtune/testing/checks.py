@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -195,7 +196,7 @@ class _Checker:
                 self._compare("aliasing", name, inputs, refuses=True)
         for name in self._varied if out else ():
             inputs = self._inputs(self._first)
-            exact = guarded("reference", lambda inputs=inputs: self._exact(inputs, out))
+            exact = guarded("reference", partial(self._exact, inputs, out))
             inputs[name] = inputs[name].clone()
             inputs[out] = inputs[name]
             known = None if isinstance(exact, Failure) else exact
@@ -240,7 +241,7 @@ class _Checker:
         ):
             name = f"gradients at {case}"
             inputs = self._inputs(make)
-            got = guarded("gradients", lambda i=inputs: self._differentiate(function, i, None))
+            got = guarded("gradients", partial(self._differentiate, function, inputs, None))
             if isinstance(got, Failure):
                 self._fail("gradients", name, got)
                 continue
@@ -255,7 +256,7 @@ class _Checker:
         leaves = {name: inputs[name].detach().requires_grad_() for name in names}
         result = as_tuple(function(**{**inputs, **leaves}))[0]
         grad = torch.randn_like(result) if like is None else like.to(result.dtype)
-        result.backward(grad)
+        torch.autograd.backward(result, grad)
         missing = [name for name in names if leaves[name].grad is None]
         if missing:
             raise RuntimeError(f"{missing[0]} gets no gradient")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import ProblemError
@@ -19,9 +19,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.testing.evidence import KernelEvidence, evidence_of
 from asmtune.testing.launches import Trial, TrialResult, TrialSubject
+from asmtune.testing.reports import CauseFinding, Diagnosis
 from asmtune.testing.subjects import DiagnosisRequest, DiagnosisSubject, load_subject
-
-Outcome = Literal["cause", "risk", "fine", "untested"]
 
 _TRIAL_S: Final = 300.0
 _LEAST_SIZE: Final = 16
@@ -30,71 +29,6 @@ _LARGEST_BLOCK: Final = 8192
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
 _NARROW: Final = ("fp16", "bf16")
-
-
-@dataclass(frozen=True)
-class CauseFinding:
-    """What the experiments say about one cause.
-
-    Attributes:
-        cause: "mask", "accumulator", "race", "alignment" or "bounds".
-        outcome: "cause" if it explains a wrong result, "risk" if only the code speaks for it.
-        tried, seen, advice: sentences.
-    """
-
-    cause: str
-    outcome: Outcome
-    tried: str
-    seen: str
-    advice: str = ""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """The findings about a kernel, in the order of the experiments.
-
-    Attributes:
-        kernel: its name, with dtype, device and config.
-        wrong: whether any launch gave a wrong result, or wrote where it must not.
-        findings: one for each cause.
-        notes: what could not be tried.
-    """
-
-    kernel: str
-    wrong: bool
-    findings: tuple[CauseFinding, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def cause(self) -> CauseFinding | None:
-        """Return the first finding that explains the wrong result."""
-        return next((one for one in self.findings if one.outcome == "cause"), None)
-
-    @property
-    def conclusion(self) -> str:
-        """Say in a sentence what is wrong."""
-        if self.cause is not None:
-            return f"cause: {self.cause.cause}: {self.cause.advice}"
-        if self.wrong:
-            return (
-                "the result is wrong, and none of these explains it: compare the formula with the "
-                "reference's, on an input of one element"
-            )
-        return "no wrong result was seen, and no cause is named"
-
-    def text(self) -> str:
-        """Return the findings as lines."""
-        lines = [self.kernel]
-        for one in self.findings:
-            lines.append(f"{one.cause}: {one.outcome}")
-            parts = {"tried": one.tried, "saw": one.seen, "do": one.advice}
-            lines += [f"  {label}: {text}" for label, text in parts.items() if text]
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join([*lines, self.conclusion])
-
-    def document(self) -> dict[str, Any]:
-        """Return the diagnosis as JSON values."""
-        return {**asdict(self), "conclusion": self.conclusion}
 
 
 def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
@@ -160,9 +94,8 @@ class _Experiments:
     def _findings(self) -> Iterator[CauseFinding]:
         if self._asked is not None:
             self._run(self._asked)
-        for experiment in (self._mask, self._accumulator, self._race, self._alignment):
-            yield experiment()
-        yield self._bounds()
+        order = (self._mask, self._accumulator, self._race, self._alignment, self._bounds)
+        yield from (experiment() for experiment in order)
 
     def _evidence(self, shape: Mapping[str, Any]) -> KernelEvidence:
         problem = self._subject.problem(shape, self._dtype)
@@ -320,9 +253,8 @@ class _Experiments:
             if self._device == "cpu"
             else "1 to 8 warps, other configs"
         )
-        changes: dict[str, TrialResult] = {}
-        for run in range(1, runs):
-            changes[f"run {run + 1}"] = self._repeat()
+        again = self._subject.trial(self._even, self._dtype, self._config)
+        changes = {f"run {run + 1}": self._result(again) for run in range(1, runs)}
         if self._device == "cpu":
             changes["programs in reverse order"] = self._run(self._even, backwards=True)
         for config in self._other_configs():
@@ -346,15 +278,13 @@ class _Experiments:
             return CauseFinding("race", "risk", tried, code, advice)
         return CauseFinding("race", "fine", tried, "all agree")
 
-    def _repeat(self) -> TrialResult:
-        """Run the same trial once more."""
-        return self._result(self._subject.trial(self._even, self._dtype, self._config))
-
     def _other_configs(self) -> Iterator[Config]:
         """Yield configs with other warps, and the space's with other blocks, a few."""
         if self._device == "cuda":
             for warps in {1, 2, 4, 8} - {self._config.num_warps}:
-                yield replace(self._config, num_warps=warps)
+                yield Config(
+                    self._config.kwargs, num_warps=warps, num_stages=self._config.num_stages
+                )
         seen = [dict(self._config.kwargs)]
         for config in self._subject.space.configs(**self._even):
             if config.kwargs not in seen and len(seen) < 3:

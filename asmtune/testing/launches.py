@@ -15,7 +15,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from asmtune.base.child import die_with_parent, own_stdout
 
@@ -120,14 +120,14 @@ class TrialProcess:
                     f"{self._subject.kernel} has no reference(arguments): name one by --reference "
                     "file.py:function, which takes the kernel's parameters that it needs"
                 )
-            return own  # type: ignore[no-any-return]
+            return cast("Callable[[Mapping[str, Any]], Any]", own)
         where, _, name = self._subject.reference.rpartition(":")
         function = getattr(import_module(where), name, None) if where else None
         if not callable(function):
             raise ProblemError(f"--reference {self._subject.reference}: no such file.py:function")
         names = list(inspect.signature(function).parameters)
         if names == ["arguments"]:
-            return function
+            return cast("Callable[[Mapping[str, Any]], Any]", function)
         return lambda arguments: function(**{n: arguments[n] for n in names if n in arguments})
 
     def run(self, trial: Trial) -> TrialResult:
@@ -254,7 +254,7 @@ class GuardedBuffer:
 def _extent(value: Any) -> int:
     if not value.numel():
         return 0
-    return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    return 1 + sum((int(n) - 1) * int(s) for n, s in zip(value.shape, value.stride(), strict=True))
 
 
 def _bytes(tensor: Any) -> Any:

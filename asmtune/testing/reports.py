@@ -1,10 +1,10 @@
-"""Reports of checks: every comparison with its excess over the tolerance."""
+"""Reports: comparisons with their excess over the tolerance, and findings about a cause."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import torch
 
@@ -110,3 +110,71 @@ def compared(
 def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
     """Return a function's results, also where it is one."""
     return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+Outcome = Literal["cause", "risk", "fine", "untested"]
+
+
+@dataclass(frozen=True)
+class CauseFinding:
+    """What the experiments say about one cause.
+
+    Attributes:
+        cause: "mask", "accumulator", "race", "alignment" or "bounds".
+        outcome: "cause" if it explains a wrong result, "risk" if only the code speaks for it.
+        tried, seen, advice: sentences.
+    """
+
+    cause: str
+    outcome: Outcome
+    tried: str
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings about a kernel, in the order of the experiments.
+
+    Attributes:
+        kernel: its name, with dtype, device and config.
+        wrong: whether any launch gave a wrong result, or wrote where it must not.
+        findings: one for each cause.
+        notes: what could not be tried.
+    """
+
+    kernel: str
+    wrong: bool
+    findings: tuple[CauseFinding, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cause(self) -> CauseFinding | None:
+        """Return the first finding that explains the wrong result."""
+        return next((one for one in self.findings if one.outcome == "cause"), None)
+
+    @property
+    def conclusion(self) -> str:
+        """Say in a sentence what is wrong."""
+        if self.cause is not None:
+            return f"cause: {self.cause.cause}: {self.cause.advice}"
+        if self.wrong:
+            return (
+                "the result is wrong, and none of these explains it: compare the formula with the "
+                "reference's, on an input of one element"
+            )
+        return "no wrong result was seen, and no cause is named"
+
+    def text(self) -> str:
+        """Return the findings as lines."""
+        lines = [self.kernel]
+        for one in self.findings:
+            parts = {"tried": one.tried, "saw": one.seen, "do": one.advice}
+            lines.append(f"{one.cause}: {one.outcome}")
+            lines += [f"  {label}: {text}" for label, text in parts.items() if text]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join([*lines, self.conclusion])
+
+    def document(self) -> dict[str, Any]:
+        """Return the diagnosis as JSON values."""
+        return {**asdict(self), "conclusion": self.conclusion}
