@@ -138,8 +138,11 @@ class _Experiments:
         key = repr(trial)
         if key not in self._results:
             self._results[key] = self._result(trial)
+            if error := self._results[key].error:
+                self._notes.append(f"a launch at {_text(shape)} failed: {error}")
             is_plain = (dtype or self._dtype) == self._dtype
-            self._wrong |= is_plain and self._results[key].wrong
+            result = self._results[key]
+            self._wrong |= is_plain and (result.wrong or bool(result.touched))
         return self._results[key]
 
     def _result(self, trial: Trial) -> TrialResult:
@@ -314,7 +317,9 @@ class _Experiments:
         other = self._run(self._even, guard="three")
         advice = "check the grid, strides and the order of sizes: offsets leave the tensor"
         code = "; ".join(evidence.beyond)
-        is_outside = bool(result.touched) or (result.digest != other.digest and not other.error)
+        is_outside = bool(result.touched or other.touched) or (
+            result.digest != other.digest and not other.error
+        )
         is_crash = re.search(r"illegal memory|died with SIG", result.error) is not None
         if is_outside or is_crash:
             seen = "; ".join(filter(None, (_fault(result, other), code)))
@@ -328,7 +333,8 @@ class _Experiments:
 
 def _fault(result: TrialResult, other: TrialResult) -> str:
     """Say what is wrong with a trial, and with the same with other memory around; "" if nothing."""
-    parts = list(result.touched)
+    # A copy of NaN over NaN shows nothing: the other value shows it.
+    parts = list(dict.fromkeys((*other.touched, *result.touched)))[:3]
     if result.error:
         parts.append(result.error)
     if not result.error and not other.error and result.digest != other.digest:

@@ -159,7 +159,7 @@ class TrialProcess:
             kernel, values, grid = problem.kernel, dict(problem.arguments), problem.grid
         else:
             values = {n: _random(v, device) for n, v in trial.arguments.items()}
-            kernel, grid = self._function, trial.grid
+            kernel, grid = self._function, tuple(trial.grid)
         # A launch in place changes them; a reference of the user's own gets float64.
         copies = {
             name: value.clone() if isinstance(value, torch.Tensor) else value
