@@ -49,6 +49,8 @@ _COMMANDS: Final = {
     "bench": "bench.bench",
     "check": "check.check",
     "accuracy": "accuracy.accuracy",
+    "diagnose": "diagnose.diagnose",
+    "new": "new.new",
     "runs": "listing.runs",
     "export": "transfer.export",
     "import": "transfer.import_seeds",
@@ -77,6 +79,7 @@ _COMPILING: Final = (
     "replay",
     "retarget",
     "collect",
+    "diagnose",
 )
 
 

@@ -14,12 +14,13 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.measure.timing.clock import GpuClock
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.testing.reports import as_tuple
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.contest import Entrant, compiled, plain, race
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract
 from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
-from tests.kernels.accuracy import as_tuple, case_of
+from tests.kernels.accuracy import case_of
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from asmtune.measure.timing.statistics import quantile
 from asmtune.runtime.decorator import autotuners
+from asmtune.testing.reports import as_tuple
+from asmtune.testing.tolerances import excess
 from benchmarks.kernels.entry import Entry, Inputs
 from benchmarks.kernels.plan import Place
-from tests.kernels.accuracy import as_tuple, case_of, doubled
-from tests.kernels.tolerances import excess
+from tests.kernels.accuracy import case_of, doubled
 
 Shape = Mapping[str, int]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from asmtune.testing.tolerances import excess
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.tasks import TASKS, Task
 from tests.kernels.accuracy import case_of
-from tests.kernels.tolerances import excess
 
 TWICE = {
     "layernorm": {"rows": 3, "cols": 2500},

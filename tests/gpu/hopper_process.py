@@ -25,7 +25,7 @@ from asmtune.core.config import Config
 from asmtune.kernels import _hopper_attention, _hopper_gemm
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
-from tests.kernels.tolerances import excess
+from asmtune.testing.tolerances import excess
 
 REPEATS = 5
 

@@ -9,8 +9,8 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with, module_of
-from tests.kernels.tolerances import excess
 
 MODULE = module_of("gru")
 

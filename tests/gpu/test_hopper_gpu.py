@@ -19,8 +19,8 @@ import torch
 from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
 from asmtune.runtime.decorator import reconfigure
 from asmtune.store.database import Store
+from asmtune.testing.tolerances import excess
 from tests.gpu.hopper_process import ATTENTIONS, GEMMS, attention_case
-from tests.kernels.tolerances import excess
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60

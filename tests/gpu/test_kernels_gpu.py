@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, differences, launched_with, module_of
-from tests.kernels.tolerances import excess
 
 PAIRS = [(name, dtype) for name in KERNELS for dtype in module_of(name).DTYPES]
 

@@ -12,9 +12,9 @@ from asmtune.core.config import Config
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
 from asmtune.measure.bench.gpu import allocating
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with
 from tests.kernels.interpreted_matmul import LAYOUTS, VARIANTS
-from tests.kernels.tolerances import excess
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8}
 SPLIT = Config({"LOADS": "pointers", "PERSISTENT": False, "SPLIT_K": 8, **TILE})

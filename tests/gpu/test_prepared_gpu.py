@@ -14,9 +14,10 @@ from asmtune import asm_autotune, prepared
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.kernels._common import is_hopper
+from asmtune.testing.reports import as_tuple
+from asmtune.testing.tolerances import excess
 from benchmarks.host_cost import CASES
-from tests.kernels.accuracy import as_tuple, case_of, launched_with, module_of
-from tests.kernels.tolerances import excess
+from tests.kernels.accuracy import case_of, launched_with, module_of
 
 ONE = Config({"BLOCK": 256})
 

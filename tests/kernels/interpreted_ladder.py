@@ -11,8 +11,8 @@ from torch.nn import functional
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._conv2d_window import Window
+from asmtune.testing.tolerances import excess
 from benchmarks.ladder import attention, conv, gemm
-from tests.kernels.tolerances import excess
 
 SIZES = ((1, 1, 1), (17, 33, 65), (5, 30, 0), (0, 4, 4), (35, 3, 50))
 SMALL = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 16}

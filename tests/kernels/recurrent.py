@@ -15,8 +15,8 @@ from typing import Any, Final
 import torch
 
 from asmtune.core.config import Config
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, case_of, launched_with, module_of
-from tests.kernels.tolerances import excess
 
 ROUNDED: Final = {"fp16": "fp16 recurrent", "bf16": "bf16 recurrent"}
 """Of the table of tolerances: inputs' parts of gates and states are rounded at each step."""

@@ -17,7 +17,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
 from tests.interpreter import Interpreter
-from tests.kernels.tolerances import excess
+from asmtune.testing.tolerances import excess
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
 

@@ -11,8 +11,9 @@ import torch
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host
 from asmtune.runtime.autotuner import AsmAutotuner
-from tests.kernels.accuracy import KERNELS, as_tuple, case_of, module_of
-from tests.kernels.tolerances import excess
+from asmtune.testing.reports import as_tuple
+from asmtune.testing.tolerances import excess
+from tests.kernels.accuracy import KERNELS, case_of, module_of
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
 ON_HOST = [name for name in WITH_VENDOR if name not in ("attention", "scaled_matmul")]

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from asmtune.testing.reports import as_tuple
 from benchmarks.aibench8.tasks import Task
-from tests.kernels.accuracy import as_tuple
 
 
 def baseline_of(name: str) -> Any:

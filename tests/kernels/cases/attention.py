@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
-from tests.kernels.accuracy import LAYOUTS, Case, launched_with, module_of
-from tests.kernels.tolerances import excess
+from asmtune.testing.inputs import LAYOUTS
+from asmtune.testing.tolerances import excess
+from tests.kernels.accuracy import Case, launched_with, module_of
 
 ALSO = ("attention_backward_q", "attention_backward_kv")
 ROUNDED = {"fp16": "fp16 weights", "bf16": "bf16 weights"}

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
-from tests.kernels.tolerances import excess
 
 ALSO = ("_conv2d_weight",)
 LAST = torch.channels_last

@@ -6,8 +6,8 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.kernels._rows import sum_parts
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case
-from tests.kernels.tolerances import excess
 
 
 def sums(device: str) -> dict[str, float]:

@@ -87,5 +87,6 @@ CASE = Case(
     configs=(Config({"ROWS": 4, "COLS": 256, "TILES": 2}),),
     varied=("x",),
     keywords=({"format": "e5m2"}, {"group": "row"}, {"group": "tensor"}),
+    rounded=dict.fromkeys(("fp8e4nv", "fp8e5"), "fp8 bytes"),
     extra=lambda device: cast(device) | grouped(device),
 )

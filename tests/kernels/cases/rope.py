@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from asmtune.core.config import Config
+from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
-from tests.kernels.tolerances import excess
 
 
 def strided(device: str) -> dict[str, float]:

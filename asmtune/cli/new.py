@@ -1,0 +1,31 @@
+"""`asmtune new`: writes the files of a new kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asmtune.cli.output import print_line
+from asmtune.testing.new_kernel import KernelSignature, write_kernel
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="The kernel's name, and its files'.")],
+    inputs: Annotated[
+        str,
+        typer.Option(help='Tensors: "x: (M, N) bf16, w: (N,) bf16"; the first is the main one.'),
+    ],
+    output: Annotated[str, typer.Option(help='Sizes of the output: "(M, N)", or "(M,)" of rows.')],
+) -> None:
+    """Write a kernel that works, to edit: module with reference, test and benchmark.
+
+    The kernel adds its inputs element by element, or multiplies them and sums the last size of the
+    first, which the output then lacks. The files go to the working directory.
+    """
+    signature = KernelSignature.parse(name, inputs, output)
+    for path in write_kernel(signature, Path()):
+        print_line(f"wrote {path}")
+    print_line(f"next: python -m pytest test_{name}.py", err=True)
+    print_line(f"      asmtune prune-report {name}.py --target H200", err=True)

@@ -1,0 +1,346 @@
+"""`check_kernel`: compares a kernel with a float64 reference on inputs that find faults.
+
+It runs on a GPU, on the CPU under Triton's interpreter, and on plain PyTorch functions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
+from asmtune.testing.devices import is_interpreting
+from asmtune.testing.inputs import FLAT, LAYOUTS, SHOW_MASKS, Inputs, special_values, widened
+from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, compared
+from asmtune.testing.tolerances import Rows
+
+KINDS: Final = ("shapes", "values", "layouts", "aliasing", "repeats", "gradients")
+"""Names of the checks, in the order in which they run."""
+
+_REFUSALS: Final = ("ValueError", "TypeError", "NotImplementedError")
+_RUNS: Final = 3
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelChecks:
+    """Options of a check.
+
+    Attributes:
+        varied: inputs that get special values and other layouts; None for all tensors of floats.
+        gradients: inputs whose gradients are compared with autograd of the reference.
+        writes: inputs that the function may write to; all others must stay as they are.
+        out: the keyword that takes the output's tensor, if an input may be given as output.
+        most: bound of huge values; squares of larger ones leave the range.
+        tolerances: a row of the table of tolerances, or a tolerance, by the result's dtype.
+        layouts: changes of an input that keep its shape, by name.
+        checks: which of `KINDS` to run.
+        thorough: whether each config meets each case, each layout and special values. If not,
+            configs take turns; for dtypes after the first, and under the interpreter.
+    """
+
+    varied: Sequence[str] | None = None
+    gradients: Sequence[str] = ()
+    writes: Collection[str] = ()
+    out: str = ""
+    most: float = float("inf")
+    tolerances: Rows = field(default_factory=dict)
+    layouts: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = field(
+        default_factory=lambda: LAYOUTS
+    )
+    checks: Collection[str] = KINDS
+    thorough: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.checks:
+            if name not in KINDS:
+                hint = did_you_mean(name, KINDS)
+                raise InputError(f"checks: {name!r} is none of {', '.join(KINDS)}{hint}")
+
+
+def check_kernel(
+    function: Function | Mapping[str, Function],
+    reference: Function,
+    cases: Mapping[str, Inputs | Callable[[], Inputs]] | Sequence[Inputs],
+    **options: Any,
+) -> TestReport:
+    """Compare a function's results with a reference in float64.
+
+    Args:
+        function: what is checked; or several by name, such as one for each config, of which the
+            first is the default.
+        reference: computes the same from float64 tensors; other arguments stay as they are.
+        cases: arguments by name, on the device where the function runs; or functions that make
+            them, by name. The first is used for values, layouts and gradients.
+        options: fields of `KernelChecks`.
+
+    Returns:
+        Every comparison; `raise_if_wrong` raises if one is wrong.
+
+    Raises:
+        InputError: there is no case, or an option is unknown or names no argument.
+    """
+    unknown = [name for name in options if name not in KernelChecks.__dataclass_fields__]
+    if unknown:
+        hint = did_you_mean(unknown[0], KernelChecks.__dataclass_fields__)
+        raise InputError(f"check_kernel has no option {unknown[0]!r}{hint}")
+    functions = function if isinstance(function, Mapping) else {"": function}
+    named = cases if isinstance(cases, Mapping) else {_text(case): case for case in cases}
+    if not named or not functions:
+        raise InputError("check_kernel: give at least one case and one function")
+    return _Checker(functions, reference, named, KernelChecks(**options)).report()
+
+
+class _Checker:
+    """The comparisons of one function."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Function],
+        reference: Function,
+        cases: Mapping[str, Inputs | Callable[[], Inputs]],
+        options: KernelChecks,
+    ) -> None:
+        self._functions, self._reference = functions, reference
+        self._cases, self._options = cases, options
+        self._first = next(iter(cases.values()))
+        # Triton's interpreter cuts digits of bf16 off.
+        cut = {"bf16": "bf16 cut"} if self._device() == "cpu" and is_interpreting() else {}
+        self._rows: Rows = {**cut, **options.tolerances}
+        self._notes: list[str] = []
+        self._found: list[ResultComparison] = []
+        first = self._inputs(self._first)
+        floats = [name for name, value in first.items() if _is_float(value)]
+        self._varied = floats if options.varied is None else list(options.varied)
+        wanted = {*self._varied, *options.gradients, *options.writes} - {options.out}
+        if absent := sorted(wanted - first.keys()):
+            raise InputError(
+                f"check_kernel: the first case has no argument {absent[0]!r}; it has "
+                f"{', '.join(first)}"
+            )
+        self._floats = [name for name in self._varied if name in floats]
+
+    def report(self) -> TestReport:
+        for check in KINDS:
+            if check in self._options.checks:
+                getattr(self, f"_{check}")()
+        named = getattr(next(iter(self._functions.values())), "__name__", "kernel")
+        return TestReport(named, tuple(self._found), tuple(dict.fromkeys(self._notes)))
+
+    def _inputs(self, case: Inputs | Callable[[], Inputs]) -> dict[str, Any]:
+        """Return the arguments of a case, which the function may not change for the next call."""
+        inputs = case() if callable(case) else case
+        return {
+            name: value.detach() if isinstance(value, torch.Tensor) else value
+            for name, value in inputs.items()
+        }
+
+    def _named_functions(self) -> Iterator[tuple[str, Function]]:
+        for name, function in self._functions.items():
+            yield (f" by {name}" if name else ""), function
+
+    def _shapes(self) -> None:
+        """Check all cases with all functions, or with one in turn."""
+        for place, (case, make) in enumerate(self._cases.items()):
+            for turn, (config, function) in enumerate(self._named_functions()):
+                if self._options.thorough or turn == place % len(self._functions):
+                    self._compare("shapes", case + config, self._inputs(make), function)
+
+    def _values(self) -> None:
+        for name in self._floats:
+            dtype = self._inputs(self._first)[name].dtype
+            for what, change in special_values(dtype, self._options.most).items():
+                if what == "denormals" and dtype == torch.bfloat16 and self._device() == "cpu":
+                    self._notes.append("values: Triton's interpreter loses bf16's denormals")
+                    continue
+                for config, function in self._for_values(what):
+                    inputs = self._inputs(self._first)
+                    inputs[name] = change(inputs[name].double()).to(dtype)
+                    self._compare("values", f"{name} {what}{config}", inputs, function)
+
+    def _for_values(self, what: str) -> list[tuple[str, Function]]:
+        on_cpu = self._device() == "cpu"
+        twice = self._options.thorough and (not on_cpu or what in SHOW_MASKS)
+        return list(itertools.islice(self._named_functions(), 1 + twice))
+
+    def _device(self) -> str:
+        values = self._inputs(self._first).values()
+        return next((v.device.type for v in values if isinstance(v, torch.Tensor)), "cpu")
+
+    def _layouts(self) -> None:
+        for name in self._varied:
+            for layout, change in self._options.layouts.items():
+                # Without all checks addresses alone differ.
+                if layout in FLAT or self._options.thorough:
+                    inputs = self._inputs(self._first)
+                    if inputs[name].ndim > 1 or layout in FLAT:
+                        inputs[name] = change(inputs[name])
+                        self._compare("layouts", f"{name} {layout}", inputs, refuses=True)
+
+    def _aliasing(self) -> None:
+        """Check two inputs in one memory, and each input as the output where that is allowed."""
+        first, out = self._inputs(self._first), self._options.out
+        for one, other in itertools.combinations(self._varied, 2):
+            if _alike(first[one], first[other]):
+                inputs = {**self._inputs(self._first), other: first[one]}
+                name = f"{one} and {other} in one memory"
+                self._compare("aliasing", name, inputs, refuses=True)
+        for name in self._varied if out else ():
+            inputs = self._inputs(self._first)
+            exact = guarded("reference", partial(self._exact, inputs, out))
+            inputs[name] = inputs[name].clone()
+            inputs[out] = inputs[name]
+            known = None if isinstance(exact, Failure) else exact
+            if known is not None and not _alike(inputs[name], known[0], dtypes=False):
+                self._notes.append(f"aliasing: {name} cannot be the output: its shape differs")
+                continue
+            self._compare("aliasing", f"{name} as {out}", inputs, exact=known, refuses=True)
+
+    def _exact(self, inputs: Inputs, *without: str) -> tuple[torch.Tensor, ...]:
+        wide = {name: value for name, value in widened(inputs).items() if name not in without}
+        return as_tuple(self._reference(**wide))
+
+    def _repeats(self) -> None:
+        """Check that runs agree in every bit: races and unset memory make them differ."""
+        config, function = next(self._named_functions())
+        for case in dict.fromkeys((next(iter(self._cases)), list(self._cases)[-1])):
+            inputs = self._inputs(self._cases[case])
+            copies = [
+                {**inputs, **{name: inputs[name].clone() for name in self._options.writes}}
+                for _ in range(_RUNS)
+            ]
+            runs = [self._call(copy, function) for copy in copies]
+            whole = [run for run in runs if not isinstance(run, Failure)]
+            if len(whole) < _RUNS:
+                continue  # the check of shapes says why
+            differing = sum(
+                int((_bits(a) != _bits(b)).sum())
+                for run in whole[1:]
+                for a, b in zip(whole[0], run, strict=True)
+            )
+            name = f"{_RUNS} runs of {case}{config}"
+            detail = f"{differing} bytes differ between runs" if differing else ""
+            error = float("inf") if differing else 0.0
+            self._found.append(ResultComparison("repeats", name, error, detail))
+
+    def _gradients(self) -> None:
+        if not self._options.gradients:
+            return
+        function = next(iter(self._functions.values()))
+        for case, make in itertools.islice(
+            self._cases.items(), None if self._options.thorough else 2
+        ):
+            name = f"gradients at {case}"
+            inputs = self._inputs(make)
+            got = guarded("gradients", partial(self._differentiate, function, inputs, None))
+            if isinstance(got, Failure):
+                self._fail("gradients", name, got)
+                continue
+            exact = self._differentiate(self._reference, widened(inputs), got[0])
+            self._judge("gradients", name, got[1:], exact[1:])
+
+    def _differentiate(
+        self, function: Function, inputs: dict[str, Any], like: torch.Tensor | None
+    ) -> tuple[Any, ...]:
+        """Return the gradient that went in, and those that came out."""
+        names = self._options.gradients
+        leaves = {name: inputs[name].detach().requires_grad_() for name in names}
+        result = as_tuple(function(**{**inputs, **leaves}))[0]
+        grad = torch.randn_like(result) if like is None else like.to(result.dtype)
+        torch.autograd.backward(result, grad)
+        missing = [name for name in names if leaves[name].grad is None]
+        if missing:
+            raise RuntimeError(f"{missing[0]} gets no gradient")
+        return grad, *(leaves[name].grad for name in names)
+
+    def _call(self, inputs: Inputs, function: Function) -> tuple[torch.Tensor, ...] | Failure:
+        def call() -> tuple[torch.Tensor, ...]:
+            with torch.no_grad():
+                return tuple(one.clone() for one in as_tuple(function(**inputs)))
+
+        return guarded("call", call)
+
+    def _compare(
+        self,
+        check: str,
+        name: str,
+        inputs: Inputs,
+        function: Function | None = None,
+        *,
+        exact: tuple[torch.Tensor, ...] | None = None,
+        refuses: bool = False,
+    ) -> None:
+        """Call the function, and compare its results and its inputs with what they should be."""
+        if exact is None:
+            exact = self._exact(inputs)
+        kept = {*self._options.writes, self._options.out}
+        before = {
+            key: (value, value.clone())
+            for key, value in inputs.items()
+            if isinstance(value, torch.Tensor) and key not in kept
+            if value.data_ptr() != getattr(inputs.get(self._options.out), "data_ptr", int)()
+        }
+        got = self._call(inputs, function or next(iter(self._functions.values())))
+        if isinstance(got, Failure):
+            if refuses and got.detail.startswith(_REFUSALS):
+                self._notes.append(f"{check}: {name} is refused: {got.detail.splitlines()[0]}")
+            else:
+                self._fail(check, name, got)
+            return
+        changed = [key for key, (now, old) in before.items() if not _same(now, old)]
+        if changed:
+            detail = f"the input {changed[0]} was written to"
+            self._found.append(ResultComparison(check, name, float("inf"), detail))
+            return
+        self._judge(check, name, got, exact)
+
+    def _judge(
+        self,
+        check: str,
+        name: str,
+        got: Sequence[torch.Tensor],
+        want: Sequence[torch.Tensor],
+    ) -> None:
+        self._found.append(compared(check, name, got, want, self._rows))
+
+    def _fail(self, check: str, name: str, failure: Failure) -> None:
+        detail = failure.detail.splitlines()[0]
+        self._found.append(ResultComparison(check, name, float("inf"), detail))
+
+
+def _text(values: Inputs) -> str:
+    """Describe arguments: dtype and shape of tensors, and the values of others."""
+    return ", ".join(
+        f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        if isinstance(value, torch.Tensor)
+        else f"{name}={value}"
+        for name, value in values.items()
+    )
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+
+
+def _alike(one: Any, other: Any, *, dtypes: bool = True) -> bool:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return False
+    return one.shape == other.shape and (not dtypes or one.dtype == other.dtype)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor, in which NaN equals NaN."""
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(_bits(one), _bits(other))

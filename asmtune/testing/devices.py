@@ -1,0 +1,53 @@
+"""The device of a test: a GPU, or the CPU under Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from asmtune.base.errors import InputError
+
+_INTERPRET: Final = "TRITON_INTERPRET"
+
+
+def is_interpreting() -> bool:
+    """Return whether Triton runs kernels on the CPU."""
+    return os.environ.get(_INTERPRET, "0") not in ("", "0")
+
+
+def choose_device() -> str:
+    """Return "cuda" where there is a GPU, else "cpu", and choose Triton's interpreter there.
+
+    Raises:
+        InputError: Triton was imported before: it decides then how it runs kernels.
+    """
+    import torch
+
+    if not is_interpreting():
+        if torch.cuda.is_available():
+            return "cuda"
+        if "triton.language" in sys.modules:
+            raise InputError(
+                f"Triton was imported before its interpreter was chosen, and there is no GPU: set "
+                f"{_INTERPRET}=1, or import kernels after asmtune.testing.import_kernel"
+            )
+        os.environ[_INTERPRET] = "1"
+    return "cpu"
+
+
+def import_kernel(kernel: str | Path) -> tuple[ModuleType, str]:
+    """Import a kernel module for a test, and return it with the device to make inputs on.
+
+    Args:
+        kernel: a file, a dotted name, or the name of a shipped kernel.
+
+    Raises:
+        InputError: as `choose_device`, or there is no such module.
+    """
+    device = choose_device()
+    from asmtune.core.kernel_module import import_module
+
+    return import_module(str(kernel)), device

@@ -1,0 +1,178 @@
+"""Evidence from a kernel's TTIR: where it may race, and where it adds up in a narrow type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from asmtune.base.errors import InputError
+from asmtune.compile.lower import Lowering
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
+from asmtune.ir.ttir.memory import MemoryOperation, mask_of
+from asmtune.ir.ttir.plan import Flow
+from asmtune.ir.ttir.tree import Node
+
+_NARROW: Final = {"f16": "fp16", "bf16": "bf16"}
+_SUMS: Final = ("arith.addf", "tt.dot", "math.fma")
+_FRONT_END_S: Final = 60.0
+_HINT: Final = re.compile(r"tt\.divisibility").search
+
+
+@dataclass(frozen=True)
+class KernelEvidence:
+    """What a kernel's TTIR says about a launch.
+
+    Attributes:
+        written: arguments that are stored to or updated, by name.
+        narrow_sums: sums in fp16 or bf16, a sentence each.
+        lost_updates: arguments that programs read and write at the same place, a sentence each.
+        same_stores: arguments that programs store to at the same place, a sentence each.
+        beyond: arguments whose memory ends before the furthest access, a sentence each.
+        unmasked: arguments that an access without a mask touches, by name.
+        hints: lines with a hint of the kernel about alignment (`tl.multiple_of`).
+        has_atomics: whether it updates memory atomically.
+        uses_tf32: whether it multiplies fp32 as TF32.
+        note: why there is no evidence; "" if there is.
+    """
+
+    written: tuple[str, ...] = ()
+    narrow_sums: tuple[str, ...] = ()
+    lost_updates: tuple[str, ...] = ()
+    same_stores: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
+    unmasked: tuple[str, ...] = ()
+    hints: tuple[int, ...] = field(default=())
+    has_atomics: bool = False
+    uses_tf32: bool = False
+    note: str = ""
+
+
+def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvidence:
+    """Lower a launch, of meta tensors or others, to TTIR without a GPU, and read it."""
+    try:
+        request = Lowering(problem, target, _FRONT_END_S).request(config)
+        if isinstance(request, Failure):
+            return KernelEvidence(note=request.detail.splitlines()[0])
+        kernel, grid = Kernel(request.ttir), problem.programs(config)
+        call = LaunchArguments(
+            problem.bind(config),
+            grid,
+            problem.tensor_bytes,
+            read_table=problem.index_table,
+        )
+        work = kernel.work(call)
+    except InputError as error:
+        return KernelEvidence(note=str(error))
+    names = {use.index: use.name for use in work.arguments}
+    reader = _Reader(kernel, names, grid)
+    lost, same = reader.shared_stores()
+    beyond = tuple(
+        f"{use.name} has {use.size_bytes:,} bytes and is accessed up to byte {use.end_bytes:,}"
+        for use in work.arguments
+        if use.size_bytes is not None and use.end_bytes > use.size_bytes
+    )
+    return KernelEvidence(
+        written=tuple(use.name for use in work.arguments if use.writes),
+        narrow_sums=reader.narrow_sums(),
+        lost_updates=lost,
+        same_stores=same,
+        beyond=beyond,
+        unmasked=reader.unmasked(),
+        hints=reader.hints(),
+        has_atomics=any(use.atomics for use in work.arguments),
+        uses_tf32=any(dot.precision == "tf32" for dot in work.dots),
+    )
+
+
+class _Reader:
+    def __init__(self, kernel: Kernel, names: dict[int, str], grid: Sequence[int]) -> None:
+        self._tree, self._names, self._grid = kernel.tree, names, grid
+        self._operations = kernel.operations
+        self._flow = Flow(kernel.tree)
+
+    def narrow_sums(self) -> tuple[str, ...]:
+        """Return additions in a narrow type that a loop carries or a reduction makes."""
+        carried: set[int] = set()
+        for loop in self._tree.loops:
+            for blocks in loop.regions:
+                carried.update(*(body.arguments for body in blocks))
+        found: dict[str, None] = {}
+        for node in self._tree.nodes():
+            if node.name not in _SUMS or not node.results:
+                continue
+            element = self._tree.type_of(node.results[0]).element
+            in_reduction = any(owner.name == "tt.reduce" for owner in node.body.owners())
+            if element in _NARROW and (in_reduction or carried & set(node.operands)):
+                line = self._line(next((o for o in node.body.owners() if in_reduction), node))
+                what = "a reduction adds" if in_reduction else "a loop adds up"
+                found[f"{what} in {_NARROW[element]}{line}"] = None
+        return tuple(found)
+
+    def _line(self, node: Node) -> str:
+        position = self._tree.line_of(node)
+        return f" ({position[0].rpartition('/')[2]}, line {position[1]})" if position else ""
+
+    def shared_stores(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return arguments that several programs update, and that they only store to."""
+        reads: dict[int, list[set[int]]] = {}
+        for one in self._operations:
+            if one.kind == "read":
+                for root in one.roots:
+                    reads.setdefault(root, []).append(self._common_axes(one))
+        lost: dict[str, None] = {}
+        same: dict[str, None] = {}
+        for one in self._operations:
+            if one.kind != "write" or len(one.roots) != 1 or one.by_index:
+                continue
+            axes, name = self._common_axes(one), self._names.get(one.roots[0], "an argument")
+            if not axes:
+                continue
+            programs = " x ".join(str(self._grid[axis]) for axis in sorted(axes))
+            place = f"the same elements of {name}{self._line(one.node)}"
+            if any(axes & other for other in reads.get(one.roots[0], [])):
+                lost[f"{programs} programs read and then write {place}, not atomically"] = None
+            else:
+                same[f"{programs} programs write {place}"] = None
+        return tuple(lost), tuple(same)
+
+    def _common_axes(self, one: MemoryOperation) -> set[int]:
+        """Return axes of the grid along which all programs access the same elements."""
+        values = [one.node.operands[0]]
+        if (mask := mask_of(one.node)) is not None:
+            values.append(mask)
+        values += [v for owner in one.node.body.owners() for v in owner.operands]
+        names = [self._tree.sources[value][0] for value in self._flow.computed_from(values)]
+        used = {
+            axis
+            for owner in names
+            if isinstance(owner, Node) and owner.name == "tt.get_program_id"
+            for axis, letter in enumerate("xyz")
+            if letter in owner.text[:4]
+        }
+        # Programs that end early, and queues of work, are not followed.
+        if len(self._tree.blocks) > 1 or any(
+            isinstance(owner, Node) and owner.name.startswith("tt.atomic") for owner in names
+        ):
+            return set()
+        return {axis for axis, size in enumerate(self._grid) if size > 1} - used
+
+    def unmasked(self) -> tuple[str, ...]:
+        """Return the arguments that are accessed without a mask."""
+        roots = (root for one in self._operations if not one.masked for root in one.roots)
+        return _unique(self._names.get(root, "") for root in roots)
+
+    def hints(self) -> tuple[int, ...]:
+        """Return the source lines of operations with a hint about alignment."""
+        nodes = (node for node in self._tree.nodes() if _HINT(node.text))
+        positions = (self._tree.line_of(node) for node in nodes)
+        return tuple(dict.fromkeys(at[1] for at in positions if at is not None))
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name))

@@ -1,0 +1,180 @@
+"""Reports: comparisons with their excess over the tolerance, and findings about a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from asmtune.testing.tolerances import Rows, excess, worst_element
+
+
+class WrongResultError(AssertionError):
+    """A kernel's result is wrong; the message is the report of what was compared."""
+
+
+@dataclass(frozen=True)
+class ResultComparison:
+    """One comparison of a kernel's results with what they should be.
+
+    Attributes:
+        check: one of `checks.KINDS`, or what a pipeline calls it.
+        name: the inputs, the config, and the stage of a pipeline.
+        excess: the largest error by what is allowed: up to 1 is right, inf for a wrong shape, a
+            wrong NaN, a changed input or an exception.
+        detail: the worst element, or what happened; "" if the result is right.
+    """
+
+    check: str
+    name: str
+    excess: float
+    detail: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Return whether the error is allowed."""
+        return self.excess <= 1
+
+    def __str__(self) -> str:
+        verdict = "ok   " if self.right else "WRONG"
+        tail = f"  {self.detail}" if self.detail else ""
+        return f"{verdict} {self.excess:8.3g}  {self.check}: {self.name}{tail}"
+
+
+@dataclass(frozen=True)
+class TestReport:
+    """What a check has compared.
+
+    Attributes:
+        subject: the kernel's name.
+        comparisons: all of them, in the order in which they ran.
+        notes: what was not compared, and why.
+    """
+
+    __test__ = False  # not a class of tests, whatever pytest takes from its name
+
+    subject: str
+    comparisons: tuple[ResultComparison, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[ResultComparison, ...]:
+        """Return the comparisons that are not right."""
+        return tuple(one for one in self.comparisons if not one.right)
+
+    @property
+    def excesses(self) -> dict[str, float]:
+        """Return the excess of each comparison by its name."""
+        return {one.name: one.excess for one in self.comparisons}
+
+    def raise_if_wrong(self) -> None:
+        """Raise if anything is wrong.
+
+        Raises:
+            WrongResultError: lists each wrong comparison in a line.
+        """
+        if self.wrong:
+            raise WrongResultError(self.text(only_wrong=True))
+
+    def text(self, *, only_wrong: bool = False) -> str:
+        """Return a line in all, a line for each comparison, and the notes."""
+        lines = self.wrong if only_wrong else self.comparisons
+        head = f"{self.subject}: {len(self.wrong)} of {len(self.comparisons)} comparisons are wrong"
+        return "\n".join([head, *map(str, lines), *(f"note: {note}" for note in self.notes)])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def compared(
+    check: str,
+    name: str,
+    got: Sequence[torch.Tensor],
+    want: Sequence[torch.Tensor],
+    rows: Rows,
+) -> ResultComparison:
+    """Compare results with exact ones, and keep the worst of them."""
+    if len(got) != len(want):
+        detail = f"{len(got)} results; the reference has {len(want)}"
+        return ResultComparison(check, name, float("inf"), detail)
+    errors = [excess(mine, exact, rows) for mine, exact in zip(got, want, strict=True)]
+    worst = max(range(len(errors)), key=errors.__getitem__)
+    detail = "" if errors[worst] <= 1 else worst_element(got[worst], want[worst])
+    if detail and len(got) > 1:
+        detail = f"result {worst}: {detail}"
+    return ResultComparison(check, name, errors[worst], detail)
+
+
+def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    """Return a function's results, also where it is one."""
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+Outcome = Literal["cause", "risk", "fine", "untested"]
+
+
+@dataclass(frozen=True)
+class CauseFinding:
+    """What the experiments say about one cause.
+
+    Attributes:
+        cause: "mask", "accumulator", "race", "alignment" or "bounds".
+        outcome: "cause" if it explains a wrong result, "risk" if only the code speaks for it.
+        tried, seen, advice: sentences.
+    """
+
+    cause: str
+    outcome: Outcome
+    tried: str
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings about a kernel, in the order of the experiments.
+
+    Attributes:
+        kernel: its name, with dtype, device and config.
+        wrong: whether any launch gave a wrong result, or wrote where it must not.
+        findings: one for each cause.
+        notes: what could not be tried.
+    """
+
+    kernel: str
+    wrong: bool
+    findings: tuple[CauseFinding, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cause(self) -> CauseFinding | None:
+        """Return the first finding that explains the wrong result."""
+        return next((one for one in self.findings if one.outcome == "cause"), None)
+
+    @property
+    def conclusion(self) -> str:
+        """Say in a sentence what is wrong."""
+        if self.cause is not None:
+            return f"cause: {self.cause.cause}: {self.cause.advice}"
+        if self.wrong:
+            return (
+                "the result is wrong, and none of these explains it: compare the formula with the "
+                "reference's, on an input of one element"
+            )
+        return "no wrong result was seen, and no cause is named"
+
+    def text(self) -> str:
+        """Return the findings as lines."""
+        lines = [self.kernel]
+        for one in self.findings:
+            parts = {"tried": one.tried, "saw": one.seen, "do": one.advice}
+            lines.append(f"{one.cause}: {one.outcome}")
+            lines += [f"  {label}: {text}" for label, text in parts.items() if text]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join([*lines, self.conclusion])
+
+    def document(self) -> dict[str, Any]:
+        """Return the diagnosis as JSON values."""
+        return {**asdict(self), "conclusion": self.conclusion}

@@ -1,0 +1,134 @@
+"""Kernels to diagnose: modules, and plain Triton functions with a reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from asmtune.base.errors import InputError, ProblemError
+from asmtune.core.config import Config
+from asmtune.core.dtypes import canonical_dtype, dtype_of
+from asmtune.core.failures import required
+from asmtune.core.inputs.plain_functions import plain_function
+from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
+from asmtune.testing.launches import Trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnosisRequest:
+    """What to diagnose.
+
+    Attributes:
+        kernel: a kernel module's name or file, or `file.py:function` of a Triton function.
+        reference: `file.py:function`, which takes parameters of the kernel by name in float64 and
+            returns its outputs; "" for a module's own `reference`.
+        shape: sizes to launch at as well; None for those that blocks divide and miss alone.
+        dtype: one of the module's; None for its first.
+        device: "cuda" or "cpu"; None for a GPU where there is one.
+        arguments, grid, axes: of a plain function, as `asmtune prune-report` takes them.
+        tolerances: rows of the table of tolerances by the result's dtype.
+    """
+
+    kernel: str
+    reference: str = ""
+    shape: Mapping[str, Any] | None = None
+    dtype: str | None = None
+    device: str | None = None
+    arguments: Sequence[str] = ()
+    grid: str | None = None
+    axes: Mapping[str, list[Any]] = field(default_factory=dict)
+    tolerances: Mapping[str, str] = field(default_factory=dict)
+
+
+class ModuleSubject:
+    """A kernel module's launches."""
+
+    def __init__(self, request: DiagnosisRequest) -> None:
+        self._module: KernelModule = load_kernel_module(request.kernel)
+        self.dtype = self._module.check_dtype(request.dtype)
+        self.dtypes = self._module.dtypes
+        given = request.shape
+        self.shape = dict(self._module.check_shape(given or self._module.shapes[0]))
+        self.outputs = tuple(getattr(self._module.python, "OUTPUTS", ()))
+        self.name = self._module.name
+        self.space: Space = self._module.space()
+
+    def problem(self, shape: Mapping[str, Any], dtype: str) -> Problem:
+        """Make the launch on meta tensors."""
+        return required(self.name, lambda: self._module.problem(shape, dtype, "meta"))
+
+    def trial(self, shape: Mapping[str, Any], dtype: str, config: Config) -> Trial:
+        """Describe the launch for another process."""
+        return Trial(dict(shape), dtype, config.all_kwargs())
+
+
+class FunctionSubject:
+    """A plain Triton function's launches; its sizes are the numbers of its arguments."""
+
+    def __init__(self, request: DiagnosisRequest) -> None:
+        self._request = request
+        self.name = request.kernel.rpartition(":")[2]
+        problem, self.space = self._made(request.arguments)
+        self.shape = {n: v for n, v in problem.shape.items() if type(v) is int}
+        floats = [d for d in problem.dtypes.values() if d.startswith(("fp", "bf"))]
+        self.dtype = floats[0] if floats else next(iter(problem.dtypes.values()), "")
+        self.dtypes = (self.dtype, "fp32")
+        self.outputs: tuple[str, ...] = ()
+
+    def _made(self, arguments: Sequence[str]) -> tuple[Problem, Space]:
+        request = self._request
+        return plain_function(request.kernel, arguments, request.grid, request.axes)
+
+    def problem(self, shape: Mapping[str, Any], dtype: str) -> Problem:
+        """Make the launch on meta tensors."""
+        return self._made([self._changed(text, shape, dtype) for text in self._request.arguments])[
+            0
+        ]
+
+    def _changed(self, text: str, shape: Mapping[str, Any], dtype: str) -> str:
+        """Return an argument with another size or dtype, as the user would write it."""
+        name, _, value = (part.strip() for part in text.partition("="))
+        if name in shape:
+            return f"{name}={shape[name]}"
+        known = re.match(r"\*?\s*([\w.]+)\s*\[", value)
+        if known and canonical_dtype(known[1]) == self.dtype:
+            return f"{name}={dtype}{value[known.end(1) :]}"
+        return text
+
+    def trial(self, shape: Mapping[str, Any], dtype: str, config: Config) -> Trial:
+        """Describe the launch for another process."""
+        problem = self.problem(shape, dtype)
+        unsized = [n for n, v in problem.arguments.items() if hasattr(v, "sized")]
+        if unsized:
+            raise ProblemError(
+                f"--arg {unsized[0]}: the size is unknown; give it as "
+                f'--arg "{unsized[0]}={dtype}[n]"'
+            )
+        arguments = {
+            name: [dtype_of(value), list(value.shape)] if hasattr(value, "shape") else value
+            for name, value in problem.arguments.items()
+        }
+        grid = problem.programs(config)
+        return Trial(dict(shape), "", config.all_kwargs(), arguments=arguments, grid=grid)
+
+
+DiagnosisSubject = ModuleSubject | FunctionSubject
+
+
+def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
+    """Load the kernel of a request.
+
+    Raises:
+        InputError: it is unknown, or the options do not fit it.
+    """
+    if ":" not in request.kernel:
+        return ModuleSubject(request)
+    if request.shape is not None or request.dtype is not None:
+        raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
+    if not request.reference:
+        raise InputError(f"{request.kernel} is a plain function: name its --reference file.py:name")
+    return FunctionSubject(request)

@@ -1,0 +1,131 @@
+"""`asmtune new`: the files work as written, and bad input writes nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asmtune.base.errors import InputError
+from asmtune.testing.new_kernel import KernelSignature, kernel_files, write_kernel
+from tests.cli.command_lines import Commands
+
+SIGNATURES = {
+    "shifted": ("x: (M, N) bf16, w: (N,) bf16", "(M, N)"),
+    "twice": ("x: (K,) fp32", "(K,)"),
+    "outer": ("a: (B, M, N) fp16, b: (B, M) fp32, c: (M,) fp16", "(B, M, N)"),
+    "dots": ("x: (M, N) fp16, w: (N,) fp32", "(M,)"),
+    "sums": ("x: (B, M, N) fp32, v: (B,) fp32", "(B, M)"),
+}
+
+
+def signature(name: str) -> KernelSignature:
+    """Return a signature of the table."""
+    return KernelSignature.parse(name, *SIGNATURES[name])
+
+
+@pytest.mark.slow(seconds=20)
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_written_tests_pass(name: str, tmp_path: Path) -> None:
+    """The test passes under the interpreter, fails with a wrong formula, and the benchmark runs."""
+    write_kernel(signature(name), tmp_path)
+    variables = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"]
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+        )
+
+    passed = run(*test)
+    assert passed.returncode == 0, passed.stdout
+    assert "3 passed" in passed.stdout
+    timed = run(sys.executable, f"bench_{name}.py")
+    assert timed.returncode == 0, timed.stderr
+    path = tmp_path / f"{name}.py"
+    path.write_text(path.read_text().replace("  # edit this line", " + 1  # edit this line"))
+    failed = run(*test)
+    assert "3 failed" in failed.stdout
+    assert "comparisons are wrong" in failed.stdout
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_files_are_clean(name: str, tmp_path: Path) -> None:
+    """Ruff has nothing to say about the files."""
+    write_kernel(signature(name), tmp_path)
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
+    ran = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.slow
+def test_prune_report_takes_the_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], session_cache: Path
+) -> None:
+    """A report for an H200 ranks the written space."""
+    write_kernel(signature("dots"), tmp_path)
+    commands = Commands(tmp_path, capsys)
+    ran = commands.run("prune-report", "{}/dots.py", "--target", "H200", "--axis", "BLOCK=1024")
+    assert ran.code == 0, ran.err
+    assert "kept" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "output", "message"),
+    [
+        ("2x", "x: (M,) fp32", "(M,)", "the name '2x' is not a Python name"),
+        ("class", "x: (M,) fp32", "(M,)", "the name 'class' is not a Python name"),
+        ("kernel", "x: (M,) fp32", "(M,)", "has a meaning in the files"),
+        ("json", "x: (M,) fp32", "(M,)", "is the name of an installed module"),
+        ("new", "", "(M,)", "--inputs: empty"),
+        ("new", "x (M,) fp32", "(M,)", "is not NAME: \\(SIZES\\) DTYPE"),
+        ("new", "x: (M, M) fp32", "(M,)", "is no list of different sizes"),
+        ("new", "x: () fp32", "(M,)", "is no list of different sizes"),
+        ("new", "x: (4, M) fp32", "(M,)", "the size '4' is not a Python name"),
+        ("new", "x: (M,) i32", "(M,)", "x is i32; it must be one of fp32, fp16, bf16"),
+        ("new", "x: (M,) fp12", "(M,)", "unknown dtype 'fp12'"),
+        ("new", "x: (M,) fp32, x: (M,) fp32", "(M,)", "--inputs"),
+        ("new", "M: (M,) fp32", "(M,)", "M is both a tensor and a size"),
+        ("new", "x: (M, N) fp32", "(N, M)", "does not broadcast to"),
+        ("new", "x: (M,) fp32", "(M, N)", "no input has the size N"),
+        ("new", "x: (A, B, C, D, E) fp32", "(A, B, C, D, E)", "5 sizes; at most 4"),
+    ],
+)
+def test_bad_signatures(name: str, inputs: str, output: str, message: str) -> None:
+    """Each mistake is one line that says what is wrong."""
+    with pytest.raises(InputError, match=message) as caught:
+        KernelSignature.parse(name, inputs, output)
+    assert "\n" not in str(caught.value)
+
+
+def test_all_files_or_none(tmp_path: Path) -> None:
+    """Nothing is written where one of the files exists, or the folder takes none."""
+    (tmp_path / "bench_dots.py").write_text("mine")
+    with pytest.raises(InputError, match=r"bench_dots\.py exists"):
+        write_kernel(signature("dots"), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["bench_dots.py"]
+    assert (tmp_path / "bench_dots.py").read_text() == "mine"
+    with pytest.raises(InputError, match="No such file"):
+        write_kernel(signature("dots"), tmp_path / "none")
+
+
+def test_a_failed_write_removes_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fills up after the first file leaves none."""
+    from asmtune.testing import new_kernel
+
+    write, count = new_kernel.write_whole, [0]
+
+    def full(path: Path, data: bytes) -> None:
+        count[0] += 1
+        if count[0] == 3:
+            raise OSError(28, "No space left on device", str(path))
+        write(path, data)
+
+    monkeypatch.setattr(new_kernel, "write_whole", full)
+    with pytest.raises(InputError, match="No space left"):
+        write_kernel(signature("dots"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(kernel_files(signature("dots"))) == 3

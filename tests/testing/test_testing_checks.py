@@ -1,0 +1,224 @@
+"""`asmtune.testing`: wrong functions are found, right ones pass; pipelines, leaks, the plugin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.base.errors import InputError
+from asmtune.testing import (
+    PipelineStage,
+    WrongResultError,
+    check_kernel,
+    check_leaks,
+    check_pipeline,
+    odd_shapes,
+)
+
+Function = Callable[..., Any]
+
+
+def cases(dtype: torch.dtype = torch.float32) -> list[dict[str, torch.Tensor]]:
+    """Two matrices of each odd shape."""
+    torch.manual_seed(0)
+    return [
+        {name: torch.randn(shape["M"], shape["N"]).to(dtype) for name in "xy"}
+        for shape in odd_shapes("M", "N")
+    ]
+
+
+def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add."""
+    return x + y
+
+
+def changes_input(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add into an input."""
+    return x.add_(y)
+
+
+def ignores_strides(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Read x as if it were contiguous."""
+    return x.as_strided(x.shape, (x.shape[1], 1)) + y
+
+
+def ignores_offset(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Read x from the start of its memory."""
+    return x.as_strided(x.shape, x.stride(), 0) + y
+
+
+def hides_nan(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Turn NaN to 0."""
+    return (x + y).nan_to_num(nan=0.0, posinf=float("inf"), neginf=float("-inf"))
+
+
+def wrong_at_odd(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Leave the last column out where 4 does not divide the columns."""
+    result = x + y
+    if x.shape[1] % 4:
+        result[:, -1] = 0
+    return result
+
+
+def differs(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add, with a last digit by chance."""
+    return (x + y) * (1 + 2e-7 * torch.randint(0, 2, x.shape))
+
+
+def wrong_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add; y gets half of its gradient."""
+    return x + y / 2 + (y / 2).detach()
+
+
+def flushes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Refuse halves that are no normal numbers."""
+    if bool((x.abs() < torch.finfo(x.dtype).tiny).any()):
+        raise RuntimeError("a denormal number")
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("function", "check", "name"),
+    [
+        (changes_input, "shapes", "x (17, 33)"),
+        (ignores_strides, "layouts", "x transposed"),
+        (ignores_offset, "layouts", "x one element off"),
+        (hides_nan, "values", "x nan"),
+        (wrong_at_odd, "shapes", "x (17, 33)"),
+        (differs, "repeats", "3 runs"),
+        (wrong_gradient, "gradients", "gradients at"),
+        (flushes, "values", "x denormals"),
+    ],
+)
+def test_wrong_functions_are_found(function: Function, check: str, name: str) -> None:
+    """Each fault shows in the check that is for it, and the report says where."""
+    report = check_kernel(function, add, cases(), gradients=("x", "y"))
+    assert any(one.check == check and one.name.startswith(name) for one in report.wrong), report
+    with pytest.raises(WrongResultError, match="comparisons are wrong"):
+        report.raise_if_wrong()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_right_function_passes(dtype: torch.dtype) -> None:
+    """All checks run on a plain function, and none is wrong."""
+    report = check_kernel(add, add, cases(dtype), gradients=("x", "y"))
+    report.raise_if_wrong()
+    kinds = {one.check for one in report.comparisons}
+    assert kinds == {"shapes", "values", "layouts", "aliasing", "repeats", "gradients"}
+    assert len(report.comparisons) > 30
+
+
+def test_output_over_an_input() -> None:
+    """A function that writes its output before it has read its input is found."""
+
+    def reversed_sum(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        result = torch.empty_like(x) if out is None else out
+        for row in range(x.shape[0]):
+            result[row] = x[row] + x[-1 - row]
+        return result
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x + x.flip(0)
+
+    inputs = [{"x": torch.randn(4, 4)}]
+    assert not check_kernel(reversed_sum, reference, inputs).wrong
+    wrong = check_kernel(reversed_sum, reference, inputs, out="out").wrong
+    assert [one.name for one in wrong] == ["x as out"]
+
+
+def test_a_refused_layout_is_a_note() -> None:
+    """A ValueError for a layout is no wrong result; the note says what was refused."""
+
+    def strict(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if not (x.is_contiguous() and y.is_contiguous()):
+            raise ValueError("only contiguous tensors")
+        return x + y
+
+    report = check_kernel(strict, add, cases())
+    assert not report.wrong
+    assert any("x transposed is refused: ValueError: only" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gradient": "x"}, "no option 'gradient'; did you mean gradients"),
+        ({"varied": ("z",)}, "the first case has no argument 'z'; it has x, y"),
+        ({"checks": ("shape",)}, "'shape' is none of .*; did you mean shapes"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    """Options that fit nothing are refused in one line."""
+    with pytest.raises(InputError, match=message):
+        check_kernel(add, add, cases(), **options)
+
+
+def test_pipeline_names_the_first_wrong_stage() -> None:
+    """The stage that makes the error is named, and what follows it is not run."""
+    ran: list[str] = []
+
+    def stage(name: str, function: Function, reference: Function) -> PipelineStage:
+        def noted(x: torch.Tensor) -> torch.Tensor:
+            ran.append(name)
+            return function(x)
+
+        return PipelineStage(name, noted, reference)
+
+    stages = [
+        stage("scale", lambda x: x * 3, lambda x: x * 3),
+        stage("norm", lambda x: x / x.norm() * 1.01, lambda x: x / x.norm()),
+        stage("exp", torch.exp, torch.exp),
+    ]
+    report = check_pipeline(stages, torch.randn(100))
+    assert [one.name for one in report.wrong] == ["norm"]
+    assert report.notes == ("the first wrong stage is norm",)
+    assert ran == ["scale", "norm"]
+    assert not check_pipeline([stages[0], stages[2]], torch.randn(100)).wrong
+
+
+def test_leaks_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CUDA a line says that nothing was checked; with it growth is wrong."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "has no CUDA device" in check_leaks(lambda: None).notes[0]
+    kept: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 512 * len(kept))
+    assert not check_leaks(lambda: None).wrong
+    (wrong,) = check_leaks(lambda: kept.append(1), calls=5).wrong
+    assert wrong.detail == "2,560 bytes more are in use after 5 calls"
+
+
+TEST = """
+import torch
+
+def test_right(check_kernel, kernel_device):
+    case = {"x": torch.randn(5, 7, device=kernel_device)}
+    check_kernel(lambda x: x * 2, lambda x: x * 2, [case])
+
+def test_wrong(check_kernel, kernel_device):
+    case = {"x": torch.randn(5, 7, device=kernel_device)}
+    check_kernel(lambda x: x * 2.1, lambda x: x * 2, [case])
+"""
+
+
+@pytest.mark.slow
+def test_plugin(tmp_path: Path) -> None:
+    """One line in a conftest gives the fixtures; a wrong result fails, and the end counts."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["asmtune.testing.pytest_plugin"]\n')
+    (tmp_path / "test_mine.py").write_text(TEST)
+    variables = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert "1 failed, 1 passed" in ran.stdout, ran.stdout
+    assert "comparisons are wrong" in ran.stdout
+    assert "comparisons of 2 checks" in ran.stdout
