@@ -102,7 +102,8 @@ def amax_kernel(
     for tile in range(part * each, min(part * each + each, high * wide)):
         row = spread(down, tile // wide, rows, GROUP_ROWS, PAD_ROWS, ROWS)
         col = spread(across, tile % wide, width, GROUP_COLS, PAD_COLS, COLS)
-        x, _, _, _ = load_groups(x_ptr, vouched(stride_x, MULTIPLE), row, col, FULL)
+        # Triton carries `_` through the loop as well, where it has another type.
+        x, _row, _col, _in = load_groups(x_ptr, vouched(stride_x, MULTIPLE), row, col, FULL)
         largest = tl.maximum(largest, magnitudes(x))
     amax = tl.max(tl.max(largest, 3), 1)
     down_groups = 1 if GROUP_ROWS == 0 else tl.cdiv(rows, GROUP_ROWS)

@@ -13,11 +13,13 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
-from tests.interpreter import Interpreter
+from asmtune.kernels._groups import amax_kernel
 from asmtune.testing.tolerances import excess
+from tests.interpreter import Interpreter
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
 
@@ -83,6 +85,26 @@ def test_rounding_is_by_units_that_round_once(format_: str, settings: Settings) 
         assert "cvt.rz.f16" not in text
         assert "ld.global.v4.b32" in text
         assert "st.global.v4.b32" in text
+
+
+@pytest.mark.parametrize("group", [(0, 0), (0, 1), (300, 700)], ids=str)
+def test_amax_of_large_groups_compiles(
+    group: tuple[int, int], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass before compiles as `quantise` launches it: types of loops are checked there."""
+    made: list[Problem] = []
+
+    class Launches:
+        def __getitem__(self, grid: Any) -> Any:
+            return lambda **given: made.append(Problem(amax_kernel, given, grid, {}, "amax"))
+
+    monkeypatch.setattr(quantise, "amax_tuned", Launches())
+    x = torch.empty(8192, 8192, dtype=torch.bfloat16, device="meta")
+    quantise._amaxes(x, quantise._groups(x, group))
+    for problem in made:
+        for target in ("A100", "H200"):
+            assert "max" in ptx(settings, problem, Config({}, num_warps=8), target)
+    assert made
 
 
 def test_vendor_computes_the_same() -> None:

@@ -20,6 +20,7 @@ def by_block(shape: Mapping[str, int], dtype: str) -> bool:
 
 
 ENTRY = Entry(
+    dtypes=("fp8e4nv",),
     vendor_name="torch._scaled_mm",
     vendor_kind="vendor library",
     vendor=vendor,

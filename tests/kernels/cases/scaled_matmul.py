@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from asmtune.core.config import Config
-from tests.kernels.accuracy import Case, launched_with, module_of
 from asmtune.testing.tolerances import excess
+from tests.kernels.accuracy import Case, launched_with, module_of
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
 WALK = Config({"LOADS": "pointers", "PERSISTENT": True, "SPLIT_K": 1, **TILE})
