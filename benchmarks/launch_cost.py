@@ -104,7 +104,7 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     part = backend()
     taken: list[Any] = []
     silent = part.Launcher(
-        layout.names, layout.modes, layout.functions, kinds(), machine(), (),
+        layout.names, layout.modes, layout.functions, (), kinds(), machine(), (),
         lambda _grid, _args, _kwargs, key, held, _hook: taken.append((key, held)),
     )  # fmt: skip
     silent[(1,)](*args)
