@@ -271,8 +271,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         compiled, results = self._run(call, checked, chosen)
         if key is not None and choice.final and before == call.tensor_classes():
             names = [name for name, _ in self._rules or ()]
-            given = call.arguments | dict(zip(names, results, strict=True))
-            launched = TritonLaunch(self._function, compiled, given, chosen, config)
+            arguments = call.arguments | dict(zip(names, results, strict=True))
+            launched = TritonLaunch(self._function, compiled, arguments, chosen, config)
             plan = plan_of(self._part, launched, kinds().tensors)
             if plan is not None:
                 self._launcher.keep(key, plan, held, *([results] if results else ()))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.runtime import autotuner
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.call_trace import CallTrace
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, CurrentStream, ParameterLayout
@@ -402,6 +403,17 @@ def test_nothing_is_left_of_many_launches(part: Any, host: Machine) -> None:
         )
     assert counts[1] == counts[2]
     assert counts[2][2] == 0
+
+
+def test_a_prepared_call_does_not_keep_results(c_part: Any, host: Machine) -> None:
+    """What a rule computes may change between calls of one signature: no trace holds it."""
+    kernel = tuned(c_part, triton.heuristics({"EVEN": even})(host.function()))
+    for _ in range(2):
+        kernel[(1,)](X, 32)
+    with CallTrace(c_part, (X,)) as trace:
+        kernel[(1,)](X, 32)
+    assert kernel._launcher.last is not None
+    assert "heuristics" in (trace.reason or "")
 
 
 def test_a_plan_needs_all_results(c_part: Any) -> None:
