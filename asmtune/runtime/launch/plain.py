@@ -149,10 +149,10 @@ class PythonLauncher:
         results, arguments = [], list(ordered)
         try:
             for name, rule in self.rules:
-                seen[name] = rule(dict(seen))
+                seen[name] = _result(rule, dict(seen))
                 results.append(seen[name])
             own = self._plans.get((key, *self._computed_parts(results)))
-        except Exception:  # noqa: BLE001 - the user's code
+        except _NoLaunchKey:
             return None, ordered
         for (name, _), result in zip(self.rules, results, strict=True):
             if name in self._index:
@@ -221,13 +221,7 @@ class PythonLauncher:
     def _function_part(self, function: Callable[..., Any], needs: list[Any]) -> Any:
         if any(value is GIVEN for value in needs):
             raise _NoLaunchKey
-        try:
-            result = guarded("key", lambda: function(*needs))
-        except AsmtuneError as error:
-            raise _NoLaunchKey from error
-        if isinstance(result, Failure):  # the slow path calls it again, and names the function
-            raise _NoLaunchKey
-        return self._value_part(result)
+        return self._value_part(_result(function, *needs))
 
     def _class_part(self, value: Any, device: int) -> Any:
         kind = type(value)
@@ -266,6 +260,17 @@ class PythonLauncher:
             if type(size) is not int or not 1 <= size <= most:
                 return None
         return (*grid, 1, 1)[:3]
+
+
+def _result(function: Callable[..., Any], *values: Any) -> Any:
+    """Call the user's function; where it raises, the slow path calls it again, and names it."""
+    try:
+        result = guarded("key", lambda: function(*values))
+    except AsmtuneError as error:
+        raise _NoLaunchKey from error
+    if isinstance(result, Failure):
+        raise _NoLaunchKey
+    return result
 
 
 def _holds(plan: LaunchPlan) -> bool:
