@@ -2,9 +2,10 @@
 
     python -m benchmarks.launch_cost [--rounds N] [--output FILE]
 
-Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments and with
-none, in turns: a round is some hundred launches of each way after the queue is empty, fewer than
-the queue holds, so that the host never waits for the GPU. Given are medians over the rounds.
+Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments, with none, and
+with 19 under `@triton.heuristics` and a config's `pre_hook`, in turns: a round is some hundred
+launches of each way after the queue is empty, fewer than the queue holds, so that the host never
+waits for the GPU. Given are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ import triton.language as tl
 
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import kinds, machine
+from asmtune.runtime.launch.layout import ParameterLayout, kinds, machine
 from asmtune.runtime.launch.planning import backend
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = 300
+HEURISTICS = "19 arguments, heuristics and pre_hook"
 CONFIGS = [{"BLOCK": 64}, {"BLOCK": 128}]
 
 
@@ -46,6 +48,26 @@ def nineteen(
     tl.store(c + at, (alpha * sizes + beta).to(tl.float16), mask=at < 1)
 
 
+def computed(
+    a, b, c, bias, residual, M, N, K, am, ak, bk, bn, cm, cn, rm, rn, alpha, beta,
+    ACTIVATION: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """The same, and two constexprs that heuristics compute."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    sizes = M + N + K + am + ak + bk + bn + cm + cn + rm + rn
+    if ACTIVATION == "none":  # never: its loads would cost the GPU time
+        sizes += tl.load(a).to(tl.int32) + tl.load(b).to(tl.int32)
+        sizes += tl.load(bias).to(tl.int32) + tl.load(residual).to(tl.int32)
+    value = (alpha * sizes + beta + EVEN + WIDE).to(tl.float16)
+    tl.store(c + at, value, mask=at < 1)
+
+
+RULES = {
+    "EVEN": lambda values: values["K"] % values["BLOCK"] == 0,
+    "WIDE": lambda values: values["N"] > 1024,
+}
+
+
 def none(BLOCK: tl.constexpr):
     """No arguments."""
 
@@ -59,36 +81,56 @@ def arguments() -> tuple[Any, ...]:
     return (*tensors, 4096, 4096, 512, 512, 1, 4096, 1, 4096, 1, 4096, 1, 1.0, 0.5, "relu")
 
 
+def jitted(function: Any) -> Any:
+    """Make a kernel, with heuristics where its parameters ask for them."""
+    made = triton.jit(function)
+    return triton.heuristics(RULES)(made) if RULES.keys() <= set(made.arg_names) else made
+
+
+def hook_of(function: Any) -> Callable[[Any], None] | None:
+    """Return the `pre_hook` of a kernel's configs, if it is to have one."""
+    return _nothing if function is computed else None
+
+
 def ours(function: Any, key: list[str], how: Any) -> Any:
     """Decorate a kernel over one of the launchers."""
-    configs = [Config(values) for values in CONFIGS]
-    kernel = asm_autotune(configs, key, effort="quick")(triton.jit(function))
+    configs = [Config(values, pre_hook=hook_of(function)) for values in CONFIGS]
+    kernel = asm_autotune(configs, key, effort="quick")(jitted(function))
     vars(kernel)["_part"] = how
     return kernel
+
+
+def by_function(values: Any) -> tuple[int]:
+    """Make a grid of a config's values."""
+    return (triton.cdiv(64, values["BLOCK"]),)
 
 
 def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     """List the ways to launch a kernel, each tuned and compiled."""
     plain_jit, grid = triton.jit(function), (1,)
-    tuner = triton.autotune([triton.Config(values) for values in CONFIGS], key)(
-        triton.jit(function)
-    )
+    configs = [triton.Config(values, pre_hook=hook_of(function)) for values in CONFIGS]
+    tuner = triton.autotune(configs, key)(jitted(function))
     native, python = ours(function, key, backend()), ours(function, key, plain)
+    # An argument that the launcher has no key for, as a subclass of a tensor: the slow path.
+    slow = ours(function, key, plain)
+    vars(slow)["_layout"] = lambda: ParameterLayout((), b"")
+    tuners: Ways = {
+        "asm_autotune": lambda: native[grid](*args),
+        "asm_autotune, grid of a function": lambda: native[by_function](*args),
+        "asm_autotune, in Python": lambda: python[grid](*args),
+        "asm_autotune, without a plan": lambda: slow[grid](*args),
+        "triton.autotune": lambda: tuner[grid](*args),
+        "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
+    }
+    if function is computed:
+        return tuners
     compiled = plain_jit[grid](*args, BLOCK=64)
     stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
     fixed = (1, 1, 1, stream, compiled.function, compiled.packed_metadata, None, None, None)
     bound = (*args, 64)
     launch, run = compiled[(1, 1, 1)], compiled.run
 
-    def by_function(values: Any) -> tuple[int]:
-        return (triton.cdiv(64, values["BLOCK"]),)
-
-    return {
-        "asm_autotune": lambda: native[grid](*args),
-        "asm_autotune, grid of a function": lambda: native[by_function](*args),
-        "asm_autotune, in Python": lambda: python[grid](*args),
-        "triton.autotune": lambda: tuner[grid](*args),
-        "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
+    return tuners | {
         "triton.jit": lambda: plain_jit[grid](*args, BLOCK=64),
         "compiled[grid]": lambda: launch(*bound),
         "compiled.run": lambda: run(*fixed, *bound),
@@ -104,7 +146,7 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     part = backend()
     taken: list[Any] = []
     silent = part.Launcher(
-        layout.names, layout.modes, layout.functions, kinds(), machine(), (),
+        layout.names, layout.modes, layout.functions, (), kinds(), machine(), (),
         lambda _grid, _args, _kwargs, key, held, _hook: taken.append((key, held)),
     )  # fmt: skip
     silent[(1,)](*args)
@@ -157,17 +199,20 @@ def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def results(rounds: int) -> dict[str, Any]:
-    """Measure both kernels in all ways; add the ratios that count."""
+    """Measure the kernels in all ways; add the ratios that count."""
     many, nothing = arguments(), ()
     by_case = {
         "19 arguments": measured(ways(nineteen, many, ["M", "N", "K"]), rounds),
         "no arguments": measured(ways(none, nothing, []), rounds),
+        HEURISTICS: measured(ways(computed, many, ["M", "N", "K"]), rounds),
         "pieces, 19 arguments": measured(pieces(nineteen, many, ["M", "N", "K"]), rounds),
     }
     ratios = {}
-    for case in ("19 arguments", "no arguments"):
+    for case in ("19 arguments", "no arguments", HEURISTICS):
         mine = by_case[case]["asm_autotune"]["median_us"]
         for other in ("triton.autotune", "triton.jit", "compiled.run"):
+            if other not in by_case[case]:
+                continue
             ratios[f"{case}, to {other}"] = round(mine / by_case[case][other]["median_us"], 3)
     native = getattr(backend(), "__name__", "") == "asmtune_launch"
     return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **by_case}
@@ -185,7 +230,7 @@ def main() -> None:
     ):
         measurements = results(chosen.rounds)
     write(chosen.output, measurements)
-    for case in ("19 arguments", "no arguments", "pieces, 19 arguments"):
+    for case in ("19 arguments", "no arguments", HEURISTICS, "pieces, 19 arguments"):
         print(case)
         for name, times in measurements[case].items():
             print(f"  {name:38} {times['median_us']:7.2f} us")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import triton
-from triton.runtime.autotuner import Autotuner
+from triton.runtime.autotuner import Autotuner, Heuristics
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.alternatives import call_of
@@ -208,20 +208,34 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         layout = self._layout()
         quiet = quiet_lists(self._function) if layout.names else ()
         return self._part.Launcher(
-            layout.names, layout.modes, layout.functions, kinds(), machine(), quiet, self._launch
+            *(layout.names, layout.modes, layout.functions, layout.rules),
+            *(kinds(), machine(), quiet, self._launch),
         )
+
+    @functools.cached_property
+    def _rules(self) -> tuple[tuple[str, Callable[..., Any]], ...] | None:
+        """Return the rules of `@triton.heuristics` underneath, in the order of their calls.
+
+        None where another program's decorator is underneath, and under the interpreter.
+        """
+        layer = self.fn
+        while type(layer) is Heuristics and "run" not in vars(layer):
+            layer = layer.fn
+        rules = tuple(heuristic_rules(self.fn))
+        is_known = layer is self._function and not {"grid", "warmup"} & dict(rules).keys()
+        return rules if is_known and hasattr(layer, "params") else None
 
     def _layout(self) -> ParameterLayout:
         """Return the launcher's view of the parameters; empty to send every launch the slow path.
 
-        That is under the interpreter, for kernels of too many parameters, and where
-        `@triton.heuristics` underneath add arguments to each launch.
+        That is under the interpreter, for kernels of too many parameters, and where something else
+        than `@triton.heuristics` stands underneath.
         """
-        if self.fn is not self._function or not hasattr(self._function, "params"):
+        if self._rules is None:
             return ParameterLayout((), b"")
         plain = [part.name for part in self._chooser.parts if part.function is None]
         functions = [(p.function, p.needs) for p in self._chooser.parts if p.function is not None]
-        layout = layout_of(self._function.params, plain, functions)
+        layout = layout_of(self._function.params, plain, functions, self._rules)
         return layout if layout.fits else ParameterLayout((), b"")
 
     def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any, hook: Any) -> Any:
@@ -236,6 +250,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
         config = self._best = choice.config
         alternative = self._chooser.alternative(config)
+        if alternative is not None and self._rules:
+            key = None  # its grid may read what the rules compute
         self._launcher.last = None
         if choice.how == "tuned":
             self.bench_time = choice.seconds
@@ -252,14 +268,28 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if config.pre_hook is not None and config.pre_hook != hook:
             config.pre_hook({**call.arguments, **chosen})
         checked = self._chooser.checked_grid(grid, config)
-        with _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
-            compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
+        compiled, results = self._run(call, checked, chosen)
         if key is not None and choice.final and before == call.tensor_classes():
-            launched = TritonLaunch(self._function, compiled, call.arguments, chosen, config)
+            names = [name for name, _ in self._rules or ()]
+            arguments = call.arguments | dict(zip(names, results, strict=True))
+            launched = TritonLaunch(self._function, compiled, arguments, chosen, config)
             plan = plan_of(self._part, launched, kinds().tensors)
             if plan is not None:
-                self._launcher.keep(key, plan, held)
+                self._launcher.keep(key, plan, held, *([results] if results else ()))
         return compiled
+
+    def _run(self, call: KernelCall, grid: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
+        """Let Triton launch; return the compiled kernel, and what the rules computed."""
+        with _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
+            if not self._rules:
+                named = {"grid": grid, "warmup": False}
+                return self.fn.run(*call.args, **named, **call.kwargs, **chosen), ()
+            # As `Heuristics.run` does, which does not return the results.
+            named, results = dict(grid=grid, warmup=False, **call.kwargs, **chosen), []
+            for name, rule in self._rules:
+                named[name] = rule({**call.positional, **named})
+                results.append(named[name])
+            return self._function.run(*call.args, **named), tuple(results)
 
     def _call(self, alternative: Callable[..., Any], call: KernelCall, config: Config) -> None:
         """Call an alternative in a config's place.

@@ -226,6 +226,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             self._refuse("a launch that has no plan")
         elif plan.hook is not None:
             self._refuse("a launch whose config has a hook")
+        elif launcher.rules:
+            self._refuse("a launch whose arguments @triton.heuristics compute")
         else:
             self._launches.append(_Launch(launcher, plan, grid, values))
 

@@ -76,8 +76,8 @@ class Slow:
 def launcher(backend: Any, layout: Any, slow: Callable[..., Any], **parts: Any) -> Launcher:
     """A launcher of a backend on "device" -1, where the host's tensors are."""
     machine = parts.get("machine", CurrentStream(lambda: -1, lambda _: 77))
-    names, modes, functions = layout.names, layout.modes, layout.functions
+    names, modes, functions, rules = layout.names, layout.modes, layout.functions, layout.rules
     made: Launcher = backend.Launcher(
-        names, modes, functions, kinds(), machine, parts.get("quiet", ()), slow
+        names, modes, functions, rules, kinds(), machine, parts.get("quiet", ()), slow
     )
     return made

@@ -8,6 +8,12 @@ tuning key. A plan is made from what Triton itself compiled for the first launch
 key, so that Triton alone decides what runs. Arguments that cannot be keyed always take the slow
 path.
 
+Rules of `@triton.heuristics` compute arguments at each launch, from the arguments and the config of
+the key. Such a kernel has a plan for each combination of results: the launch key leads to one of
+them, whose config the rules are called with, and the key with the results to the plan itself.
+Results without a plan send the launch the slow path, which calls the rules again: a rule that gives
+another result each time it is called may skip one.
+
 `native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
 builds its own; `plain` does the same in Python where there is no compiler. `planning` chooses
 between them and makes plans, and `layout` describes a kernel's parameters to them. `calls.c` does

@@ -6,14 +6,14 @@ Names, arguments and meaning are those of `native/`: `Launcher`, `Plan`, `GIVEN`
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, CurrentStream, Kinds
+from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, KEYED, CurrentStream, Kinds
 
 GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""
@@ -59,24 +59,23 @@ class _NoLaunchKey(Exception):  # noqa: N818 - no error: the slow path takes ove
 
 
 class PythonLauncher:
-    """The launcher in Python; see `native/launcher.c`."""
+    """The launcher in Python; see `native/launcher.c`.
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        modes: bytes,
-        functions: tuple[tuple[Callable[..., Any], tuple[int, ...]], ...],
-        kinds: Kinds,
-        machine: CurrentStream,
-        *rest: Any,
-    ) -> None:
+    Attributes:
+        rules: names and functions of `@triton.heuristics`.
+        last: the plan of the last launch; None where it was slow.
+    """
+
+    def __init__(self, names: tuple[str, ...], modes: bytes, *rest: Any) -> None:
         self._names = names
         self._index = {name: index for index, name in enumerate(names)}
         self._modes = modes
-        self._functions = functions
-        self._kinds = kinds
-        self._machine = machine
-        self._quiet, self._slow = rest
+        self._functions: tuple[tuple[Callable[..., Any], tuple[int, ...]], ...]
+        self._kinds: Kinds
+        self._machine: CurrentStream
+        self._functions, self.rules, self._kinds, self._machine, self._quiet, self._slow = rest
+        computed = [self._index[name] for name, _ in self.rules if name in self._index]
+        self._first_computed = min(computed, default=len(names))
         self._plans: dict[Any, LaunchPlan] = {}
         self.last: LaunchPlan | None = None
 
@@ -86,11 +85,18 @@ class PythonLauncher:
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return functools.partial(self._launch, grid)
 
-    def keep(self, key: Any, plan: LaunchPlan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
-        """Keep the plan of a key; keys hold references to what they are made of."""
-        if len(self._plans) >= MOST_ENTRIES:
-            self._plans = {}
-        self._plans[key] = plan
+    def keep(self, key: Any, plan: LaunchPlan, _: Any, results: tuple[Any, ...] = ()) -> None:
+        """Keep the plan of a key, and of the rules' results; keys hold what they are made of."""
+        keys = [key]
+        if self.rules:
+            try:
+                keys.append((key, *self._computed_parts(results)))
+            except _NoLaunchKey:  # such launches stay with the slow path
+                return
+        for one in keys:
+            if len(self._plans) >= MOST_ENTRIES:
+                self._plans = {}
+            self._plans[one] = plan
 
     def forget(self) -> None:
         """Forget every plan."""
@@ -109,22 +115,49 @@ class PythonLauncher:
                 plan = self._plans.get(key)
             except _NoLaunchKey:
                 key = None
-        if plan is not None and ordered is not None and self._is_valid(plan):
-            values = [
-                own if given is GIVEN else given
-                for given, own in zip(ordered, plan.values, strict=True)
-            ]
+        if plan is not None and ordered is not None and self._may_follow(plan):
             hook = plan.hook
-            if hook is not None:  # before the grid, as Triton does
-                hook({**plan.chosen, **self._named(values)})
-            sizes = self._grid_sizes(grid, values)
+            if hook is not None:  # before the rules and the grid, as Triton does
+                hook({**plan.chosen, **self._named(_filled(ordered, plan))})
+            followed, values, sizes = *self._followed(key, plan, grid, ordered), None
+            if followed is not None:
+                values = _filled(values, followed)
+                sizes = self._grid_sizes(grid, values)
             if not self._is_unchanged(key, ordered, device):
                 key = None
-            elif sizes is not None:
-                plan.relay(*sizes, self._machine.stream(device), *plan.between, *values)
-                self.last = plan
-                return plan.kernel
+            elif followed is not None and sizes is not None:
+                stream = self._machine.stream(device)
+                followed.relay(*sizes, stream, *followed.between, *values)
+                self.last = followed
+                return followed.kernel
         return self._slow(grid, args, kwargs, key, (), hook)
+
+    def _may_follow(self, plan: LaunchPlan) -> bool:
+        """Return whether a plan, or with rules any of its key's, may serve a launch."""
+        return not any(self._quiet) and (bool(self.rules) or _holds(plan))
+
+    def _followed(
+        self, key: Any, plan: LaunchPlan, grid: Any, ordered: list[Any]
+    ) -> tuple[LaunchPlan | None, list[Any]]:
+        """Call the rules as Triton does; return the plan of their results, and all arguments.
+
+        There is none where a rule raises, which the slow path will tell.
+        """
+        if not self.rules:
+            return plan, ordered
+        seen = {**plan.chosen, "grid": grid, "warmup": False, **self._named(ordered)}
+        results, arguments = [], list(ordered)
+        try:
+            for name, rule in self.rules:
+                seen[name] = _result(rule, dict(seen))
+                results.append(seen[name])
+            own = self._plans.get((key, *self._computed_parts(results)))
+        except _NoLaunchKey:
+            return None, ordered
+        for (name, _), result in zip(self.rules, results, strict=True):
+            if name in self._index:
+                arguments[self._index[name]] = result
+        return own if own is not None and _holds(own) else None, arguments
 
     def _is_unchanged(self, key: Any, ordered: list[Any], device: int) -> bool:
         """Check that tensors are still of the key, after code of the user that ran in between."""
@@ -136,6 +169,8 @@ class PythonLauncher:
 
     def _ordered(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
         """Return the arguments in the order of the parameters; None if one matches no parameter."""
+        if len(args) > self._first_computed:
+            return None  # Triton refuses a position for what a rule computes
         ordered = list(args) + [GIVEN] * (len(self._names) - len(args))
         for name, value in kwargs.items():
             index = self._index.get(name)
@@ -157,6 +192,10 @@ class PythonLauncher:
         for value, mode in zip(ordered, self._modes, strict=True):
             if value is GIVEN:
                 key.append(None)
+            elif mode & COMPUTED:  # a number that is given counts where the key names it alone
+                part = self._value_part(value)
+                counts = mode & KEYED or type(value) in (str, *self._kinds.frozen)
+                key.append(part if counts else None)
             elif mode & CONSTEXPR:
                 key.append(self._value_part(value))
             else:
@@ -165,16 +204,24 @@ class PythonLauncher:
                     key.append(self._value_part(value))
         return key
 
+    def _computed_parts(self, results: Sequence[Any]) -> list[Any]:
+        """Make the part of a key for the rules' results, the last of each name."""
+        parts = []
+        names = dict(zip((name for name, _ in self.rules), results, strict=True))
+        for name, result in names.items():
+            index = self._index.get(name)
+            if index is None or self._modes[index] & CONSTEXPR:
+                parts.append(self._value_part(result))
+            elif type(result) in self._kinds.tensors:
+                raise _NoLaunchKey
+            else:
+                parts.append(self._class_part(result, -1))
+        return parts
+
     def _function_part(self, function: Callable[..., Any], needs: list[Any]) -> Any:
         if any(value is GIVEN for value in needs):
             raise _NoLaunchKey
-        try:
-            result = guarded("key", lambda: function(*needs))
-        except AsmtuneError as error:
-            raise _NoLaunchKey from error
-        if isinstance(result, Failure):  # the slow path calls it again, and names the function
-            raise _NoLaunchKey
-        return self._value_part(result)
+        return self._value_part(_result(function, *needs))
 
     def _class_part(self, value: Any, device: int) -> Any:
         kind = type(value)
@@ -200,11 +247,6 @@ class PythonLauncher:
             return kind, value
         raise _NoLaunchKey
 
-    def _is_valid(self, plan: LaunchPlan) -> bool:
-        return not any(self._quiet) and all(
-            owner.get(name, GIVEN) is expected for owner, name, expected in plan.guards
-        )
-
     def _named(self, values: list[Any]) -> dict[str, Any]:
         pairs = zip(self._names, values, strict=True)
         return {name: value for name, value in pairs if value is not GIVEN}
@@ -218,6 +260,28 @@ class PythonLauncher:
             if type(size) is not int or not 1 <= size <= most:
                 return None
         return (*grid, 1, 1)[:3]
+
+
+def _result(function: Callable[..., Any], *values: Any) -> Any:
+    """Call the user's function; where it raises, the slow path calls it again, and names it."""
+    try:
+        result = guarded("key", lambda: function(*values))
+    except AsmtuneError as error:
+        raise _NoLaunchKey from error
+    if isinstance(result, Failure):
+        raise _NoLaunchKey
+    return result
+
+
+def _holds(plan: LaunchPlan) -> bool:
+    return all(owner.get(name, GIVEN) is expected for owner, name, expected in plan.guards)
+
+
+def _filled(ordered: list[Any], plan: LaunchPlan) -> list[Any]:
+    """Return the values of all parameters: the plan's own where the launch gives none."""
+    return [
+        own if given is GIVEN else given for given, own in zip(ordered, plan.values, strict=True)
+    ]
 
 
 # A backend is this module or the C module: the C part names its classes so.

@@ -46,8 +46,10 @@ class Launcher(Protocol):
     def __getitem__(self, grid: Any, /) -> Any: ...
     def __len__(self) -> int: ...
 
-    def keep(self, key: Any, plan: Any, held: tuple[Any, ...], /) -> None:
-        """Keep the plan of a key, and references to what the key is made of."""
+    rules: Any
+
+    def keep(self, key: Any, plan: Any, held: tuple[Any, ...], results: Any = (), /) -> None:
+        """Keep the plan of a key and the rules' results, and what the key is made of."""
 
     def forget(self) -> None:
         """Forget every plan."""

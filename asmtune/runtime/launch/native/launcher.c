@@ -1,14 +1,24 @@
 /* The way of a launch: arguments, words, plan, grid, driver.
  *
- *     launcher = Launcher(names, modes, functions, kinds, machine, quiet, slow)
+ *     launcher = Launcher(names, modes, functions, rules, kinds, machine, quiet, slow)
  *     launcher[grid](*args, **kwargs)
  *
  * names, modes: of the function's parameters. functions: (function, indices) of the key.
+ * rules: (name, function) of `@triton.heuristics`, in the order in which Triton calls them.
  * kinds: (tensor types, frozen types, dtype, data_ptr, get_device). machine: (device, stream),
  * callables. quiet: lists that must be empty. slow(grid, args, kwargs, key, held, hook): launches
  * whatever has no plan, or none that holds; key is None where the launch has no words. hook: the
  * config's own that has been called for this launch already, or None.
+ *
+ * A kernel with rules has a plan for each combination of their results: the words of the arguments
+ * lead to any of these plans, whose config the rules are called with, and these words with those of
+ * the results to the plan itself.
  */
+
+typedef struct {
+  int place;   /* of the parameter that it computes; -1: an option */
+  bool counts; /* no later rule computes the same name again */
+} Rule;
 
 typedef struct {
   PyObject_HEAD
@@ -17,6 +27,9 @@ typedef struct {
   PyObject *places; /* their indices by name */
   char modes[MOST_PARAMETERS];
   PyObject *functions, *quiet, *slow, *device, *stream, *last;
+  PyObject *rules; /* tuple of (name, function) */
+  Py_ssize_t rule_count, first_computed; /* the first parameter that a rule computes */
+  Rule facts[MOST_RULES];
   PyObject *kinds_kept; /* holds what `kinds` points to */
   Kinds kinds;
   Table table;
@@ -38,7 +51,8 @@ typedef struct {
 
 static Outcome place_arguments(Launcher *self, PyObject *const *args, Py_ssize_t given_count,
                                PyObject *names, PyObject **placed) {
-  if (given_count > self->count) return UNUSUAL;
+  /* Triton refuses a position for what a rule computes. */
+  if (given_count > self->count || given_count > self->first_computed) return UNUSUAL;
   memset(placed, 0, (size_t)self->count * sizeof *placed);
   memcpy(placed, args, (size_t)given_count * sizeof *placed);
   Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
@@ -53,6 +67,13 @@ static Outcome place_arguments(Launcher *self, PyObject *const *args, Py_ssize_t
   return USUAL;
 }
 
+/* UNUSUAL where the user's code raised: the slow path calls it again, and says whose it is. */
+static Outcome after_exception(void) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return ERROR;
+  PyErr_Clear();
+  return UNUSUAL;
+}
+
 static Outcome add_functions(Launcher *self, PyObject **placed, Words *words) {
   Py_ssize_t count = PyTuple_GET_SIZE(self->functions);
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -65,11 +86,7 @@ static Outcome add_functions(Launcher *self, PyObject **placed, Words *words) {
       if (!needs[j]) return UNUSUAL;
     }
     PyObject *result = PyObject_Vectorcall(PyTuple_GET_ITEM(pair, 0), needs, (size_t)needed, NULL);
-    if (!result) {
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) return ERROR;
-      PyErr_Clear(); /* the slow path calls it again, and says whose it is */
-      return UNUSUAL;
-    }
+    if (!result) return after_exception();
     Outcome outcome = add_value(&self->kinds, words, result);
     Py_DECREF(result);
     if (outcome != USUAL) return outcome;
@@ -193,23 +210,90 @@ static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **plac
 typedef struct {
   Words words;
   bool worded;    /* the words are those of the arguments as they are now */
-  PyObject *hook; /* that has been called, borrowed from the plan */
+  PyObject *hook; /* that has been called, owned */
+  Py_ssize_t computed_count;
+  PyObject *computed[MOST_RULES]; /* results of the rules, owned */
 } Progress;
 
-/* Runs the user's code, reads the grid, and reads again what that code may have changed. */
-static Outcome prepare(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed,
-                       Progress *progress, long long *sizes) {
+/* What Triton calls the first rule with: the arguments that are given, the config's own, and the grid. */
+static PyObject *seen_by_rules(const Launcher *self, const Plan *plan, PyObject *grid, PyObject *const *placed) {
+  PyObject *seen = PyDict_Copy(plan->chosen);
+  int failed = !seen || PyDict_SetItemString(seen, "grid", grid) < 0 ||
+               PyDict_SetItemString(seen, "warmup", Py_False) < 0;
+  for (Py_ssize_t i = 0; i < self->count && !failed; i++)
+    failed = placed[i] && PyDict_SetItem(seen, PyTuple_GET_ITEM(self->names, i), placed[i]) < 0;
+  if (failed) Py_CLEAR(seen);
+  return seen;
+}
+
+/* Calls the rules in order, each with the results of those before, and takes their results for arguments. */
+static Outcome call_rules(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed, Progress *progress) {
+  PyObject *seen = seen_by_rules(self, plan, grid, placed);
+  Outcome outcome = seen ? USUAL : ERROR;
+  for (Py_ssize_t i = 0; i < self->rule_count && outcome == USUAL; i++) {
+    PyObject *rule = PyTuple_GET_ITEM(self->rules, i), *own = PyDict_Copy(seen); /* a rule may change it */
+    PyObject *result = own ? PyObject_CallOneArg(PyTuple_GET_ITEM(rule, 1), own) : NULL;
+    Py_XDECREF(own);
+    if (!result) {
+      outcome = after_exception();
+      break;
+    }
+    progress->computed[progress->computed_count++] = result;
+    if (PyDict_SetItem(seen, PyTuple_GET_ITEM(rule, 0), result) < 0) outcome = ERROR;
+  }
+  Py_XDECREF(seen);
+  for (Py_ssize_t i = 0; i < self->rule_count && outcome == USUAL; i++)
+    if (self->facts[i].place >= 0) placed[self->facts[i].place] = progress->computed[i];
+  return outcome;
+}
+
+/* The words of the rules' results, behind those of the arguments. */
+static Outcome add_computed(const Launcher *self, PyObject *const *computed, Words *words) {
+  for (Py_ssize_t i = 0; i < self->rule_count; i++) {
+    int place = self->facts[i].place;
+    if (!self->facts[i].counts) continue;
+    bool runtime = place >= 0 && !(self->modes[place] & CONSTEXPR);
+    if (runtime && one_of(Py_TYPE(computed[i]), self->kinds.tensors)) return UNUSUAL;
+    Outcome outcome = runtime ? add_class(&self->kinds, words, computed[i], place)
+                              : add_value(&self->kinds, words, computed[i]);
+    if (outcome != USUAL) return outcome;
+  }
+  return USUAL;
+}
+
+/* Puts the plan of the rules' results in the place of the one that the arguments alone led to. */
+static Outcome follow_rules(Launcher *self, Plan **plan, PyObject *grid, PyObject **placed, Progress *progress) {
+  Words *words = &progress->words;
+  Py_ssize_t count = words->count;
+  Outcome outcome = call_rules(self, *plan, grid, placed, progress);
+  if (outcome == USUAL) outcome = add_computed(self, progress->computed, words);
+  PyObject *own = outcome == USUAL ? Py_XNewRef(table_find(&self->table, words)) : NULL;
+  words->count = count; /* the slow path keeps a plan by the arguments' */
+  if (outcome != USUAL || !own) return outcome == USUAL ? UNUSUAL : outcome;
+  Py_SETREF(*plan, (Plan *)own);
+  return guards_hold(*plan) ? USUAL : UNUSUAL;
+}
+
+static Outcome make_grid(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed, long long *sizes) {
   bool callable = !PyTuple_CheckExact(grid) && PyCallable_Check(grid);
-  if (call_hook(self, plan, placed) == ERROR) return ERROR;
-  progress->hook = plan->hook;
   PyObject *called = callable ? call_grid(self, plan, grid, placed) : Py_NewRef(grid);
   if (!called) return ERROR;
   Outcome outcome = read_grid(called, sizes);
   Py_DECREF(called);
-  if (outcome != USUAL || !(callable || plan->hook)) return outcome;
-  outcome = read_tensors_again(&self->kinds, &progress->words, placed);
-  progress->worded = outcome == USUAL;
   return outcome;
+}
+
+/* Runs the user's code, reads the grid, and reads again what that code may have changed. */
+static Outcome prepare(Launcher *self, Plan **plan, PyObject *grid, PyObject **placed, Progress *progress,
+                       long long *sizes) {
+  progress->hook = Py_XNewRef((*plan)->hook);
+  if (call_hook(self, *plan, placed) == ERROR) return ERROR;
+  Outcome outcome = self->rule_count ? follow_rules(self, plan, grid, placed, progress) : USUAL;
+  if (outcome == USUAL) outcome = make_grid(self, *plan, grid, placed, sizes);
+  if (outcome == ERROR || (PyTuple_CheckExact(grid) && !progress->hook && !self->rule_count)) return outcome;
+  Outcome again = read_tensors_again(&self->kinds, &progress->words, placed);
+  progress->worded = again == USUAL;
+  return again == USUAL ? outcome : again;
 }
 
 static Outcome notify(Launcher *self, const Plan *plan, const long long *grid, PyObject **placed) {
@@ -226,13 +310,14 @@ static Outcome notify(Launcher *self, const Plan *plan, const long long *grid, P
   return answer ? USUAL : ERROR;
 }
 
-/* Launches with a plan that was found; UNUSUAL where the slow path must. */
-static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed,
+/* Launches with a plan that was found, or the one that it leads to; UNUSUAL where the slow path must. */
+static Outcome launch_planned(Launcher *self, Plan **found, PyObject *grid, PyObject **placed,
                               Progress *progress, PyObject *device) {
   long long sizes[3];
-  if (!all_quiet(self) || !guards_hold(plan)) return UNUSUAL;
-  Outcome outcome = prepare(self, plan, grid, placed, progress, sizes);
+  if (!all_quiet(self) || !(self->rule_count || guards_hold(*found))) return UNUSUAL;
+  Outcome outcome = prepare(self, found, grid, placed, progress, sizes);
   if (outcome != USUAL) return outcome;
+  const Plan *plan = *found;
   PyObject *stream = PyObject_CallOneArg(self->stream, device);
   if (!stream) return ERROR;
   if (!plan->function || plan->scratch) {
@@ -295,6 +380,7 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
   Words *words = &progress.words;
   words->count = words->held_count = words->tensor_count = 0;
   progress.hook = NULL;
+  progress.computed_count = 0;
   Plan *plan = NULL;
   PyObject *device = PyObject_CallNoArgs(self->device);
   if (!device) return NULL;
@@ -304,7 +390,7 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
   progress.worded = outcome == USUAL;
   if (progress.worded) {
     plan = (Plan *)Py_XNewRef(table_find(&self->table, words));
-    outcome = plan ? launch_planned(self, plan, grid, placed, &progress, device) : UNUSUAL;
+    outcome = plan ? launch_planned(self, &plan, grid, placed, &progress, device) : UNUSUAL;
   }
   if (outcome == USUAL) {
     if (self->last != (PyObject *)plan) Py_XSETREF(self->last, Py_NewRef(plan));
@@ -313,6 +399,8 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
     result = launch_slowly(self, grid, args, given_count, names, &progress);
   }
   words_release(words);
+  while (progress.computed_count) Py_DECREF(progress.computed[--progress.computed_count]);
+  Py_XDECREF(progress.hook);
   Py_XDECREF(plan);
   Py_DECREF(device);
   return result;

@@ -12,26 +12,49 @@ static int read_names(Launcher *self, PyObject *names, const char *modes, Py_ssi
   return self->places ? 0 : -1;
 }
 
+static int read_rules(Launcher *self) {
+  self->rule_count = PyTuple_GET_SIZE(self->rules);
+  self->first_computed = self->count;
+  if (self->rule_count > MOST_RULES) {
+    PyErr_SetString(PyExc_ValueError, "a launcher has too many rules");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < self->rule_count; i++) {
+    PyObject *name, *function;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(self->rules, i), "UO", &name, &function)) return -1;
+    PyObject *place = PyDict_GetItem(self->places, name);
+    self->facts[i] = (Rule){place ? (int)PyLong_AsLong(place) : -1, true};
+    if (place && self->facts[i].place < self->first_computed) self->first_computed = self->facts[i].place;
+    for (Py_ssize_t j = 0; j < i; j++)
+      if (!PyUnicode_Compare(PyTuple_GET_ITEM(PyTuple_GET_ITEM(self->rules, j), 0), name))
+        self->facts[j].counts = false;
+  }
+  return 0;
+}
+
 static PyObject *Launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  PyObject *names, *functions, *kinds, *device, *stream, *quiet, *slow;
+  PyObject *names, *functions, *rules, *kinds, *device, *stream, *quiet, *slow;
   const char *modes;
   Py_ssize_t mode_count;
   if (kwargs && PyDict_GET_SIZE(kwargs)) {
     PyErr_SetString(PyExc_TypeError, "Launcher takes no keywords");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "O!y#O!O!(OO)O!O", &PyTuple_Type, &names, &modes, &mode_count, &PyTuple_Type,
-                        &functions, &PyTuple_Type, &kinds, &device, &stream, &PyTuple_Type, &quiet, &slow))
+  if (!PyArg_ParseTuple(args, "O!y#O!O!O!(OO)O!O", &PyTuple_Type, &names, &modes, &mode_count, &PyTuple_Type,
+                        &functions, &PyTuple_Type, &rules, &PyTuple_Type, &kinds, &device, &stream,
+                        &PyTuple_Type, &quiet, &slow))
     return NULL;
   Launcher *self = (Launcher *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->functions = Py_NewRef(functions);
+  self->rules = Py_NewRef(rules);
   self->device = Py_NewRef(device);
   self->stream = Py_NewRef(stream);
   self->quiet = Py_NewRef(quiet);
   self->slow = Py_NewRef(slow);
   self->last = Py_NewRef(Py_None);
-  if (read_names(self, names, modes, mode_count) < 0 || read_kinds(&self->kinds, &self->kinds_kept, kinds) < 0) {
+  if (read_names(self, names, modes, mode_count) < 0 || read_rules(self) < 0 ||
+      read_kinds(&self->kinds, &self->kinds_kept, kinds) < 0) {
     Py_DECREF(self);
     return NULL;
   }
@@ -40,6 +63,7 @@ static PyObject *Launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 
 static int Launcher_traverse(Launcher *self, visitproc visit, void *arg) {
   Py_VISIT(self->functions);
+  Py_VISIT(self->rules);
   Py_VISIT(self->slow);
   Py_VISIT(self->last);
   Py_VISIT(self->device);
@@ -62,11 +86,50 @@ static void Launcher_dealloc(Launcher *self) {
   Py_XDECREF(self->names);
   Py_XDECREF(self->places);
   Py_XDECREF(self->functions);
+  Py_XDECREF(self->rules);
   Py_XDECREF(self->quiet);
   Py_XDECREF(self->device);
   Py_XDECREF(self->stream);
   Py_XDECREF(self->kinds_kept);
   Py_TYPE(self)->tp_free(self);
+}
+
+/* Keeps a plan under the words of the arguments, and under these with the words of the rules' results. */
+static int keep_both(Launcher *self, Words *words, PyObject *plan, PyObject *held, PyObject *results) {
+  Py_ssize_t count = words->count;
+  Outcome outcome = add_computed(self, &PyTuple_GET_ITEM(results, 0), words);
+  if (outcome != USUAL) return outcome == ERROR ? -1 : 0; /* such launches stay with the slow path */
+  PyObject *more = PyTuple_New(words->held_count);
+  for (Py_ssize_t i = 0; more && i < words->held_count; i++) PyTuple_SET_ITEM(more, i, Py_NewRef(words->held[i]));
+  PyObject *all = more ? PySequence_Concat(held, more) : NULL;
+  Py_XDECREF(more);
+  int failed = !all || table_keep(&self->table, words->words, count, plan, all) < 0;
+  Py_ssize_t used = self->table.used;
+  failed = failed || table_keep(&self->table, words->words, words->count, plan, all) < 0;
+  if (self->table.used <= used) self->generation++;
+  Py_XDECREF(all);
+  return failed ? -1 : 0;
+}
+
+static PyObject *keep_computed(Launcher *self, PyObject *args) {
+  const char *key;
+  Py_ssize_t size;
+  PyObject *plan, *held, *results;
+  if (!PyArg_ParseTuple(args, "y#O!O!O!:keep", &key, &size, &PlanType, &plan, &PyTuple_Type, &held, &PyTuple_Type,
+                        &results))
+    return NULL;
+  if (PyTuple_GET_SIZE(results) != self->rule_count) {
+    PyErr_SetString(PyExc_ValueError, "a plan needs the result of each rule");
+    return NULL;
+  }
+  Words words;
+  words.held_count = words.tensor_count = 0;
+  if (copy_key(key, size, MOST_WORDS - 2 * MOST_RULES, words.words) < 0) return NULL;
+  words.count = size / (Py_ssize_t)sizeof(uint64_t);
+  int failed = keep_both(self, &words, plan, held, results);
+  words_release(&words);
+  if (failed) return NULL;
+  Py_RETURN_NONE;
 }
 
 static PyObject *Launcher_keep(Launcher *self, PyObject *args) {
@@ -75,6 +138,7 @@ static PyObject *Launcher_keep(Launcher *self, PyObject *args) {
     PyErr_SetString(PyExc_ValueError, "the plan is of another launcher");
     return NULL;
   }
+  if (self->rule_count) return keep_computed(self, args);
   Py_ssize_t used = self->table.used;
   PyObject *done = keep_in(&self->table, args, "y#O!O!:keep", &PlanType, &plan);
   /* Replaced, or emptied on the way: what was prepared by the old plans is prepared anew. */
@@ -121,11 +185,13 @@ static PyObject *Launcher_bind(Launcher *self, PyObject *grid) {
 }
 
 static PyMethodDef Launcher_methods[] = {
-    {"keep", (PyCFunction)Launcher_keep, METH_VARARGS, "keep(key, plan, held): the plan of a key."},
+    {"keep", (PyCFunction)Launcher_keep, METH_VARARGS,
+     "keep(key, plan, held, results=()): the plan of a key, and of the rules' results."},
     {"forget", (PyCFunction)Launcher_forget, METH_NOARGS, "Forgets every plan."},
     {NULL, NULL, 0, NULL}};
 
 static PyMemberDef Launcher_members[] = {
+    {"rules", T_OBJECT_EX, offsetof(Launcher, rules), READONLY, "Names and functions of `@triton.heuristics`."},
     {"last", T_OBJECT_EX, offsetof(Launcher, last), 0, "The plan of the last launch; None where it was slow."},
     {NULL, 0, 0, 0, NULL}};
 

@@ -97,6 +97,15 @@ static int table_keep(Table *table, const uint64_t *words, Py_ssize_t count, PyO
   return 0;
 }
 
+static int copy_key(const char *key, Py_ssize_t size, Py_ssize_t room, uint64_t *words) {
+  if (size > room * (Py_ssize_t)sizeof *words || size % (Py_ssize_t)sizeof *words) {
+    PyErr_SetString(PyExc_ValueError, "a key has too many words, or a part of one");
+    return -1;
+  }
+  memcpy(words, key, (size_t)size);
+  return 0;
+}
+
 /* A method `keep(key, value, held)`; `format` names it, and `value` is of a type. */
 static PyObject *keep_in(Table *table, PyObject *args, const char *format, PyTypeObject *type, PyObject **value) {
   const char *key;
@@ -104,11 +113,7 @@ static PyObject *keep_in(Table *table, PyObject *args, const char *format, PyTyp
   PyObject *held;
   if (!PyArg_ParseTuple(args, format, &key, &size, type, value, &PyTuple_Type, &held)) return NULL;
   uint64_t words[MOST_WORDS];
-  if (size > (Py_ssize_t)sizeof words || size % (Py_ssize_t)sizeof(uint64_t)) {
-    PyErr_SetString(PyExc_ValueError, "a key has too many words, or a part of one");
-    return NULL;
-  }
-  memcpy(words, key, (size_t)size);
+  if (copy_key(key, size, MOST_WORDS, words) < 0) return NULL;
   if (table_keep(table, words, size / (Py_ssize_t)sizeof(uint64_t), *value, held) < 0) return NULL;
   Py_RETURN_NONE;
 }

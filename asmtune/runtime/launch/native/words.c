@@ -15,14 +15,15 @@
 #include <string.h>
 #include <structmember.h>
 
-enum { MOST_PARAMETERS = 64, MOST_FUNCTIONS = 16, MOST_TYPES = 8 };
-/* A launcher fills 1 + 3 * MOST_PARAMETERS + 2 * MOST_FUNCTIONS; signatures are checked. */
+enum { MOST_PARAMETERS = 64, MOST_FUNCTIONS = 16, MOST_RULES = 16, MOST_TYPES = 8 };
+/* A launcher fills 1 + 3 * MOST_PARAMETERS + 2 * (MOST_FUNCTIONS + MOST_RULES); signatures are checked. */
 enum { MOST_WORDS = 512 };
-enum { MOST_HELD = MOST_PARAMETERS + MOST_FUNCTIONS };
+enum { MOST_HELD = MOST_PARAMETERS + MOST_FUNCTIONS + MOST_RULES };
 
 /* What a parameter is to the words: a runtime argument, whose class matters; a
- * constexpr, whose value does; either may be part of the key, then its value does. */
-enum { RUNTIME = 0, CONSTEXPR = 1, KEYED = 2 };
+ * constexpr, whose value does; either may be part of the key, then its value does. A rule
+ * of `@triton.heuristics` computes the value of some, whatever the launch gives. */
+enum { RUNTIME = 0, CONSTEXPR = 1, KEYED = 2, COMPUTED = 4 };
 
 /* Classes of runtime arguments; an int's are INTEGER + the sum of what holds of it.
  * A tensor's class is the address of its dtype, plus 1 where its data is aligned to
@@ -213,12 +214,24 @@ static Outcome add_class(const Kinds *kinds, Words *words, PyObject *value, int 
   return USUAL;
 }
 
+/* What a launch gives for a computed parameter: a number counts where the key names it alone. */
+static Outcome add_overwritten(const Kinds *kinds, Words *words, PyObject *value, int mode) {
+  Py_ssize_t count = words->count, held = words->held_count;
+  Outcome outcome = add_value(kinds, words, value);
+  if (outcome == USUAL && !(mode & KEYED) && words->held_count == held) {
+    words->count = count;
+    add(words, ABSENT);
+  }
+  return outcome;
+}
+
 static Outcome add_argument(const Kinds *kinds, Words *words, PyObject *value, int index,
                             int mode) {
   if (!value) {
     add(words, ABSENT);
     return USUAL;
   }
+  if (mode & COMPUTED) return add_overwritten(kinds, words, value, mode);
   if (!(mode & CONSTEXPR)) {
     Outcome outcome = add_class(kinds, words, value, index);
     if (outcome != USUAL || !(mode & KEYED)) return outcome;
