@@ -28,9 +28,11 @@ MOST_LINES = 400
 # line of the source, tile arithmetic, index tensors, a user's history and statistics added 6,900;
 # other devices' records, exports, recorded keys and rules of buckets 19 files and 4,700; Gluon,
 # outputs that depend on the config, GPUs of other hosts, interpolation and compiled programs 17
-# files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600.
-MOST_FILES = 345
-MOST_LINES_IN_ALL = 69_800
+# files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600;
+# accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
+# plans over heuristics 31 files and 5,900.
+MOST_FILES = 376
+MOST_LINES_IN_ALL = 75_700
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.
