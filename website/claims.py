@@ -47,6 +47,18 @@ def first_look() -> str:
     return "\n\n".join([table(heads, rows), *notes()])
 
 
+def _parts(tasks: int, whole: float, run: float, rest: float) -> str:
+    """Say how many of the seconds of all tasks are scaled, and how many were run."""
+    if not rest:
+        return (
+            f"All {whole:,.0f} s of the {tasks} tasks are scaled, for which {run:,.0f} s were run."
+        )
+    return (
+        f"Of the {whole + rest:,.0f} s of all {tasks} tasks {whole:,.0f} s are scaled, for which "
+        f"{run:,.0f} s were run. The other {rest:,.0f} s were run in full."
+    )
+
+
 def notes() -> list[str]:
     """Say what was scaled, and whether the effort has changed since."""
     data = results("side_by_side")
@@ -58,9 +70,8 @@ def notes() -> list[str]:
         rest = sum(task["triton.autotune"]["seconds"] for task in tasks) - whole
         lines.append(
             f"`*` Scaled: a random {_share(scaled)} of the configs was run, where all would take "
-            f"over {limit:.0f} s. Of the {whole + rest:,.0f} s of all {len(tasks)} tasks "
-            f"{whole:,.0f} s are scaled, for which {run:,.0f} s were run. "
-            f"The other {rest:,.0f} s were run in full."
+            f"over {limit:.0f} s, and its choice is the best of those. "
+            + _parts(len(tasks), whole, run, rest)
         )
     if provenance("side_by_side")["commit"] in OLDER_BALANCED:
         lines.append(
