@@ -31,7 +31,7 @@ MOST_LINES = 400
 # files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600;
 # accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
 # plans over heuristics 31 files and 5,900.
-MOST_FILES = 376
+MOST_FILES = 377
 MOST_LINES_IN_ALL = 75_700
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

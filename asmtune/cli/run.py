@@ -212,7 +212,7 @@ class UserProgram:
     def execute(self) -> None:
         """Run it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
         from asmtune.runtime.events import listening, recording
-        from asmtune.runtime.misses.lookups import end_early, start_early
+        from asmtune.runtime.misses.early_start import end_early, start_early
         from asmtune.runtime.patching.redirect import patch
 
         if self.store is not None:

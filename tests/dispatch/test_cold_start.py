@@ -75,12 +75,12 @@ def test_options_load_nothing_heavy(folder: Path, options: dict[str, Any]) -> No
 EARLY = """
 import multiprocessing, os, sys, threading
 from pathlib import Path
-from asmtune.runtime.misses import lookups
-lookups._NVIDIA = Path(sys.argv[1])
+from asmtune.runtime.misses import early_start
+early_start._NVIDIA = Path(sys.argv[1])
 before = dict(os.environ)
-lookups.start_early()
+early_start.start_early()
 if sys.argv[2] == "ends":
-    lookups.end_early()
+    early_start.end_early()
 for thread in threading.enumerate():
     while thread.name == "asmtune-early" and thread.is_alive():
         assert dict(os.environ) == before

@@ -4,5 +4,6 @@
 
 `resolver` takes a `TuningRequest` and returns a `Choice`: it looks into the stores (`lookups`,
 which load neither funnel nor scorer), predicts, or hands the request to a `Tuner`.
-`background` tunes in a thread, on copies of the arguments, while the program continues.
+`background` tunes in a thread, on copies of the arguments, while the program continues, and
+`early_start` has the workers ready before.
 """

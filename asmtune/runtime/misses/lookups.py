@@ -6,23 +6,16 @@ SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's fil
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.runtime.determinism import is_deterministic
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import Layer, StoredPrediction, reusable
 from asmtune.store.shipped import find_tuned, shipped_of
-from asmtune.store.sqlite_file import holds_content
 
 if TYPE_CHECKING:
     from asmtune.store.safe_store import SafeStore
@@ -203,76 +196,3 @@ class MissLookup:
             where, request = self.settings.store_where, self.request
             answer = vars(self)["answer"] = fast_lookup(where, request.key, request.expected)
         return answer
-
-
-_READERS: Final = ("asmtune.predict.features.reader", "asmtune.predict.features.sketch.reader")
-"""Modules that the workers import before those that tune are loaded here."""
-
-
-_NVIDIA: Final = Path("/proc/driver/nvidia/version")
-
-
-def start_early() -> None:
-    """Start what tuning needs of no device, if the store is empty: the program will tune.
-
-    That is the workers and the compilers in them, and what the C compiler builds for launches:
-    all of it is ready when the program has loaded its data. A program whose store holds something
-    may never tune. Of the ranks of a host only the first starts them: one rank tunes a key.
-    """
-    try:
-        settings = Settings.from_environment()
-        store = settings.store_where
-        if is_deterministic() or not _NVIDIA.exists() or "://" in store:
-            return
-        if os.environ.get("LOCAL_RANK", "0") != "0" or holds_content(Path(store).expanduser()):
-            return
-    except (InputError, StoreError, OSError):
-        return  # whoever needs the setting or opens the store tells what it is instead
-    # Here, since the program's own imports of Triton may be under way in another thread.
-    from asmtune.compile.pool import warm
-    from asmtune.compile.workers import Workers
-    from asmtune.runtime.launch.planning import build_early
-
-    def start() -> None:
-        warming.join()
-        if _over.is_set():
-            return
-        # The program ends meanwhile, or the disk is full.
-        with suppress(RuntimeError, OSError, StoreError):
-            Workers(settings.jobs).call(build_early, None)
-
-    warming = warm(None, _READERS, settings)
-    early = threading.Thread(target=start, name="asmtune-early")
-    early.start()
-    _early.append(early)
-
-
-_early: Final[list[threading.Thread]] = []
-"""The thread of `start_early`."""
-
-_over: Final = threading.Event()
-
-
-def end_early() -> None:
-    """End what `start_early` has not finished: a program that is over would wait for it."""
-    _over.set()
-    for thread in _early:
-        while thread.is_alive():
-            from asmtune.compile.worker_pools import kill_workers
-
-            kill_workers()
-            thread.join(0.02)
-
-
-def start_workers(device: str) -> None:
-    """Start the workers in the background, while all that tunes is loaded: 0.6 s.
-
-    Earlier it would cost programs that never tune. On 2 cores two workers with their compilers
-    take 0.7 s and 150 MiB.
-    """
-    from asmtune.compile.pool import warm
-    from asmtune.core.hardware.shipped import match_device
-
-    target = match_device(device)
-    if target is not None and target.backend == "cuda":
-        warm(target.machine, _READERS, Settings.from_environment())

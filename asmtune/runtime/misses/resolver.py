@@ -25,8 +25,9 @@ from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.misses.early_start import start_workers
 from asmtune.runtime.misses.interpolation import Interpolator, MissWarning
-from asmtune.runtime.misses.lookups import Choice, How, MissLookup, start_workers
+from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 
