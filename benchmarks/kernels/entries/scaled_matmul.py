@@ -27,5 +27,5 @@ ENTRY = Entry(
     group="scaled gemm",
     apart=by_block,
     flops=lambda shape: 2.0 * shape["M"] * shape["N"] * shape["K"],
-    rates={"fp8e4nv": "fp8", "fp8e5": "fp8"},
+    rates={"fp8e4nv": "fp8"},
 )
