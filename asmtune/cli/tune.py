@@ -42,6 +42,7 @@ class TuneRequest:
     compiles: int | None = None
     timings: int | None = None
     bits: str = "close"
+    accuracy: str | None = None
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
         """Convert the options to those of the library.
@@ -50,6 +51,7 @@ class TuneRequest:
             InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds
                 is none above 0.
         """
+        from asmtune.measure.accuracy import Bound
         from asmtune.tuning.options import TuneOptions
         from asmtune.tuning.search.strategies import make_strategy
 
@@ -58,6 +60,7 @@ class TuneRequest:
         flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
         flags |= {"bits": cast("Bits", self.bits)}
         flags |= {"compile_at": cast("CompilePlace", self.compile_at)}
+        flags |= {"accuracy": None if self.accuracy is None else Bound.parse(self.accuracy)}
         options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
@@ -140,6 +143,12 @@ Objective = Annotated[
 BitsName = Annotated[
     str, typer.Option(help="How outputs may differ from the default's: close, or equal.")
 ]
+AccuracyBound = Annotated[
+    str | None,
+    typer.Option(
+        help='Limits on errors against the default, in place of tolerances: "p99=3e-2,max_rel=0.1".'
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Of all that is drawn.")]
 Force = Annotated[bool, typer.Option("--force", help="Tune although the store knows the shape.")]
 
@@ -162,6 +171,7 @@ def tune(
     objective: Objective = "time",
     tiles: Tiles = False,
     bits: BitsName = "close",
+    accuracy: AccuracyBound = None,
     seed: Seed = 0,
     force: Force = False,
     target: Annotated[
@@ -203,7 +213,8 @@ def tune(
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
     aims = (effort, strategy, objective)
-    request = TuneRequest(*aims, devices, compile_at, seconds, compiles, timings, bits)
+    limits = (seconds, compiles, timings)
+    request = TuneRequest(*aims, devices, compile_at, *limits, bits, accuracy)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if sweep is not None:
         from asmtune.cli.sweep import SweepRequest, run_sweep

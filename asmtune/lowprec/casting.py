@@ -83,7 +83,9 @@ class Granularity:
 def blocked(values: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     """View values as (blocks, size of a block) for each axis, one after another."""
     split = [
-        n for most, size in zip(values.shape, sizes, strict=True) for n in (most // size, size)
+        n
+        for most, size in zip(values.shape, sizes, strict=True)
+        for n in (most // max(1, size), size)
     ]
     return values.reshape(split)
 

@@ -23,7 +23,7 @@ class Fp8Linear(nn.Module):
     The weight is cast once, with a scale per output. The input is cast by a scaler, which a call in
     training mode updates before, and a call in evaluation mode never, unless it has seen nothing.
     The product is that of the stored numbers in the input's own dtype: errors are those of FP8
-    operands, and no time is saved.
+    operands, and no time is saved. Gradients pass through the rounding of the input unchanged.
 
     Args:
         linear: the layer to copy.
@@ -43,6 +43,7 @@ class Fp8Linear(nn.Module):
         stored = quantize(linear.weight.detach(), scale, self.scaler.dtype)
         self.register_buffer("weight", stored.view(torch.uint8))
         self.bias = linear.bias
+        self.train(linear.training)
 
     def get_extra_state(self) -> Any:
         """Return the scaler's state, which `state_dict()` of a model holds by this."""
@@ -58,12 +59,32 @@ class Fp8Linear(nn.Module):
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Return values @ weight^T + bias in the dtype of the values."""
+        dtype, stored = values.dtype, self.weight.view(self.scaler.dtype)
+        weight = dequantize(stored, self.weight_scale, dtype)
+        if not values.numel():  # such as an expert that no token is routed to
+            return nn.functional.linear(values, weight, self.bias)
         if self.training or not self.scaler.updates:
             self.scaler.update(values)
-        dtype, stored = values.dtype, self.weight.view(self.scaler.dtype)
-        rounded = self.scaler.dequantize(self.scaler.quantize(values), dtype)
-        weight = dequantize(stored, self.weight_scale, dtype)
-        return nn.functional.linear(rounded, weight, self.bias)
+        rounded = self.scaler.dequantize(self.scaler.quantize(values.detach()), dtype)
+        passed: torch.Tensor = _PassThrough.apply(values, rounded)  # type: ignore[no-untyped-call]
+        return nn.functional.linear(passed, weight, self.bias)
+
+
+class _PassThrough(torch.autograd.Function):
+    """Gives rounded values, and their gradient to the values before they were rounded.
+
+    The gradient of a cast would be FP8 itself, without a scale: below 2^-10 it would be zero.
+    """
+
+    @staticmethod
+    def forward(_: Any, __: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
+        """Return the rounded values."""
+        return rounded
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return the gradient of the values, none of the rounded ones."""
+        return gradient, None
 
 
 def with_fp8(
@@ -73,20 +94,26 @@ def with_fp8(
 
     Args:
         model: left as it is.
-        names: layers to convert; by default every `nn.Linear`.
+        names: layers to convert; by default every `nn.Linear`. A layer that the model holds under
+            several names stays one.
         scaler: options of the inputs' scalers.
 
     Raises:
         InputError: a name is no linear layer's.
     """
     made = copy.deepcopy(model)
-    linears = {n: module for n, module in made.named_modules() if type(module) is nn.Linear}
+    modules = dict(made.named_modules(remove_duplicate=False))
+    linears = {name: module for name, module in modules.items() if type(module) is nn.Linear}
     chosen = list(linears if names is None else names)
     unknown = [name for name in chosen if name not in linears]
     if unknown:
         raise InputError(
             f"with_fp8: {unknown[0]!r} is no nn.Linear of the model, which has {', '.join(linears)}"
         )
-    for name in chosen:
-        made.set_submodule(name, Fp8Linear(linears[name], scaler))
+    converted = {linears[name]: Fp8Linear(linears[name], scaler) for name in chosen}
+    if made in converted:
+        return converted[made]
+    for name, module in linears.items():
+        if module in converted:
+            made.set_submodule(name, converted[module])
     return made

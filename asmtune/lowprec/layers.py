@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import torch
@@ -66,8 +66,10 @@ def trace(
 ) -> ModelTrace:
     """Measure the errors of each layer of a model on a batch, and where its time goes.
 
-    The models run in evaluation mode, without gradients, and are left as they were. PyTorch's fused
-    path of transformer layers, which calls no inner module, is off meanwhile.
+    The models run in evaluation mode, without gradients, and are left as they were, but that an
+    `Fp8Linear` which has seen nothing takes its scales from this batch. PyTorch's fused path of
+    transformer layers, which calls no inner module, is off meanwhile. Of a tuple or mapping the
+    first tensor of floats is measured.
 
     Args:
         model: the model in low precision.
@@ -82,43 +84,41 @@ def trace(
     exact = copy.deepcopy(model if reference is None else reference).double().eval()
     layers = dict(exact.named_modules())
     expected: dict[Call, torch.Tensor] = {}
-    found: list[tuple[Call, str, AccuracyStats, torch.Tensor, int]] = []
+    found: list[LayerErrors] = []
 
     def keep(call: Call, _: nn.Module, __: Any, ___: Any, output: Any) -> None:
-        if (value := _first_tensor(output)) is not None:
-            expected[call] = value
+        if (value := first_floats(output)) is not None:
+            expected[call] = value.clone()  # what comes after may update it in place
 
     def compare(call: Call, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        value = _first_tensor(output)
-        if value is None or not value.is_floating_point():
+        value = first_floats(output)
+        if value is None:
             return
         if call[0] not in layers:
             raise InputError(f"trace: reference= has no module {call[0]!r}, which the model calls")
         with FlopCounterMode(display=False) as counter:
-            alone = _first_tensor(layers[call[0]](*_double(args), **_double(kwargs)))
-        errors = measure_accuracy(value, _checked(call, alone))
-        found.append((call, type(module).__name__, errors, value, counter.get_total_flops()))
+            alone = first_floats(layers[call[0]](*_double(args), **_double(kwargs)))
+        found.append(
+            LayerErrors(
+                name=_text(call),
+                kind=type(module).__name__,
+                alone=measure_accuracy(value, _checked(call, alone)),
+                cumulative=measure_accuracy(value, _checked(call, expected.get(call))),
+                flops=counter.get_total_flops(),
+                seconds=0.0,
+            )
+        )
 
     with ExitStack() as stack:
         stack.enter_context(_evaluating(model))
         with _watched(exact, keep):
-            wanted = _first_tensor(_called(exact, _double(batch)))
+            wanted = first_floats(_called(exact, _double(batch)))
         with _watched(model, compare):
-            output = _first_tensor(_called(model, batch))
+            output = first_floats(_called(model, batch))
         seconds = _profiled(model, batch, repeats) if repeats else {}
     if output is None or wanted is None:
-        raise InputError("trace: the model's output holds no tensor")
-    rows = tuple(
-        LayerErrors(
-            name=_text(call),
-            kind=kind,
-            alone=alone,
-            cumulative=measure_accuracy(value, _checked(call, expected.get(call))),
-            flops=flops,
-            seconds=seconds.get(_text(call), 0.0),
-        )
-        for call, kind, alone, value, flops in found
-    )
+        raise InputError("trace: the model's output holds no tensor of floats")
+    rows = tuple(replace(each, seconds=seconds.get(each.name, 0.0)) for each in found)
     return ModelTrace(rows, measure_accuracy(output, wanted))
 
 
@@ -150,7 +150,8 @@ def choose_precision(
     The estimate is the root of the sum of the squares of the layers' own relative errors (RMS of
     the error over RMS of the output), as if these were independent and passed through unchanged.
     Greedily the layer with the most squared error per FLOP or second is taken out first: it buys
-    the most accuracy for the least speed. Trace the mixed model to know its error.
+    the most accuracy for the least speed. A layer that gives NaN or infinity where its reference
+    does not never stays in low precision. Trace the mixed model to know its error.
 
     Args:
         found: trace of the model with all candidates in low precision.
@@ -167,7 +168,9 @@ def choose_precision(
     costs: Counter[str] = Counter()
     for layer in found.layers:
         name = layer.name.partition("#")[0]
-        errors[name] += layer.alone.rms_share**2  # type: ignore[assignment]
+        # rms_share leaves out places that are not finite.
+        share = math.inf if layer.alone.nonfinite else layer.alone.rms_share
+        errors[name] += share**2  # type: ignore[assignment]
         costs[name] += getattr(layer, by)
     unknown = [name for name in names if name not in errors]
     if unknown:
@@ -190,19 +193,19 @@ class _Calls:
     """Numbers the calls of modules, and knows which call another module."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    open: list[list[Any]] = field(default_factory=list)  # [call, has inner calls]
+    open: list[list[Any]] = field(default_factory=list)  # [call, has inner calls, kept inputs]
 
-    def enter(self, name: str) -> Call:
+    def enter(self, name: str, inputs: Any = None) -> Call:
         for outer in self.open:
             outer[1] = True
         self.counts[name] += 1
-        self.open.append([(name, self.counts[name]), False])
+        self.open.append([(name, self.counts[name]), False, inputs])
         return name, self.counts[name]
 
-    def leave(self) -> Call | None:
-        """Return the call that ends, if it is an innermost one."""
-        call, has_inner = self.open.pop()
-        return None if has_inner else call
+    def leave(self) -> tuple[Call | None, Any]:
+        """Return the call that ends, if it is an innermost one, and its kept inputs."""
+        call, has_inner, inputs = self.open.pop()
+        return None if has_inner else call, inputs
 
 
 @contextmanager
@@ -213,12 +216,14 @@ def _watched(model: nn.Module, hook: Hook) -> Iterator[None]:
         if not name:
             continue
 
-        def before(_: nn.Module, __: Any, name: str = name) -> None:
-            calls.enter(name)
+        def before(module: nn.Module, args: Any, name: str = name) -> None:
+            in_place = getattr(module, "inplace", False)
+            calls.enter(name, tuple(map(_cloned, args)) if in_place else None)
 
         def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            if (call := calls.leave()) is not None:
-                hook(call, module, args, kwargs, output)
+            call, kept = calls.leave()
+            if call is not None:
+                hook(call, module, args if kept is None else kept, kwargs, output)
 
         handles.append(module.register_forward_pre_hook(before))
         handles.append(module.register_forward_hook(after, with_kwargs=True))
@@ -291,20 +296,29 @@ def _called(model: nn.Module, batch: Any) -> Any:
     return model(*batch) if isinstance(batch, tuple) else model(batch)
 
 
+def _cloned(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
 def _double(value: Any) -> Any:
     """Convert floating-point tensors to fp64, also inside of tuples, lists and mappings."""
     if isinstance(value, torch.Tensor):
         return value.double() if value.is_floating_point() else value
     if isinstance(value, Mapping):
         return {key: _double(item) for key, item in value.items()}
+    if hasattr(value, "_make"):  # a named tuple
+        return value._make(map(_double, value))
     return type(value)(map(_double, value)) if isinstance(value, tuple | list) else value
 
 
-def _first_tensor(output: Any) -> torch.Tensor | None:
+def first_floats(output: Any) -> torch.Tensor | None:
+    """Return the first floating-point tensor of an output, inside of tuples, lists, mappings."""
+    if isinstance(output, torch.Tensor):
+        return output if output.is_floating_point() else None
     parts = output.values() if isinstance(output, Mapping) else output
-    if isinstance(parts, torch.Tensor):
-        return parts
-    return next((part for part in parts or () if isinstance(part, torch.Tensor)), None)
+    if not isinstance(output, Mapping | tuple | list):
+        return None
+    return next((found for part in parts if (found := first_floats(part)) is not None), None)
 
 
 def _checked(call: Call, value: torch.Tensor | None) -> torch.Tensor:

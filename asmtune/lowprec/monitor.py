@@ -13,6 +13,7 @@ from torch import nn
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
+from asmtune.lowprec.layers import first_floats
 from asmtune.lowprec.scaler import ScaleWarning
 
 
@@ -71,7 +72,8 @@ class Monitor:
             raise InputError(
                 f"every={every}, patience={patience}, ratio={ratio}: give 1, 1 and above 1 at least"
             )
-        modules, others = dict(model.named_modules()), dict(fallback.named_modules())
+        modules = dict(model.named_modules(remove_duplicate=False))
+        others = dict(fallback.named_modules(remove_duplicate=False))
         for name in names:
             if name not in modules or name not in others or not name:
                 raise InputError(f"Monitor: {name!r} is no module of both models")
@@ -100,10 +102,11 @@ class Monitor:
         """Count an output; return another in its place if it is not finite."""
         counts = self.counts[name]
         counts.calls += 1
-        if (counts.calls - 1) % self._every or not isinstance(output, torch.Tensor):
+        value = None if (counts.calls - 1) % self._every else first_floats(output)
+        if value is None or not value.numel():
             return None
         counts.checked += 1
-        amax = float(output.detach().abs().amax())  # NaN and infinity show in it
+        amax = float(value.detach().abs().amax())  # NaN and infinity show in it
         if amax == amax and amax != float("inf"):
             self._weigh(counts, amax)
             again = None
@@ -125,7 +128,10 @@ class Monitor:
 
     def _replace(self, name: str, counts: LayerCounts) -> None:
         self._handles[name].remove()
-        self._model.set_submodule(name, self._others[name])
+        watched = self._model.get_submodule(name)
+        for alias, module in list(self._model.named_modules(remove_duplicate=False)):
+            if module is watched:
+                self._model.set_submodule(alias, self._others[name])
         counts.fell_back = counts.calls
         warnings.warn(
             f"{name} falls back to 16 bits after {counts.calls:,} calls: {counts.nonfinite} outputs"

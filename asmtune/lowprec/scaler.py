@@ -110,6 +110,8 @@ class Scaler:
         """
         amax, finite = amax_of(values, self.granularity)
         if self._average is not None:
+            if amax.numel() == self._average.numel() == 1:  # inputs of one layer differ in axes
+                amax, finite = (each.reshape(self._average.shape) for each in (amax, finite))
             if self._average.shape != amax.shape:
                 raise InputError(
                     f"values of shape {tuple(values.shape)} have {tuple(amax.shape)} scales per "
@@ -190,8 +192,13 @@ class Scaler:
         Raises:
             InputError: it is of other options or shapes, or malformed.
         """
-        if not isinstance(state, Mapping) or set(state) != {*_OPTIONS, *_STATE}:
+        version = state.get("version") if isinstance(state, Mapping) else None
+        if (version == _VERSION and set(state) != {*_OPTIONS, *_STATE}) or version is None:
             raise InputError("this is no scaler's state: give what Scaler.state_dict() returned")
+        if version != _VERSION:
+            raise InputError(
+                f"the state is of version {version!r}, this asmtune has {_VERSION}: begin anew"
+            )
         for name, mine in self._options().items():
             if state[name] != mine:
                 raise InputError(
@@ -203,7 +210,8 @@ class Scaler:
             raise InputError("the state's amaxes are no finite fp32 tensors: it is damaged")
         if average is not None:
             mine = average.shape if self._average is None else self._average.shape
-            if not average.shape == mine == amaxes.shape[1:] or len(amaxes) > self.history:
+            kept = len(amaxes) if amaxes.dim() else 0
+            if not average.shape == mine == amaxes.shape[1:] or not 1 <= kept <= self.history:
                 raise InputError(
                     f"the state has scales of shape {tuple(average.shape)}, history "
                     f"{tuple(amaxes.shape)}; this scaler has {tuple(mine)}: load it into a new one"

@@ -121,6 +121,25 @@ class Bound:
                     f"Bound: {limit.name}={value!r} is no limit: a finite number of 0 or more"
                 )
 
+    @classmethod
+    def parse(cls, text: str) -> Bound:
+        """Parse limits as the command line has them, such as "p99=3e-2,clip=0.03".
+
+        Raises:
+            InputError: a name is no limit's or stands twice, or a value is none.
+        """
+        limits: dict[str, Any] = {}
+        for part in text.split(","):
+            name, _, value = (piece.strip() for piece in part.partition("="))
+            if name in limits or name not in (limit.name for limit in fields(cls)):
+                known = ", ".join(limit.name for limit in fields(cls))
+                raise InputError(f"accuracy {text!r}: give name=limit, once each of {known}")
+            try:
+                limits[name] = int(value) if name == "nonfinite" else float(value)
+            except ValueError as error:
+                raise InputError(f"accuracy {text!r}: {name}={value!r} is no number") from error
+        return cls(**limits)
+
     def violations(self, stats: AccuracyStats) -> tuple[str, ...]:
         """List the limits that are broken, each as "p99 0.041 > 0.030"."""
         broken = []

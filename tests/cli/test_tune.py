@@ -21,6 +21,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench.remote_gpus import close_hosts
 from asmtune.runtime.recording.key_file import KeyFile, RecordedKey, add_keys
 from asmtune.store.trace.run import Ending, Header
@@ -234,6 +235,9 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
     assert options.checks.bits_equal
     assert options.objective.weights == {"time": 1.0, "memory": 0.5}
+    commands.run(*base, "--accuracy", "p99=3e-2, clip=0.03,nonfinite=1")
+    assert workshop.options is not None
+    assert workshop.options.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
 
 
 def test_devices(
@@ -436,6 +440,10 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("tune", "{}/doubled.py", "--dtype", "fp64"), "doubled does not support fp64"),
         (("tune", "{}/doubled.py", "--effort", "balance"), "did you mean balanced?"),
         (("tune", "{}/doubled.py", "--bits", "same"), "bits='same': give 'close' or 'equal'"),
+        (("tune", "{}/doubled.py", "--accuracy", "p98=1"), "accuracy 'p98=1': give name=limit"),
+        (("tune", "{}/doubled.py", "--accuracy", "p99"), "p99='' is no number"),
+        (("tune", "{}/doubled.py", "--accuracy", "p99=1,p99=2"), "give name=limit, once each"),
+        (("tune", "{}/doubled.py", "--accuracy", "p99=nan"), "p99=nan is no limit"),
         (("tune", "{}/doubled.py", "--strategy", "modell"), "modell"),
         (("tune", "{}/doubled.py", "--seconds", "0"), "--seconds: 0 is no number above 0"),
         (("tune", "{}/doubled.py", "--seconds", "inf"), "--seconds: inf is no number above 0"),

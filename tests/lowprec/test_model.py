@@ -17,6 +17,7 @@ from asmtune.lowprec import (
     Monitor,
     ScaleWarning,
     choose_precision,
+    dequantize,
     trace,
     with_fp8,
 )
@@ -135,6 +136,63 @@ def test_fp8_layers_follow_their_inputs_in_training_alone() -> None:
     assert low.to(torch.bfloat16)(x.bfloat16()).dtype == torch.bfloat16
 
 
+def test_fp8_layers_take_empty_inputs_and_pass_gradients() -> None:
+    """No token gives no output and moves no scale; small gradients are those of the weight."""
+    low = Fp8Linear(nn.Linear(4, 3))
+    assert low(torch.empty(0, 4)).shape == (0, 3)
+    assert low.scaler.updates == 0
+    x = torch.randn(2, 4, requires_grad=True)
+    low(x)[:, 1].sum().mul(1e-6).backward()
+    weight = dequantize(low.weight.view(torch.float8_e4m3fn), low.weight_scale)
+    torch.testing.assert_close(x.grad, 1e-6 * weight[1].expand(2, 4))
+
+
+def test_conversion_keeps_modes_and_shared_layers() -> None:
+    """A layer in evaluation stays so, one under two names stays one, and a model may be one."""
+    linear = nn.Linear(4, 4)
+    made = with_fp8(nn.Sequential(linear, nn.ReLU(), linear).eval())
+    assert isinstance(made, nn.Sequential)
+    assert isinstance(made[0], Fp8Linear)
+    assert made[0] is made[2]
+    assert not any(module.training for module in made.modules())
+    assert isinstance(with_fp8(linear), Fp8Linear)
+
+
+class Residual(nn.Module):
+    """Updates its layers' outputs in place, and returns a mapping whose first tensor is a mask."""
+
+    def __init__(self, *, inplace: bool) -> None:
+        super().__init__()
+        self.linear, self.act = nn.Linear(64, 64), nn.Hardswish(inplace=inplace)
+        self.inplace_sum = inplace
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        """Return a mask and the sum."""
+        y = self.act(self.linear(x))
+        y = y.add_(x) if self.inplace_sum else y + x
+        return {"mask": torch.ones(3, dtype=torch.int64), "y": (y,)}
+
+
+def test_a_trace_is_the_same_where_layers_work_in_place() -> None:
+    """Errors are those of a layer's output before what comes after it changes it."""
+    torch.manual_seed(0)
+    model, other = Residual(inplace=True).bfloat16(), Residual(inplace=False).bfloat16()
+    other.load_state_dict(model.state_dict())
+    x = torch.randn(8, 64).bfloat16()
+    found = trace(model, x, repeats=0)
+    assert found == trace(other, x, repeats=0)
+    assert [each.name for each in found.layers] == ["linear", "act"]
+    assert found.output.elements == 8 * 64
+
+
+def test_a_layer_that_gives_nan_is_not_kept_in_low_precision() -> None:
+    """The RMS share leaves NaN out, and the policy does not."""
+    stats = AccuracyStats(elements=4, nonfinite=1)
+    layer = LayerErrors("bad", "Linear", stats, stats, 1, 1.0)
+    policy = choose_precision(ModelTrace((layer,), stats), 0.5, ["bad"])
+    assert (policy.low, policy.high, policy.error) == ((), ("bad",), 0.0)
+
+
 def watched(**options: Any) -> tuple[nn.Sequential, nn.Sequential, Monitor]:
     """A model of two layers, its 16-bit version, and a monitor of the first layer."""
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
@@ -167,6 +225,27 @@ def test_nan_from_outside_is_not_the_layer_s_fault() -> None:
         model(torch.full((1, 4), math.inf))
     assert monitor.counts["0"].nonfinite == 0
     assert monitor.counts["0"].fell_back is None
+
+
+def test_a_monitor_sees_tuples_and_passes_empty_outputs() -> None:
+    """The first floats of a tuple are watched; a call without elements is not looked at."""
+    model = nn.ModuleDict({"attention": nn.MultiheadAttention(4, 1), "relu": nn.ReLU()})
+    with Monitor(model, model, ["attention", "relu"]) as monitor:
+        x = torch.randn(2, 1, 4)
+        model["attention"](x, x, x)
+        assert model["relu"](torch.empty(0, 4)).shape == (0, 4)
+    assert [each.checked for each in monitor.counts.values()] == [1, 0]
+
+
+def test_a_shared_layer_falls_back_under_all_its_names() -> None:
+    """One module called twice is replaced at both places."""
+    shared = nn.Linear(4, 4)
+    model, other = nn.Sequential(shared, shared), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    with torch.no_grad():
+        shared.weight[0, 0] = math.nan
+    with Monitor(model, other, ["1"], patience=1), pytest.warns(ScaleWarning):
+        assert bool(model(torch.randn(2, 4)).isfinite().all())
+    assert model[0] is model[1] is other[1]
 
 
 def test_outliers_and_drops_are_counted() -> None:

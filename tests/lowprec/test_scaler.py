@@ -130,6 +130,25 @@ def test_zeros_and_tiny_numbers_have_a_scale() -> None:
     assert scaler.quantize(torch.tensor([[0.0, 1e-45]])).float().isfinite().all()
 
 
+@pytest.mark.parametrize("scale", [torch.ones(1), torch.ones(1, 4)])
+def test_empty_tensors_are_cast(scale: torch.Tensor) -> None:
+    """A tensor without elements is cast to one, and back, and clips nothing."""
+    empty = torch.empty(0, 4)
+    stored = quantize(empty, scale)
+    assert (stored.shape, stored.dtype) == (empty.shape, torch.float8_e4m3fn)
+    assert dequantize(stored, scale).shape == empty.shape
+    assert count_clipped(empty, scale) == 0
+
+
+def test_a_scale_per_tensor_serves_any_number_of_axes() -> None:
+    """The one scale of a layer whose inputs have two axes or three follows both."""
+    scaler = Scaler(method="last")
+    scaler.update(torch.ones(2, 4))
+    scaler.update(torch.full((2, 3, 4), 2.0))
+    assert float(scaler.amax) == 2.0
+    assert scaler.quantize(torch.ones(4)).shape == (4,)
+
+
 def test_a_saved_state_goes_on_where_it_was() -> None:
     """Options and state go through a file of tensors and numbers; later scales are the same."""
     torch.manual_seed(0)
@@ -153,9 +172,12 @@ def test_a_saved_state_goes_on_where_it_was() -> None:
     [
         (lambda s: s.update(dtype="torch.float8_e5m2"), "dtype='torch.float8_e5m2', this one has"),
         (lambda s: s.update(block=[1]), r"block=\[1\], this one has \[\]"),
-        (lambda s: s.update(version=2), "version=2, this one has 1"),
+        (lambda s: s.update(version=2), "version 2, this asmtune has 1"),
         (lambda s: s.pop("average"), "this is no scaler's state"),
         (lambda s: s.update(average=torch.tensor([math.nan])), "it is damaged"),
+        (lambda s: s.update(version=2, more=1), "version 2, this asmtune has 1"),
+        (lambda s: s.update(average=torch.tensor(1.0), amaxes=torch.tensor(1.0)), r"history \(\)"),
+        (lambda s: s.update(amaxes=torch.ones(0, 1, 1)), "history"),
         (lambda s: s.update(average=torch.ones(3)), r"scales of shape \(3,\)"),
         (lambda s: s.update(amaxes=None), "it is damaged"),
         (lambda s: s.update(anomalies=[[1]]), "it is damaged"),
