@@ -70,6 +70,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         options: the decorator's options.
     """
 
+    _forgets = 0
     __iter__ = None  # else a loop over a kernel takes `[]` for that of a list, and never ends
 
     def __init__(self, kernel: Any, options: DecoratorOptions) -> None:
@@ -238,18 +239,27 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         layout = layout_of(self._function.params, plain, functions, self._rules)
         return layout if layout.fits else ParameterLayout((), b"")
 
-    def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any, hook: Any) -> Any:
+    def _launch(
+        self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any, hook: Any, *ruled: Any
+    ) -> Any:
         """Choose a config, let Triton launch, and plan the key's next launch: the slow path.
 
-        A config's `hook` that the launcher has called for this launch is not called again. A
-        launch whose tensors got other memory on the way is not planned: its key is another's.
+        What the launcher has called for this launch is not called again: a config's `hook`, and the
+        rules, of which `ruled` holds what of a config they saw, and their results. A launch whose
+        tensors got other memory on the way is not planned: its key is another's; nor is one whose
+        config was forgotten on the way.
         """
         call = KernelCall(grid, args, kwargs, self.arg_names)
         before = None if key is None else call.tensor_classes()
         traced = isinstance(grid, SiteGrid)
         choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
         config = self._best = choice.config
-        alternative = self._chooser.alternative(config)
+        alternative, forgets = self._chooser.alternative(config), self._forgets
+
+        def may_keep() -> bool:
+            is_current = choice.final and forgets == self._forgets
+            return key is not None and is_current and before == call.tensor_classes()
+
         if alternative is not None and self._rules:
             key = None  # its grid may read what the rules compute
         self._launcher.last = None
@@ -259,7 +269,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             self.configs_timings = timings_ms(choice.record)
         if alternative is not None:
             self._call(alternative, call, config)
-            if key is not None and choice.final and before == call.tensor_classes():
+            if may_keep():
                 given = (alternative, call.arguments, config)
                 plan = plan_of_alternative(self._part, self._function, *given)
                 self._launcher.keep(key, plan, held)
@@ -267,9 +277,10 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
             config.pre_hook({**call.arguments, **chosen})
+            ruled = ()  # rules come after the hook
         checked = self._chooser.checked_grid(grid, config)
-        compiled, results = self._run(call, checked, chosen)
-        if key is not None and choice.final and before == call.tensor_classes():
+        compiled, results = self._run(call, checked, chosen, ruled)
+        if may_keep():
             names = [name for name, _ in self._rules or ()]
             arguments = call.arguments | dict(zip(names, results, strict=True))
             launched = TritonLaunch(self._function, compiled, arguments, chosen, config)
@@ -278,17 +289,23 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
                 self._launcher.keep(key, plan, held, *([results] if results else ()))
         return compiled
 
-    def _run(self, call: KernelCall, grid: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
+    def _run(
+        self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
         """Let Triton launch; return the compiled kernel, and what the rules computed."""
         with _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
             if not self._rules:
                 named = {"grid": grid, "warmup": False}
                 return self.fn.run(*call.args, **named, **call.kwargs, **chosen), ()
             # As `Heuristics.run` does, which does not return the results.
-            named, results = dict(grid=grid, warmup=False, **call.kwargs, **chosen), []
-            for name, rule in self._rules:
+            named = dict(grid=call.grid, warmup=False, **call.kwargs, **chosen)
+            called = ruled[1] if ruled and ruled[0] == chosen else ()
+            results = list(called)
+            named.update(zip((name for name, _ in self._rules), called, strict=False))
+            for name, rule in self._rules[len(called) :]:
                 named[name] = rule({**call.positional, **named})
                 results.append(named[name])
+            named["grid"] = grid
             return self._function.run(*call.args, **named), tuple(results)
 
     def _call(self, alternative: Callable[..., Any], call: KernelCall, config: Config) -> None:
@@ -338,5 +355,6 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     def _forget(self) -> None:
         """Forget all plans: a config of a planned launch may have changed."""
+        self._forgets += 1
         if "_launcher" in vars(self):
             self._launcher.forget()

@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,6 +186,104 @@ def test_alternating_results_have_plans(part: Any, host: Machine) -> None:
     assert [made["EVEN"] for made in host.compiled] == [0, 1, 2]
     assert [made["EVEN"] for made, *_ in host.launched] == [0, 1, 0, 1, 2, 0, 2, 1]
     assert kernel._launcher.last is not None
+
+
+def test_rules_are_called_once_a_launch(part: Any, host: Machine) -> None:
+    """A rule with another result at each call skips none, planned or not, whatever the grid."""
+    calls: list[int] = []
+
+    def rule(_: Any) -> int:
+        calls.append(1)
+        return len(calls) // 2
+
+    kernel = tuned(
+        part, triton.heuristics({"EVEN": rule, "steps": lambda v: v["EVEN"] + 5})(host.function())
+    )
+    for launch in range(8):
+        kernel[(1,) if launch % 3 else torch.Size([1])](X, 32)
+    assert [made["EVEN"] for made, *_ in host.launched] == [0, 1, 1, 2, 2, 3, 3, 4]
+    assert [args[3] for *_, args in host.launched] == [5, 6, 6, 7, 7, 8, 8, 9]
+
+
+def test_a_rule_sees_the_launchs_own_grid(part: Any, host: Machine) -> None:
+    """As under Triton, with a plan and without one."""
+    grids: list[Any] = []
+
+    def rule(values: dict[str, Any]) -> bool:
+        grids.append(values["grid"])
+        return True
+
+    kernel = tuned(part, triton.heuristics({"EVEN": rule})(host.function()))
+    for _ in range(2):
+        kernel[by_values](X, 32)
+    assert grids == [by_values, by_values]
+
+
+def test_a_config_that_is_forgotten_on_the_way_has_no_plan(part: Any, host: Machine) -> None:
+    """A rule of the slow path may forget the config that its launch has already."""
+    kernel: Any = None
+
+    def rule(_: Any) -> bool:
+        if switch[0]:
+            kernel.cache.clear()
+        return True
+
+    kernel = tuned(part, triton.heuristics({"EVEN": rule})(host.function()))
+    for switch[0], plans in ((1, 0), (0, 2)):
+        kernel[(1,)](X, 32)
+        assert len(kernel._launcher) == plans
+
+
+def test_a_rule_that_changes_the_config_is_called_with_the_new_one(
+    part: Any, host: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that a rule's own launch made has another config than the rules were called with."""
+    kernel: Any = None
+    seen: list[int] = []
+
+    def rule(values: dict[str, Any]) -> bool:
+        seen.append(values["BLOCK"])
+        if switch[0]:
+            switch[0] = 0
+            monkeypatch.setitem(globals(), "SMALL", LARGE)
+            kernel.cache.clear()
+            kernel[(1,)](X, 32)
+        return True
+
+    kernel = tuned(part, triton.heuristics({"EVEN": rule})(host.function()))
+    for switch[0] in (0, 1):
+        kernel[(1,)](X, 32)
+    assert seen == [16, 16, 64, 64]
+    assert [made["BLOCK"] for made, *_ in host.launched] == [16, 64, 64]
+
+
+def test_threads_launch_while_plans_are_forgotten(part: Any, host: Machine) -> None:
+    """Each launch has the config of its key and the results of its own arguments."""
+    kernel = tuned(part, triton.heuristics({"EVEN": even})(host.function()))
+
+    def launch(sizes: tuple[int, ...]) -> None:
+        for n in sizes * 100:
+            kernel[by_values](X, n, steps=3)
+
+    def forget(_: Any) -> None:
+        for _ in range(200):
+            kernel.cache.clear()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            work = [pool.submit(launch, (32, 31, 1024)), pool.submit(launch, (1000, 48, 32))]
+            work.append(pool.submit(forget, None))
+            for one in work:
+                one.result()
+    finally:
+        sys.setswitchinterval(before)
+    assert len(host.launched) == 600
+    for made, grid, (_, n, *_) in host.launched:
+        assert made["BLOCK"] == config_of(n).kwargs["BLOCK"]
+        assert made["EVEN"] is (n % made["BLOCK"] == 0)
+        assert grid == (3, 2 if made["EVEN"] else 1, 1)
 
 
 def test_a_given_value_is_overwritten(part: Any, host: Machine) -> None:

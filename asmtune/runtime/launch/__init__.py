@@ -11,8 +11,8 @@ path.
 Rules of `@triton.heuristics` compute arguments at each launch, from the arguments and the config of
 the key. Such a kernel has a plan for each combination of results: the launch key leads to one of
 them, whose config the rules are called with, and the key with the results to the plan itself.
-Results without a plan send the launch the slow path, which calls the rules again: a rule that gives
-another result each time it is called may skip one.
+Results without a plan go with the launch to the slow path: each rule is called once a launch. Only
+where a rule raises, or the config is forgotten meanwhile, does the slow path call all rules again.
 
 `native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
 builds its own; `plain` does the same in Python where there is no compiler. `planning` chooses

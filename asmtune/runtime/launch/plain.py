@@ -107,6 +107,7 @@ class PythonLauncher:
         if observer is not None:
             observer(self, None, None, None)
         key = plan = hook = None
+        computed: tuple[Any, ...] = ()
         ordered = self._ordered(args, kwargs)
         device = self._machine.device()
         if ordered is not None:
@@ -116,12 +117,17 @@ class PythonLauncher:
             except _NoLaunchKey:
                 key = None
         if plan is not None and ordered is not None and self._may_follow(plan):
-            hook = plan.hook
+            hook, plans = plan.hook, self._plans
             if hook is not None:  # before the rules and the grid, as Triton does
                 hook({**plan.chosen, **self._named(_filled(ordered, plan))})
-            followed, values, sizes = *self._followed(key, plan, grid, ordered), None
-            if followed is not None:
-                values = _filled(values, followed)
+            results, followed, sizes = self._results(plan, grid, ordered), None, None
+            if results is not None:
+                computed = (plan.chosen, results) if self.rules else ()
+                # Hook and rules saw a config that may have been forgotten meanwhile.
+                is_known = not self.rules or plans is self._plans
+                followed = self._followed(key, plan, results) if is_known else None
+            if followed is not None and results is not None:
+                values = _filled(self._with(ordered, results), followed)
                 sizes = self._grid_sizes(grid, values)
             if not self._is_unchanged(key, ordered, device):
                 key = None
@@ -130,34 +136,41 @@ class PythonLauncher:
                 followed.relay(*sizes, stream, *followed.between, *values)
                 self.last = followed
                 return followed.kernel
-        return self._slow(grid, args, kwargs, key, (), hook)
+        return self._slow(grid, args, kwargs, key, (), hook, *computed)
 
     def _may_follow(self, plan: LaunchPlan) -> bool:
         """Return whether a plan, or with rules any of its key's, may serve a launch."""
         return not any(self._quiet) and (bool(self.rules) or _holds(plan))
 
-    def _followed(
-        self, key: Any, plan: LaunchPlan, grid: Any, ordered: list[Any]
-    ) -> tuple[LaunchPlan | None, list[Any]]:
-        """Call the rules as Triton does; return the plan of their results, and all arguments.
-
-        There is none where a rule raises, which the slow path will tell.
-        """
-        if not self.rules:
-            return plan, ordered
+    def _results(self, plan: LaunchPlan, grid: Any, ordered: list[Any]) -> tuple[Any, ...] | None:
+        """Call the rules as Triton does; None where one raises, which the slow path will tell."""
         seen = {**plan.chosen, "grid": grid, "warmup": False, **self._named(ordered)}
-        results, arguments = [], list(ordered)
+        results = []
         try:
             for name, rule in self.rules:
                 seen[name] = _result(rule, dict(seen))
                 results.append(seen[name])
+        except _NoLaunchKey:
+            return None
+        return tuple(results)
+
+    def _followed(self, key: Any, plan: LaunchPlan, results: tuple[Any, ...]) -> LaunchPlan | None:
+        """Return the plan of the rules' results, if it holds; without rules the key's own."""
+        if not self.rules:
+            return plan
+        try:
             own = self._plans.get((key, *self._computed_parts(results)))
         except _NoLaunchKey:
-            return None, ordered
+            return None
+        return own if own is not None and _holds(own) else None
+
+    def _with(self, ordered: list[Any], results: tuple[Any, ...]) -> list[Any]:
+        """Return the arguments with what the rules computed."""
+        arguments = list(ordered)
         for (name, _), result in zip(self.rules, results, strict=True):
             if name in self._index:
                 arguments[self._index[name]] = result
-        return own if own is not None and _holds(own) else None, arguments
+        return arguments
 
     def _is_unchanged(self, key: Any, ordered: list[Any], device: int) -> bool:
         """Check that tensors are still of the key, after code of the user that ran in between."""

@@ -42,11 +42,10 @@ class Launcher(Protocol):
     """`launcher[grid](*args, **kwargs)`; see `native/launcher.c`."""
 
     last: Any
+    rules: Any
 
     def __getitem__(self, grid: Any, /) -> Any: ...
     def __len__(self) -> int: ...
-
-    rules: Any
 
     def keep(self, key: Any, plan: Any, held: tuple[Any, ...], results: Any = (), /) -> None:
         """Keep the plan of a key and the rules' results, and what the key is made of."""

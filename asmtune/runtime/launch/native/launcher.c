@@ -8,7 +8,8 @@
  * kinds: (tensor types, frozen types, dtype, data_ptr, get_device). machine: (device, stream),
  * callables. quiet: lists that must be empty. slow(grid, args, kwargs, key, held, hook): launches
  * whatever has no plan, or none that holds; key is None where the launch has no words. hook: the
- * config's own that has been called for this launch already, or None.
+ * config's own that has been called for this launch already, or None. Where all rules have been called
+ * as well, slow gets two arguments more: the config's values that they saw, and a tuple of their results.
  *
  * A kernel with rules has a plan for each combination of their results: the words of the arguments
  * lead to any of these plans, whose config the rules are called with, and these words with those of
@@ -211,6 +212,7 @@ typedef struct {
   Words words;
   bool worded;    /* the words are those of the arguments as they are now */
   PyObject *hook; /* that has been called, owned */
+  PyObject *chosen; /* the config's values that all rules have been called with, owned; or NULL */
   Py_ssize_t computed_count;
   PyObject *computed[MOST_RULES]; /* results of the rules, owned */
 } Progress;
@@ -242,6 +244,7 @@ static Outcome call_rules(Launcher *self, const Plan *plan, PyObject *grid, PyOb
     if (PyDict_SetItem(seen, PyTuple_GET_ITEM(rule, 0), result) < 0) outcome = ERROR;
   }
   Py_XDECREF(seen);
+  if (outcome == USUAL) progress->chosen = Py_NewRef(plan->chosen);
   for (Py_ssize_t i = 0; i < self->rule_count && outcome == USUAL; i++)
     if (self->facts[i].place >= 0) placed[self->facts[i].place] = progress->computed[i];
   return outcome;
@@ -286,9 +289,12 @@ static Outcome make_grid(Launcher *self, const Plan *plan, PyObject *grid, PyObj
 /* Runs the user's code, reads the grid, and reads again what that code may have changed. */
 static Outcome prepare(Launcher *self, Plan **plan, PyObject *grid, PyObject **placed, Progress *progress,
                        long long *sizes) {
+  uint64_t generation = self->generation;
   progress->hook = Py_XNewRef((*plan)->hook);
   if (call_hook(self, *plan, placed) == ERROR) return ERROR;
   Outcome outcome = self->rule_count ? follow_rules(self, plan, grid, placed, progress) : USUAL;
+  /* Hook and rules saw a config that has been forgotten meanwhile: what was found may have another. */
+  if (outcome == USUAL && self->rule_count && generation != self->generation) outcome = UNUSUAL;
   if (outcome == USUAL) outcome = make_grid(self, *plan, grid, placed, sizes);
   if (outcome == ERROR || (PyTuple_CheckExact(grid) && !progress->hook && !self->rule_count)) return outcome;
   Outcome again = read_tensors_again(&self->kinds, &progress->words, placed);
@@ -357,19 +363,31 @@ static int pack_words(const Words *words, PyObject **key, PyObject **held) {
   return 0;
 }
 
+/* A tuple of the rules' results; None where not all rules returned. */
+static PyObject *pack_computed(const Progress *progress) {
+  if (!progress->chosen) return Py_NewRef(Py_None);
+  PyObject *results = PyTuple_New(progress->computed_count);
+  for (Py_ssize_t i = 0; results && i < progress->computed_count; i++)
+    PyTuple_SET_ITEM(results, i, Py_NewRef(progress->computed[i]));
+  return results;
+}
+
 static PyObject *launch_slowly(Launcher *self, PyObject *grid, PyObject *const *args, Py_ssize_t given_count,
                                PyObject *names, const Progress *progress) {
-  PyObject *result = NULL, *key = NULL, *held = NULL, *positional = NULL, *named = NULL;
+  PyObject *result = NULL, *key = NULL, *held = NULL, *positional = NULL, *named = NULL, *computed = NULL;
   if (observer && notify(self, NULL, NULL, NULL) == ERROR) return NULL;
   if (pack_arguments(args, given_count, names, &positional, &named) == 0 &&
-      pack_words(progress->worded ? &progress->words : NULL, &key, &held) == 0) {
-    PyObject *all[6] = {grid, positional, named, key, held, progress->hook ? progress->hook : Py_None};
-    result = PyObject_Vectorcall(self->slow, all, 6, NULL);
+      pack_words(progress->worded ? &progress->words : NULL, &key, &held) == 0 &&
+      (computed = pack_computed(progress))) {
+    PyObject *hook = progress->hook ? progress->hook : Py_None;
+    PyObject *all[8] = {grid, positional, named, key, held, hook, progress->chosen, computed};
+    result = PyObject_Vectorcall(self->slow, all, progress->chosen ? 8 : 6, NULL);
   }
   Py_XDECREF(positional);
   Py_XDECREF(named);
   Py_XDECREF(key);
   Py_XDECREF(held);
+  Py_XDECREF(computed);
   return result;
 }
 
@@ -379,7 +397,7 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
   Progress progress;
   Words *words = &progress.words;
   words->count = words->held_count = words->tensor_count = 0;
-  progress.hook = NULL;
+  progress.hook = progress.chosen = NULL;
   progress.computed_count = 0;
   Plan *plan = NULL;
   PyObject *device = PyObject_CallNoArgs(self->device);
@@ -401,6 +419,7 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
   words_release(words);
   while (progress.computed_count) Py_DECREF(progress.computed[--progress.computed_count]);
   Py_XDECREF(progress.hook);
+  Py_XDECREF(progress.chosen);
   Py_XDECREF(plan);
   Py_DECREF(device);
   return result;

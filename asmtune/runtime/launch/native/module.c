@@ -68,8 +68,11 @@ static int Launcher_traverse(Launcher *self, visitproc visit, void *arg) {
   Py_VISIT(self->last);
   Py_VISIT(self->device);
   Py_VISIT(self->stream);
-  for (Py_ssize_t i = 0; i < self->table.slots; i++)
-    if (self->table.entries[i].words) Py_VISIT(self->table.entries[i].plan);
+  for (Py_ssize_t i = 0; i < self->table.slots; i++) {
+    if (!self->table.entries[i].words) continue;
+    Py_VISIT(self->table.entries[i].plan);
+    Py_VISIT(self->table.entries[i].held);
+  }
   return 0;
 }
 
@@ -103,10 +106,8 @@ static int keep_both(Launcher *self, Words *words, PyObject *plan, PyObject *hel
   for (Py_ssize_t i = 0; more && i < words->held_count; i++) PyTuple_SET_ITEM(more, i, Py_NewRef(words->held[i]));
   PyObject *all = more ? PySequence_Concat(held, more) : NULL;
   Py_XDECREF(more);
-  int failed = !all || table_keep(&self->table, words->words, count, plan, all) < 0;
-  Py_ssize_t used = self->table.used;
-  failed = failed || table_keep(&self->table, words->words, words->count, plan, all) < 0;
-  if (self->table.used <= used) self->generation++;
+  int failed = !all || table_keep(&self->table, words->words, count, plan, all) < 0 ||
+               table_keep(&self->table, words->words, words->count, plan, all) < 0;
   Py_XDECREF(all);
   return failed ? -1 : 0;
 }
