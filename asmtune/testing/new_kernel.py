@@ -22,51 +22,32 @@ from asmtune.ir.ttir.mlir_types import split_list
 _DTYPES: Final = ("fp32", "fp16", "bf16")
 _SIZES: Final = {1: (1 << 24,), 2: (4096, 4096), 3: (16, 1024, 2048), 4: (4, 16, 512, 1024)}
 _RESERVED: Final = frozenset(
-    [
-        "BLOCK",
-        "at",
-        "col",
-        "conftest",
-        "inside",
-        "kernel",
-        "out",
-        "out_ptr",
-        "range",
-        "result",
-        "row",
-        "start",
-        "total",
-        "torch",
-        "triton",
-        "tl",
-        "asmtune",
-        "baseline",
-        "inputs",
-        "problem",
-        "reference",
-        "space",
-        "arguments",
-        "num_warps",
-        "num_stages",
-        "num_ctas",
-        "maxnreg",
-        "grid",
-        "warmup",
-    ]
+    (
+        *(
+            "BLOCK",
+            "at",
+            "col",
+            "inside",
+            "kernel",
+            "out",
+            "out_ptr",
+            "range",
+            "result",
+            "row",
+            "start",
+            "total",
+        ),
+        *("torch", "triton", "tl", "asmtune", "conftest"),
+        *("baseline", "inputs", "problem", "reference", "space", "arguments"),
+        *("num_warps", "num_stages", "num_ctas", "maxnreg", "grid", "warmup"),
+    )
 )
 """Names that the files use, or that Triton takes at a launch."""
 _MODULE_NAMES: Final = frozenset(
-    [
-        "Config",
-        "Problem",
-        "Space",
-        "asm_autotune",
-        "torch_dtype",
-        "DTYPES",
-        "OUTPUTS",
-        "SHAPES",
-        "SIZES",
-    ]
+    (
+        *("Config", "Problem", "Space", "asm_autotune", "torch_dtype"),
+        *("DTYPES", "OUTPUTS", "SHAPES", "SIZES"),
+    )
 )
 """Names of the written module: a kernel of such a name would hide them."""
 _INPUT: Final = re.compile(r"(\w+)\s*:\s*(\(.*\))\s*(\w+)")
