@@ -24,12 +24,13 @@ def odd_shapes(*names: str) -> tuple[dict[str, int], ...]:
 
 def widened(inputs: Inputs) -> dict[str, Any]:
     """Return the arguments with floating-point tensors in float64; all else stays as it is."""
-    return {
-        name: value.detach().double()
-        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-        else value
-        for name, value in inputs.items()
-    }
+    return {name: widened_value(value) for name, value in inputs.items()}
+
+
+def widened_value(value: Any) -> Any:
+    """Return a floating-point tensor in float64, and all else as it is."""
+    is_float = isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+    return value.detach().double() if is_float else value
 
 
 def special_values(dtype: torch.dtype, most: float) -> dict[str, TensorChange]:

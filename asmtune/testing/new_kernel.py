@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import keyword
 import re
@@ -21,31 +22,34 @@ from asmtune.ir.ttir.mlir_types import split_list
 _DTYPES: Final = ("fp32", "fp16", "bf16")
 _SIZES: Final = {1: (1 << 24,), 2: (4096, 4096), 3: (16, 1024, 2048), 4: (4, 16, 512, 1024)}
 _RESERVED: Final = frozenset(
-    [
-        "BLOCK",
-        "at",
-        "col",
-        "inside",
-        "kernel",
-        "out",
-        "out_ptr",
-        "result",
-        "row",
-        "start",
-        "total",
-        "torch",
-        "triton",
-        "tl",
-        "asmtune",
-        "baseline",
-        "inputs",
-        "problem",
-        "reference",
-        "space",
-        "arguments",
-        "conftest",
-    ]
+    (
+        *(
+            "BLOCK",
+            "at",
+            "col",
+            "inside",
+            "kernel",
+            "out",
+            "out_ptr",
+            "range",
+            "result",
+            "row",
+            "start",
+            "total",
+        ),
+        *("torch", "triton", "tl", "asmtune", "conftest"),
+        *("baseline", "inputs", "problem", "reference", "space", "arguments"),
+        *("num_warps", "num_stages", "num_ctas", "maxnreg", "grid", "warmup"),
+    )
 )
+"""Names that the files use, or that Triton takes at a launch."""
+_MODULE_NAMES: Final = frozenset(
+    (
+        *("Config", "Problem", "Space", "asm_autotune", "torch_dtype"),
+        *("DTYPES", "OUTPUTS", "SHAPES", "SIZES"),
+    )
+)
+"""Names of the written module: a kernel of such a name would hide them."""
 _INPUT: Final = re.compile(r"(\w+)\s*:\s*(\(.*\))\s*(\w+)")
 _FORM: Final = '"x: (M, N) bf16, w: (N,) bf16"'
 
@@ -88,6 +92,8 @@ class KernelSignature:
             InputError: one is malformed, or no kernel is known of this form; says what to write.
         """
         _check_name("name", name)
+        if name in _MODULE_NAMES or hasattr(builtins, name):
+            raise InputError(f"new: {name!r} is used in the files by its own meaning; take another")
         if importlib.util.find_spec(name) is not None and not Path(f"{name}.py").exists():
             raise InputError(f"new: {name!r} is the name of an installed module; take another")
         tensors = tuple(map(_parse_input, split_list(inputs)))
@@ -95,9 +101,12 @@ class KernelSignature:
             raise InputError(f"--inputs: empty; write {_FORM}")
         unique("--inputs", ((one.name, one) for one in tensors))
         out = _parse_sizes("--output", output)
-        clash = {one.name for one in tensors} & {*out, *(s for t in tensors for s in t.sizes)}
-        if clash:
+        sizes = {*out, *(size for one in tensors for size in one.sizes)}
+        names = {one.name for one in tensors}
+        if clash := names & sizes:
             raise InputError(f"--inputs: {min(clash)} is both a tensor and a size; rename one")
+        if clash := {f"{one}_ptr" for one in names} & {*names, *sizes}:
+            raise InputError(f"--inputs: {min(clash)} is a pointer's name in the kernel; rename it")
         first = tensors[0].sizes
         over = first if first[:-1] == out else out
         for one in tensors:
@@ -266,11 +275,7 @@ def _made(one: KernelInput, first: str) -> str:
 
 
 def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(_names(names))
-
-
-def _names(names: Iterable[str]) -> list[str]:
-    return [f'"{name}"' for name in names]
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _tuple(sizes: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import torch
 from asmtune.base.errors import InputError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
+from asmtune.testing.inputs import widened_value
 from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, compared
 from asmtune.testing.tolerances import Rows
 
@@ -57,7 +58,7 @@ def check_pipeline(stages: Sequence[PipelineStage], *inputs: torch.Tensor) -> Te
     notes: tuple[str, ...] = ()
     values: tuple[Any, ...] = inputs
     for stage in stages:
-        want = as_tuple(stage.reference(*map(_wide, values)))
+        want = as_tuple(stage.reference(*map(widened_value, values)))
         got = _run(stage, values)
         found.append(_judged(stage, got, want))
         if isinstance(got, Failure) or not found[-1].right:
@@ -80,11 +81,6 @@ def _judged(
     if isinstance(got, Failure):
         return ResultComparison("stages", stage.name, float("inf"), got.detail.splitlines()[0])
     return compared("stages", stage.name, got, want, stage.tolerances)
-
-
-def _wide(value: Any) -> Any:
-    is_float = isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-    return value.double() if is_float else value
 
 
 def check_leaks(function: Callable[[], Any], calls: int = 20) -> TestReport:

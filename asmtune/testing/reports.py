@@ -109,7 +109,11 @@ def compared(
 
 def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
     """Return a function's results, also where it is one."""
-    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    for one in results:
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(f"the function returns {type(one).__name__}; return its output tensors")
+    return tuple(results)
 
 
 Outcome = Literal["cause", "risk", "fine", "untested"]

@@ -52,8 +52,10 @@ TOLERANCES: Final = {
     "fp16 recurrent": Tolerance(1e-3, 2e-3, 6.0e-8),
     "bf16 recurrent": Tolerance(8e-3, 1.6e-2, 3.0e-38),
     # Attention rounds weights to the operands' dtype, so that an error is of the largest sums.
-    # Weights and gradients of weights near fp16's end, at multiples of 6e-8, are summed.
-    "fp16 weights": Tolerance(2e-3, 2e-3, 2.4e-7),
+    "fp16 weights": Tolerance(2e-3, 2e-3, 6.0e-8),
+    # Gradients of weights are rounded to multiples of 6e-8 near fp16's end, and then summed: 1.1e-7
+    # was seen in the gradient of queries, where dy is denormal.
+    "fp16 weight gradients": Tolerance(2e-3, 2e-3, 2.4e-7),
     "bf16 weights": Tolerance(1.6e-2, 1.6e-2, 1.2e-38),
     "tf32 weights": Tolerance(4e-3, 4e-3, 1.2e-38),
     # Half of the distance between two numbers: 3 digits of e4m3, 2 of e5m2.

@@ -183,7 +183,7 @@ def _error(
         as_tuple(module.baseline(**doubled(inputs))),
         case_of(name).rows("cuda", dtype),
     )
-    return max(excess(a, b, named) for a, b in zip(results, expected, strict=True))
+    return max(excess(a, b.detach(), named) for a, b in zip(results, expected, strict=True))
 
 
 def _bytes(values: Sequence[Any]) -> int:

@@ -116,12 +116,12 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
         "gradients": case.gradients,
         "most": case.most,
         "tolerances": case.rows(device, dtype),
+        "deterministic": True,
         "thorough": device != "cpu" or dtype == first,
     }
     if dtype not in ("fp32", "fp16", "bf16"):
         options["checks"] = set(KINDS) - {"values"}
     functions = {str(one): partial(launched, one) for one in (module.DEFAULT, *case.configs)}
-    # Of whole numbers the reference takes those of 64 bits as they are: class numbers.
     reports = [check_kernel(functions, _exact(module), cases(case.shapes, {}), **options)]
     for more in case.keywords:
         alone = {**options, "checks": ("shapes",)}
@@ -134,14 +134,7 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
 
 def _exact(module: Any) -> Callable[..., Any]:
     """Return the baseline, which keeps the inputs' gradients, in float64."""
-    return lambda **inputs: module.baseline(
-        **{
-            name: value.double()
-            if isinstance(value, torch.Tensor) and value.dtype != torch.int64
-            else value
-            for name, value in inputs.items()
-        }
-    )
+    return lambda **inputs: module.baseline(**doubled(inputs))
 
 
 def _problems(module: Any, case: Case, dtype: str, device: str) -> dict[str, float]:
@@ -164,9 +157,9 @@ def _text(values: Mapping[str, Any]) -> str:
 
 
 def doubled(inputs: Inputs) -> Inputs:
-    """The same in float64; class numbers stay what they are."""
+    """Return tensors in float64, with their gradients; class numbers, of 64 bits, stay."""
     return {
-        name: value.detach().double()
+        name: value.double()
         if isinstance(value, torch.Tensor) and value.dtype != torch.int64
         else value
         for name, value in inputs.items()

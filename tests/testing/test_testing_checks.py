@@ -99,7 +99,7 @@ def flushes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 )
 def test_wrong_functions_are_found(function: Function, check: str, name: str) -> None:
     """Each fault shows in the check that is for it, and the report says where."""
-    report = check_kernel(function, add, cases(), gradients=("x", "y"))
+    report = check_kernel(function, add, cases(), gradients=("x", "y"), deterministic=True)
     assert any(one.check == check and one.name.startswith(name) for one in report.wrong), report
     with pytest.raises(WrongResultError, match="comparisons are wrong"):
         report.raise_if_wrong()
@@ -113,6 +113,41 @@ def test_a_right_function_passes(dtype: torch.dtype) -> None:
     kinds = {one.check for one in report.comparisons}
     assert kinds == {"shapes", "values", "layouts", "aliasing", "repeats", "gradients"}
     assert len(report.comparisons) > 30
+
+
+def test_runs_that_differ() -> None:
+    """Digits that differ, as by atomic additions, are a note; a lost update is wrong."""
+    report = check_kernel(differs, add, cases())
+    assert not report.wrong
+    assert any("bytes differ between runs, within the tolerance" in note for note in report.notes)
+    calls: list[int] = []
+
+    def loses(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return add(x, y) if len(calls) == 1 else x
+
+    (wrong,) = check_kernel(loses, add, cases()[:1], checks=("repeats",)).wrong
+    assert "bytes differ between runs" in wrong.detail
+
+
+def test_tensors_without_dimensions() -> None:
+    """A scalar tensor has special values, and no layouts."""
+    check_kernel(add, add, [{"x": torch.randn(5, 7), "y": torch.tensor(2.0)}]).raise_if_wrong()
+
+
+def test_written_cases_are_kept() -> None:
+    """The tensors of a case stay as they are where the function may write to them."""
+    (case, *_) = cases()
+    before = case["x"].clone()
+    report = check_kernel(changes_input, add, [case], writes=("x",), checks=("shapes", "repeats"))
+    assert not report.wrong, report
+    assert torch.equal(case["x"], before)
+
+
+def test_a_function_that_returns_nothing() -> None:
+    """A function that returns no tensor is told so."""
+    (wrong,) = check_kernel(lambda **_: None, add, cases()[:1], checks=("shapes",)).wrong
+    assert "the function returns NoneType; return its output tensors" in wrong.detail
 
 
 def test_output_over_an_input() -> None:

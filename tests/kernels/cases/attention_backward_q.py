@@ -6,10 +6,15 @@ queries and keys that do not fit lse would be no gradient of anything.
 
 from __future__ import annotations
 
-from asmtune.core.config import Config
-from tests.kernels.cases.attention import of_gradients
+from dataclasses import replace
 
-CASE = of_gradients(
-    Config({"BLOCK_M": 32, "BLOCK_N": 64}, num_stages=2),
-    Config({"BLOCK_M": 16, "BLOCK_N": 32}, num_stages=3),
+from asmtune.core.config import Config
+from tests.kernels.cases.attention import ROUNDED, of_gradients
+
+CASE = replace(
+    of_gradients(
+        Config({"BLOCK_M": 32, "BLOCK_N": 64}, num_stages=2),
+        Config({"BLOCK_M": 16, "BLOCK_N": 32}, num_stages=3),
+    ),
+    rounded={**ROUNDED, "fp16": "fp16 weight gradients"},
 )
