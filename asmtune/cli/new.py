@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from asmtune.cli.output import print_line
-from asmtune.testing.new_kernel import KernelSignature, write_kernel
 
 
 def new(
@@ -24,6 +23,8 @@ def new(
     The kernel adds its inputs element by element, or multiplies them and sums the last size of the
     first, which the output then lacks. The files go to the working directory.
     """
+    from asmtune.testing.new_kernel import KernelSignature, write_kernel  # loads PyTorch
+
     signature = KernelSignature.parse(name, inputs, output)
     for path in write_kernel(signature, Path()):
         print_line(f"wrote {path}")
