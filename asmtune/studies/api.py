@@ -180,6 +180,8 @@ def accuracy(
         NoGpuError: a kernel is asked for without a GPU and without TRITON_INTERPRET=1.
     """
     check_inputs(() if shape is None else (shape,), dtype)
+    if not 0 <= seed < 1 << 63:
+        raise InputError(f"seed {seed}: give a number from 0 to 2**63 - 1")
     from asmtune.studies.accuracy.run import AccuracyRequest, is_interpreting
     from asmtune.studies.accuracy.subject import load_subject
 

@@ -39,6 +39,15 @@ def wrong(x):
 def both(x):
     return x + 1, x - 1
 
+def named(x):
+    return {"sum": x + 1, "difference": x - 1}
+
+def turned(x):
+    return {"difference": x - 1, "sum": x + 1}
+
+def others(x):
+    return {"less": x - 1, "more": x + 1}
+
 def short(x):
     return x[1:]
 
@@ -134,7 +143,7 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
     np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     safe.write_bytes(b"\0")
     files = {"shape": torch.ones(5), "kind": {"x": torch.ones(64, dtype=torch.int32)}}
-    files |= {"name": {"y": torch.ones(64)}, "text": {"x": "text"}, "pickle": Path("x")}
+    files |= {"name": {"y": torch.ones(64)}, "text": {"x": "text"}, "pickle": Path("x"), "none": {}}
     for name, content in files.items():
         torch.save(content, tmp_path / f"{name}.pt")
     for path, message in {
@@ -145,6 +154,7 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
         tmp_path / "kind.pt": r"x is torch\.int32, not torch\.float32",
         tmp_path / "name.pt": r"no input is called 'y': x",
         tmp_path / "text.pt": r"expected tensors, got str at 'x'",
+        tmp_path / "none.pt": "holds no tensors",
         tmp_path / "pickle.pt": r"cannot be read as \.pt",
         tmp_path / "absent.pt": r"no such file",
         tmp_path / "x.csv": r"one of random, heavy-tailed, outlier-channels, or a file",
@@ -152,6 +162,13 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message) as caught:
             asmtune.accuracy(f"{functions}:twice", inputs=path)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("against", ["turned", "both"])
+def test_outputs_are_paired_by_their_names(functions: str, against: str) -> None:
+    """Outputs of two mappings belong together by name, those of a tuple by their order."""
+    run = asmtune.accuracy(f"{functions}:named", against=f"{functions}:{against}")
+    assert [row.stats.max_abs for row in run.rows] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +184,8 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
         ({"variants": {"a": "twice(factor)"}}, "'factor' is not NAME=VALUE"),
         ({"variants": {"a": "facto=2"}}, "unexpected keyword argument 'facto'"),
         ({"variants": {"a": "both"}, "against": "twice"}, "2 outputs, and the reference has 1"),
+        ({"kernel": "named", "against": "{}:others"}, "give both the same names"),
+        ({"seed": 1 << 64}, "a number from 0 to 2"),
         ({"dtype": "fp8e5"}, "does not support fp8e5: one of fp32, fp16"),
         ({"shape": {"m": 3}}, "write --shape n=64"),
     ],

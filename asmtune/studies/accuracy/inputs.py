@@ -116,6 +116,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             line = "needs safetensors: pip install safetensors"
         raise InputError(f"--inputs {path}: cannot be read as {path.suffix} ({line[:200]})")
     tensors = loaded if isinstance(loaded, Mapping) else {_ALONE: loaded}
+    if not tensors:
+        raise InputError(f"--inputs {path}: holds no tensors")
     for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):
             raise InputError(

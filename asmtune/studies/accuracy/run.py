@@ -198,14 +198,10 @@ class AccuracyRequest:
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
         scales = {name: x for name, x in found.items() if _SCALE in name}
         found = {name: x for name, x in found.items() if name not in scales or name in wanted}
-        if len(found) != len(wanted):
-            raise InputError(
-                f"{self.subject.name}, variant {variant.name}: {len(found)} outputs, and the "
-                f"reference has {len(wanted)}"
-            )
+        wanted = _by_names(f"{self.subject.name}, variant {variant.name}", found, wanted)
         rows = []
-        for (name, output), reference in zip(found.items(), wanted.values(), strict=True):
-            stats, histogram = measure_with_histogram(output, reference, kl=self.kl)
+        for name, output in found.items():
+            stats, histogram = measure_with_histogram(output, wanted[name], kl=self.kl)
             own = name if len(found) > 1 else ""
             rows.append(AccuracyRow(variant.name, own, dtype, stats, histogram, _scales(scales)))
         return rows
@@ -225,6 +221,23 @@ class AccuracyRequest:
         if other is None:
             other = Variant(self.against, function_of(self.against)[1], variant.keywords)
         return self.subject.outputs(other, inputs)
+
+
+def _by_names(where: str, found: Outputs, wanted: Outputs) -> Outputs:
+    """Return a reference's outputs under the names of a variant's.
+
+    Where one of the two gives no names of its own, the order says which belong together.
+    """
+    if found.keys() == wanted.keys():
+        return wanted
+    if len(found) != len(wanted):
+        raise InputError(f"{where}: {len(found)} outputs, and the reference has {len(wanted)}")
+    if not any(all(name.isdecimal() or not name for name in side) for side in (found, wanted)):
+        raise InputError(
+            f"{where}: outputs {', '.join(found)}, and those of the reference are "
+            f"{', '.join(wanted)}: give both the same names"
+        )
+    return dict(zip(found, wanted.values(), strict=True))
 
 
 def _scales(scales: Outputs) -> ScaleStats | None:
