@@ -1,6 +1,6 @@
 """The last runs in short, a JSON line each, oldest first.
 
-The first line says what the file is, `{"format": "asmtune-bench-history", "version": 2}`; the
+The first line says what the file is, `{"format": "asmtune-bench-history", "version": 1}`; the
 others have the fields of `HistoryEntry`. The file is replaced whole whenever a run is added.
 Runs of `asmtune bench` have times, those of `asmtune accuracy` errors. Version 1 had times alone.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Final
+from typing import Final
 
 from asmtune.base.atomic_write import folder_lock
 from asmtune.base.errors import InputError
@@ -30,7 +30,7 @@ from asmtune.studies.regression.run import (
 )
 
 FORMAT: Final = "asmtune-bench-history"
-VERSION: Final = 2
+VERSION: Final = 1
 MOST_RUNS: Final = 100
 
 LEAST_RUNS: Final = 5
@@ -136,26 +136,15 @@ def read_history(path: Path) -> tuple[HistoryEntry, ...]:
             values.append(parse_json(line))
         except ValueError as error:
             raise InputError(f"{where}, line {number}: not JSON ({error}); {_REPAIR}") from error
-    form = of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
+    of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
     entries = []
     for number, value in enumerate(values[1:], 2):
-        if form["version"] == 1:
-            _rename_times(value)
         entry = decoded(HistoryEntry, value, f"{where}, line {number}")
         timed = (one for one in entry.levels if one.metric is None)
         times = (us for one in timed for us in (one.low, one.value, one.high))
         check_times(times, f"{where}, line {number}, levels", _REPAIR)
         entries.append(entry)
     return tuple(entries)
-
-
-def _rename_times(entry: Any) -> None:
-    """Give the levels of an entry of version 1 the names of version 2."""
-    levels = entry.get("levels") if isinstance(entry, dict) else None
-    for level in levels if isinstance(levels, list) else ():
-        if isinstance(level, dict):
-            names = {"median_us": "value", "low_us": "low", "high_us": "high"}
-            level.update({new: level.pop(old) for old, new in names.items() if old in level})
 
 
 def extended(history: Sequence[HistoryEntry], run: HistoryEntry) -> tuple[HistoryEntry, ...]:
