@@ -182,13 +182,13 @@ def test_a_corrupt_history_stays(runs: Commands) -> None:
     """What cannot be read is not written over, and no figure is left behind."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
     history = runs.folder / "history.jsonl"
-    history.write_text('{"format": "asmtune-bench-history", "version": 3}\n')
+    history.write_text('{"format": "asmtune-bench-history", "version": 2}\n')
     refused = runs.refused(
         "check", "{}/run.json", *BASE, "--history", str(history), "--record", "--figure",
         "{}/trend.svg",
     )  # fmt: skip
-    assert "line 1: written by a newer asmtune (form 3, this one knows 2)" in refused
-    assert '"version": 3' in history.read_text()
+    assert "line 1: written by a newer asmtune (form 2, this one knows 1)" in refused
+    assert '"version": 2' in history.read_text()
     assert not (runs.folder / "trend.svg").exists()
 
 
