@@ -116,7 +116,8 @@ def kernel(
 
 OUTPUTS = ("c_ptr",)
 
-OPTIONAL = {"batch": 1}
+OPTIONAL = {"batch": 1, "transposed": 0}
+"""`transposed` is 1 where B lies as (N, K) in memory, as weights of layers do."""
 
 _EXTENTS = (
     (4096, 4096, 4096),
@@ -149,7 +150,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random arguments of `matmul`; 8-bit B is kept transposed, as vendors want it."""
     batch, M, N, K = shape["batch"], shape["M"], shape["N"], shape["K"]
     a = random_matrices((batch, M, K), dtype, device)
-    if dtype in ("fp8e4nv", "i8"):
+    if shape.get("transposed") or dtype in ("fp8e4nv", "i8"):
         b = random_matrices((batch, N, K), dtype, device).mT
     else:
         b = random_matrices((batch, K, N), dtype, device)
