@@ -105,4 +105,5 @@ def error_histogram(fine: Any) -> ErrorHistogram:
 def _of_bits(bits: int) -> float:
     import torch
 
-    return float(torch.tensor(bits, dtype=torch.int32).view(torch.float32))
+    value = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+    return min(float(value), torch.finfo(torch.float32).max)

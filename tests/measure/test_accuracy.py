@@ -197,6 +197,8 @@ def test_histogram_counts_every_element() -> None:
     assert sum(histogram.counts) == 2900
     assert histogram.edges[-2] <= stats.max_rel <= histogram.edges[-1]
     assert len(histogram.edges) == len(histogram.counts) + 1
+    huge = measure_with_histogram(1e300 * reference, reference)[1]
+    assert (sum(huge.counts), math.isfinite(huge.edges[-1])) == (3000, True)
     exact = measure_with_histogram(reference, reference)[1]
     assert (exact.counts, exact.zeros) == ((), 3000)
 

@@ -141,7 +141,7 @@ def test_a_kept_limit_covers_what_it_says() -> None:
 def test_a_broken_run_widens_no_limit() -> None:
     """A run that broke a limit is kept, and later limits are computed without it."""
     kernel = Kernel(64, 32)
-    _, limits, history = guarded([kernel.run(seed) for seed in range(6)])
+    _, _, history = guarded([kernel.run(seed) for seed in range(6)])
     guard = Guard((), history, adapts=True)
     broken = kernel.run(9, doubled=True)
     assert guard.judge(broken).outcome == "worse"

@@ -58,7 +58,8 @@ def unreadable(x):
     return x.to_sparse()
 
 def stored(x, most=1.0):
-    return {"y": (2 * x).clamp(-most, most).bfloat16(), "limit": torch.full((1,), most), "scale": torch.ones(0)}
+    y = (2 * x).clamp(-most, most).bfloat16()
+    return {"y": y, "limit": torch.full((1,), most), "scale": torch.ones(0)}
 
 def text(x):
     return "no tensor"
