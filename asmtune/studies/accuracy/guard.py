@@ -217,7 +217,8 @@ class Guard:
         if self.adapts:
             limits = stricter(limits, self._adaptive(run, values))
         bounds = {limit.subject.identity: limit.bound for limit in limits}
-        findings, runs = [], 0
+        findings: list[ErrorFinding] = []
+        runs = 0
         for row in run.rows:
             bound = bounds.get(run.subject(row).identity, Bound())
             findings += _findings(run, row, bound, values)
