@@ -44,7 +44,9 @@ def test_written_tests_pass(tmp_path: Path, interpreter: Interpreter) -> None:
 def test_written_tests_fail_with_a_wrong_formula(tmp_path: Path, interpreter: Interpreter) -> None:
     """An edit of the kernel alone, of either kind, is found by the written test."""
     for name in ("twice", "dots"):
-        module, *_ = write_kernel(signature(name), tmp_path)
+        # The process keeps modules of tests by their names.
+        parsed = KernelSignature.parse(f"wrong_{name}", *SIGNATURES[name])
+        module, *_ = write_kernel(parsed, tmp_path)
         module.write_text(module.read_text().replace("  # edit this line", " + 1  # edit this"))
     outcomes = interpreter.call("tests.testing.interpreted:run_tests", str(tmp_path), "-k", "fp32")
     assert len(outcomes) == 2
