@@ -17,6 +17,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.devices import is_interpreting
 from asmtune.testing.inputs import (
     FLAT,
@@ -220,9 +221,9 @@ class _Checker:
         for case in dict.fromkeys((next(iter(self._cases)), list(self._cases)[-1])):
             inputs = self._inputs(self._cases[case])
             exact, written = self._exact(inputs), {*self._options.writes} & inputs.keys()
+            kept = {name: inputs[name] for name in written}
             runs = [
-                called(function, **{**inputs, **{name: inputs[name].clone() for name in written}})
-                for _ in range(_RUNS)
+                called(function, **{**inputs, **converted(kept, torch.clone)}) for _ in range(_RUNS)
             ]
             whole = [run for run in runs if not isinstance(run, Failure)]
             if len(whole) < _RUNS:
@@ -289,8 +290,9 @@ class _Checker:
         kept = {*self._options.writes, self._options.out}
         before = {
             key: (value, value.clone())
-            for key, value in inputs.items()
-            if isinstance(value, torch.Tensor) and key not in kept and value is not out
+            for key, value in tensor_parts(inputs).items()
+            if isinstance(value, torch.Tensor) and value is not out
+            if key.partition(".")[0] not in kept
         }
         got = called(function or self._default, **inputs)
         if isinstance(got, Failure) and refuses and got.detail.startswith(_REFUSALS):

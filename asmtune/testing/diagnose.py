@@ -322,7 +322,9 @@ class _Experiments:
         """Yield configs with other warps, and the space's with other blocks, a few."""
         if self._device == "cuda":
             for warps in {1, 2, 4, 8} - {self._config.num_warps}:
-                yield replace(self._config, num_warps=warps)
+                yield Config(
+                    self._config.kwargs, num_warps=warps, num_stages=self._config.num_stages
+                )
         seen = [dict(self._config.kwargs)]
         for config in self._subject.space.configs(**self._even):
             if config.kwargs not in seen and len(seen) < 3:

@@ -110,10 +110,11 @@ class TrialProcess:
 
     def _launch_of(self, trial: Trial) -> tuple[Any, dict[str, Any], Any]:
         """Return kernel, arguments and grid."""
+        device = str(self._subject.device)
         if self._module is not None:
-            problem = self._module.problem(trial.shape, trial.dtype, self._subject.device)
+            problem = self._module.problem(trial.shape, trial.dtype, device)
             return problem.kernel, dict(problem.arguments), problem.grid
-        values = {n: _random(v, self._subject.device) for n, v in trial.arguments.items()}
+        values = {n: _random(v, device) for n, v in trial.arguments.items()}
         return self._function, values, tuple(trial.grid)
 
     def _exact(self, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
@@ -214,7 +215,7 @@ class GuardedMemory:
         return bool(value.numel()) and self._offset(value) in starts
 
     def _offset(self, value: torch.Tensor) -> int:
-        return value.data_ptr() - self._region.storage.data_ptr() - self._region.start
+        return int(value.data_ptr() - self._region.storage.data_ptr() - self._region.start)
 
     def at(self, value: torch.Tensor) -> torch.Tensor:
         """Return the copy of a tensor, of the same shape and strides."""
