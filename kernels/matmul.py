@@ -116,8 +116,7 @@ def kernel(
 
 OUTPUTS = ("c_ptr",)
 
-OPTIONAL = {"batch": 1, "transposed": 0}
-"""`transposed` is 1 where B lies as (N, K) in memory, as weights of layers do."""
+OPTIONAL = {"batch": 1}
 
 _EXTENTS = (
     (4096, 4096, 4096),
@@ -147,7 +146,11 @@ SHAPES = (
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `matmul`; 8-bit B is kept transposed, as vendors want it."""
+    """Make random arguments of `matmul`.
+
+    B lies as (N, K) in memory where `shape` has `transposed`, as weights of layers do, and in 8
+    bits, as vendors want it.
+    """
     batch, M, N, K = shape["batch"], shape["M"], shape["N"], shape["K"]
     a = random_matrices((batch, M, K), dtype, device)
     if shape.get("transposed") or dtype in ("fp8e4nv", "i8"):
