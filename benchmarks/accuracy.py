@@ -20,7 +20,7 @@ import asmtune
 from asmtune.base.json_codec import to_json
 from asmtune.report.accuracy import accuracy_figure
 from asmtune.report.regression import check_markdown, trend_figure
-from asmtune.studies.accuracy.guard import ErrorLimits, Guard, GuardTerms
+from asmtune.studies.accuracy.guard import ErrorLimits, Guard
 from asmtune.studies.accuracy.run import AccuracyRequest, AccuracyRun
 from asmtune.studies.accuracy.subject import load_subject
 from asmtune.studies.regression.history import HistoryEntry, extended
@@ -76,14 +76,14 @@ def guarded() -> tuple[str, bytes]:
     """Pass runs by the guard, the last one with a fault; return Markdown and trend."""
     shape = {"rows": 64, "cols": 64}
     subject = load_subject(f"{ROOT / SCALES}:per_channel", shape, None)
-    request = AccuracyRequest.of(subject, {}, "fp64", "random", None)
+    request = AccuracyRequest.of(subject, {}, "fp64", "random")
     faulty = replace(request, variants=(replace(request.variants[0], function=doubled),))
     limits: tuple[ErrorLimits, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
     for seed in range(RUNS):
         last = seed == RUNS - 1
         run = (faulty if last else request).run("cpu", seed, f"run {seed + 1}")
-        guard = Guard(GuardTerms(), limits, history, adapts=True)
+        guard = Guard(limits, history, adapts=True)
         check = guard.judge(run)
         assert (check.outcome == "worse") == last
         if not last:

@@ -23,7 +23,6 @@ from asmtune.kernels._common import check_tensors
 from asmtune.kernels._gemm_host import activate, by_gluon, grid, launch, product
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels.matmul import (
-    OPTIONAL,
     OUTPUTS,
     kernel,
     problem_of,
@@ -32,9 +31,11 @@ from asmtune.kernels.matmul import (
 )
 from asmtune.runtime.prepared import prepared
 
-__all__ = ["DEFAULT", "OPTIONAL", "OUTPUTS", "kernel", "linear", "reference", "space"]
+__all__ = ["DEFAULT", "OUTPUTS", "kernel", "linear", "reference", "space"]
 
 DTYPES = ("bf16", "fp16", "fp32")
+
+OPTIONAL = {"batch": 1}
 
 _EXTENTS = (
     (4096, 3072, 768),

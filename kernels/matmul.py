@@ -146,10 +146,14 @@ SHAPES = (
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `matmul`; 8-bit B is kept transposed, as vendors want it."""
+    """Make random arguments of `matmul`.
+
+    B lies as (N, K) in memory where `shape` has `transposed`, as weights of layers do, and in 8
+    bits, as vendors want it.
+    """
     batch, M, N, K = shape["batch"], shape["M"], shape["N"], shape["K"]
     a = random_matrices((batch, M, K), dtype, device)
-    if dtype in ("fp8e4nv", "i8"):
+    if shape.get("transposed") or dtype in ("fp8e4nv", "i8"):
         b = random_matrices((batch, N, K), dtype, device).mT
     else:
         b = random_matrices((batch, K, N), dtype, device)

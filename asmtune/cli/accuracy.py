@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.bench import NO_GPU
-from asmtune.cli.check import (
-    Figure,
-    Format,
-    Level,
-    check_format,
-    end,
-    rendered,
-    share_of,
-)
+from asmtune.cli.check import Figure, Format, Level, check_format, end, keep, rendered, share_of
 from asmtune.cli.output import check_destinations, print_line, write_note, write_result
 from asmtune.cli.prune_report import Dtype
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, unique
@@ -44,11 +37,9 @@ Inputs = Annotated[
     str,
     typer.Option(help="random, heavy-tailed, outlier-channels, or a .pt, .npy, .safetensors file."),
 ]
-KlOption = Annotated[str | None, typer.Option("--kl", help="softmax or histogram.")]
 Seed = Annotated[
-    int | None, typer.Option(help="Of the inputs; default 0, or the runs in the history.")
+    int | None, typer.Option(help="Of the inputs; default 0, or drawn anew for a history.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 Html = Annotated[Path | None, typer.Option(help="A page with figure and table to write.")]
 Draw = Annotated[Path | None, typer.Option(help="Histogram and tail: .svg, .png or .pdf.")]
 Limits = Annotated[Path | None, typer.Option("--check", help="Judge by a file of limits.")]
@@ -57,7 +48,6 @@ Write = Annotated[
     typer.Option("--write-adaptive-thresholds", help="Tighten the limits by the history."),
 ]
 History = Annotated[Path | None, typer.Option(help="A file of runs, to which this one is added.")]
-Trend = Annotated[Path | None, typer.Option(help="Draw the history: .svg, .png or .pdf.")]
 Label = Annotated[str, typer.Option(help="What the run is called, such as a commit.")]
 
 
@@ -68,10 +58,8 @@ def accuracy(
     dtype: Dtype = None,
     variant: Variants = [],  # noqa: B006 - typer copies it
     inputs: Inputs = "random",
-    kl: KlOption = None,
     seed: Seed = None,
     format_: Format = "text",
-    json_: Json = False,
     figure: Draw = None,
     html: Html = None,
     check: Limits = None,
@@ -87,10 +75,10 @@ def accuracy(
     broken, with 3 where there is none to judge by. Exits with 4 where there is no GPU, and Triton's
     interpreter is not asked for.
     """
-    form = "json" if json_ else format_
-    check_format(form)
+    check_format(format_)
     chance = share_of("--level", level, MOST_LEVEL)
-    if check is None and (write_adaptive_thresholds or history or trend or form == "markdown"):
+    guarding = write_adaptive_thresholds or history or trend or format_ == "markdown"
+    if check is None and guarding:
         raise InputError(
             "--history, --trend, --write-adaptive-thresholds and --format markdown need "
             "--check FILE"
@@ -102,6 +90,9 @@ def accuracy(
     files = GuardFiles(check, history, write_adaptive_thresholds, trend)
     files.check({"--figure": figure, "--html": html})
     guard = files.guard(chance)
+    if seed is None:
+        # Equal inputs would scatter less than those of a run to come.
+        seed = 0 if history is None else random.SystemRandom().getrandbits(31)
     try:
         run = run_accuracy(
             kernel,
@@ -110,47 +101,48 @@ def accuracy(
             dtype=dtype,
             variants=variants,
             inputs=inputs,
-            kl=kl,
-            seed=len(guard.history) if seed is None else seed,
+            seed=seed,
             label=label,
         )
     except NoGpuError as error:
         print_line(f"asmtune: {error}", err=True)
         raise typer.Exit(NO_GPU) from error
-    _write(run, figure, html)
+    _report(run, format_ if check is None else None, figure, html)
     if check is None:
-        write_result(_reported(run, form))
         return
-    write_note(_reported(run, "text"))
     result = guard.judge(run)
     files.write(run, guard, result)
-    write_result(rendered(result, form))
+    write_result(rendered(result, format_))
     if result.outcome != "incomparable" or not write_adaptive_thresholds:
         end(result)
 
 
 def _variant(text: str) -> tuple[str, str]:
     """Split NAME=SPEC; a function of the kernel's file is its own name."""
-    name, equals, spec = text.partition("=")
-    if not name.strip() or (equals and not spec.strip()):
+    name, equals, spec = (part.strip() for part in text.partition("="))
+    if not name or (equals and not spec):
         raise InputError(f"--variant {text!r} is neither NAME=SPEC nor a function's name")
-    return name.strip(), spec.strip() if equals else name.strip()
+    return name, spec or name
 
 
-def _reported(run: AccuracyRun, form: str) -> object:
-    from asmtune.report.accuracy import accuracy_json, accuracy_table
-
-    return accuracy_json(run) if form == "json" else accuracy_table(run)
-
-
-def _write(run: AccuracyRun, figure: Path | None, html: Path | None) -> None:
-    from asmtune.report.accuracy import accuracy_figure, accuracy_page
+def _report(run: AccuracyRun, form: str | None, figure: Path | None, html: Path | None) -> None:
+    """Write figure, page and table; the table is a note beside a check's result."""
+    from asmtune.report.accuracy import (
+        accuracy_figure,
+        accuracy_json,
+        accuracy_page,
+        accuracy_table,
+    )
     from asmtune.studies.regression.run import write_bytes
 
     if figure is not None:
         write_bytes(figure, accuracy_figure(run, figure.suffix.lower().lstrip(".")))
     if html is not None:
         write_bytes(html, accuracy_page(run).encode())
+    if form is None:
+        write_note(accuracy_table(run))
+    else:
+        write_result(accuracy_json(run) if form == "json" else accuracy_table(run))
 
 
 @dataclass(frozen=True)
@@ -171,12 +163,16 @@ class GuardFiles:
         from asmtune.report.regression import check_figure
 
         wanted = {**others, "--trend": self.trend, "--history": self.history}
-        wanted |= {"--check": self.limits} if self.adapts else {}
-        read = {} if self.adapts or self.limits is None else {"--check": self.limits}
-        check_destinations([(name, path) for name, path in wanted.items() if path], read)
-        for path in (others["--figure"], self.trend, others["--html"] and Path("page.svg")):
+        limits = {"--check": self.limits} if self.limits else {}
+        if self.adapts:
+            wanted |= limits
+        paths = [(name, path) for name, path in wanted.items() if path]
+        check_destinations(paths, {} if self.adapts else limits)
+        drawn = {"--figure": others["--figure"], "--trend": self.trend}
+        drawn["--html"] = others["--html"] and Path("page.svg")
+        for option, path in drawn.items():
             if path is not None:
-                check_figure(path)
+                check_figure(path, option)
 
     def guard(self, level: float) -> Guard:
         """Read limits and history.
@@ -184,26 +180,20 @@ class GuardFiles:
         Raises:
             InputError: a file cannot be read, or there are no limits and none are to be written.
         """
-        from asmtune.studies.accuracy.guard import Guard, GuardTerms, read_thresholds
+        from asmtune.studies.accuracy.guard import Guard, read_thresholds
         from asmtune.studies.regression.history import read_history
 
         is_new = self.adapts and self.limits is not None and not self.limits.exists()
         limits = () if is_new or self.limits is None else read_thresholds(self.limits)
         known = () if self.history is None else read_history(self.history)
-        return Guard(GuardTerms(level), limits, known, self.adapts)
+        return Guard(limits, known, self.adapts, level)
 
     def write(self, run: AccuracyRun, guard: Guard, result: Check[ErrorFinding]) -> None:
         """Add the run to the history, draw it, and tighten the limits if none is broken."""
-        from asmtune.report.regression import trend_figure
         from asmtune.studies.accuracy.guard import write_thresholds
-        from asmtune.studies.regression.history import comparable, record
-        from asmtune.studies.regression.run import write_bytes
+        from asmtune.studies.regression.history import alike, comparable
 
-        if self.trend is not None:
-            worse = [f.identity for f in result.findings if f.verdict == "worse"]
-            entries = [*comparable(guard.history, run.entry), run.entry]
-            write_bytes(self.trend, trend_figure(entries, worse, self.trend.suffix.lower()))
-        if self.history is not None:
-            record(self.history, run.entry)
+        known = alike(comparable(guard.history, run.entry), run.entry)
+        keep(result, [*known, run.entry], self.trend, self.history)
         if self.adapts and self.limits is not None and result.outcome != "worse":
             write_thresholds(self.limits, guard.tightened(run))

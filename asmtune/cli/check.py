@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -14,6 +15,7 @@ from asmtune.studies.api import MOST_LEVEL, MOST_THRESHOLD
 
 if TYPE_CHECKING:
     from asmtune.studies.regression.compare import Check, CheckFinding
+    from asmtune.studies.regression.history import HistoryEntry
 
 SLOWER: Final = 1
 INCOMPARABLE: Final = 3
@@ -25,7 +27,7 @@ _HISTORY: Final[Literal["history"]] = "history"
 Run = Annotated[Path, typer.Argument(help="A run that asmtune bench has written.")]
 Baseline = Annotated[Path, typer.Option(help="The run that it is compared with.")]
 Threshold = Annotated[
-    str, typer.Option(help='Slowdown that counts: "3%", or "history": its mean + 3 sd.')
+    str, typer.Option(help='Slowdown that counts: "3%", or "history": beyond its runs.')
 ]
 Level = Annotated[
     str, typer.Option(help="Chance that a check of unchanged kernels finds one slower.")
@@ -116,24 +118,33 @@ class CheckFiles:
         self, threshold: float | Literal["history"], level: float, *, any_board: bool
     ) -> Check[CheckFinding]:
         """Read everything, compare, and only then write figure and history."""
-        from asmtune.report.regression import trend_figure
         from asmtune.studies.api import check as run_check
-        from asmtune.studies.regression.history import comparable, entry_of, read_history, record
-        from asmtune.studies.regression.run import read_run, write_bytes
+        from asmtune.studies.regression.history import comparable, entry_of, read_history
+        from asmtune.studies.regression.run import read_run
 
         base, run = read_run(self.baseline, "--baseline"), read_run(self.run)
         terms: dict[str, Any] = {"threshold": threshold, "level": level, "any_board": any_board}
         result = run_check(run, base, history=self.history, **terms)
-        if self.figure is not None:
-            slower = [f.subject.identity for f in result.findings if f.verdict == "slower"]
-            known = () if self.history is None else read_history(self.history)
-            entry = entry_of(run)
-            entries = [*comparable(known, entry), entry]
-            suffix = self.figure.suffix.lower()
-            write_bytes(self.figure, trend_figure(entries, slower, suffix))
-        if self.history is not None and self.record:
-            record(self.history, entry_of(run))
+        known = () if self.history is None else read_history(self.history)
+        entry = entry_of(run)
+        history = self.history if self.record else None
+        keep(result, [*comparable(known, entry), entry], self.figure, history)
         return result
+
+
+def keep(
+    result: Check[Any], entries: Sequence[HistoryEntry], figure: Path | None, history: Path | None
+) -> None:
+    """Draw runs, of which the last was checked, and add that one to a history."""
+    from asmtune.report.regression import trend_figure
+    from asmtune.studies.regression.history import record
+    from asmtune.studies.regression.run import write_bytes
+
+    if figure is not None:
+        worse = [f.identity for f in result.findings if f.verdict in ("slower", "worse")]
+        write_bytes(figure, trend_figure(entries, worse, figure.suffix.lower()))
+    if history is not None:
+        record(history, entries[-1], result.outcome)
 
 
 def share_of(option: str, text: str, most: float) -> float:

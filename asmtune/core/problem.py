@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Final, cast
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
@@ -231,9 +232,15 @@ def _count(size: Any) -> int | None:
 def is_kernel(value: Any) -> bool:
     """Say if a value is a kernel of Triton's, also under decorators; import no Triton.
 
-    It has `[]` and no length, so that `list` of it never ends.
+    It has `[]` and no length, so that `list` of it never ends. A stand-in for a package that
+    loads on first use is no kernel: it has every name, or raises at each.
     """
-    return hasattr(value, "arg_names") and hasattr(value, "run") and not isinstance(value, type)
+    if isinstance(value, type | ModuleType):
+        return False
+    try:
+        return isinstance(getattr(value, "arg_names", None), list | tuple) and hasattr(value, "run")
+    except (*USER_CODE_ERRORS, ImportError, RuntimeError):
+        return False
 
 
 def python_function(kernel: Any) -> Any:
@@ -264,7 +271,7 @@ def jit_function(kernel: Any) -> Any:
             f"{plain_name(kernel)!r} is interpreted, and has no compiled code: it was decorated "
             "under TRITON_INTERPRET=1; unset it, or run `asmtune prune-report`, which leaves it out"
         )
-    if not hasattr(function, "params") or not hasattr(function, "arg_names"):
+    if not hasattr(function, "params") or not is_kernel(function):
         raise ProblemError(
             f"{getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "
             "decorate it with @triton.jit"

@@ -17,27 +17,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.measure.distributions import (
     ErrorHistogram,
     binned,
+    divergence,
     error_histogram,
-    histogram_kl,
     quantiles,
-    softmax_kl,
+    value_counts,
     widened_pieces,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS_OF_KL: Final = ("softmax", "histogram")
 _MOST: Final = 1e300  # errors beyond it count as this, so that sums of them stay finite
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-
-Kl = Literal["softmax", "histogram"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +60,9 @@ class AccuracyStats:
             and whose output is at that value, beyond it, infinite or NaN.
         amax: largest finite |o|.
         cosine: cosine of the angle between o and r as vectors; 1 if both are zero.
-        kl: Kullback-Leibler divergence from the reference's distribution in nats, if asked for.
+        kl: Kullback-Leibler divergence of the output's values from the reference's, in nats, by
+            256 equal bins from the reference's least to its largest finite value; values outside
+            count in the outer bins, and each bin has half a count more.
     """
 
     elements: int
@@ -82,7 +81,7 @@ class AccuracyStats:
     clip: float = 0.0
     amax: float = 0.0
     cosine: float = 1.0
-    kl: float | None = None
+    kl: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,22 +139,25 @@ class Bound:
                 raise InputError(f"accuracy {text!r}: {name}={value!r} is no number") from error
         return cls(**limits)
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """Return the limits that hold by name, `nonfinite` always among them."""
+        limits = {limit.name: getattr(self, limit.name) for limit in fields(self)}
+        limits["nonfinite"] = limits["nonfinite"] or 0
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def broken(self, stats: AccuracyStats) -> dict[str, str]:
+        """Return the limits that are broken by name, each as "p99 0.041 > 0.030"."""
+        broken = {}
+        for name, limit in self.limits.items():
+            value, sign = getattr(stats, name), "<" if name == "cosine" else ">"
+            if value < limit if name == "cosine" else value > limit:
+                broken[name] = f"{name} {f' {sign} '.join(_apart(value, limit))}"
+        return broken
+
     def violations(self, stats: AccuracyStats) -> tuple[str, ...]:
-        """List the limits that are broken, each as "p99 0.041 > 0.030"."""
-        broken = []
-        for limit in fields(self):
-            name, most = limit.name, getattr(self, limit.name)
-            if name == "nonfinite":
-                most = most or 0
-            if most is None:
-                continue
-            value = getattr(stats, name)
-            if value is None:
-                broken.append(f"{name} was not measured, limit {most:.3g}")
-            elif value < most if name == "cosine" else value > most:
-                sign = "<" if name == "cosine" else ">"
-                broken.append(f"{name} {_apart(value, most)[0]} {sign} {_apart(value, most)[1]}")
-        return tuple(broken)
+        """List the texts of `broken`."""
+        return tuple(self.broken(stats).values())
 
 
 def _apart(value: float, limit: float) -> tuple[str, str]:
@@ -165,11 +167,7 @@ def _apart(value: float, limit: float) -> tuple[str, str]:
 
 
 def measure_accuracy(
-    output: Tensor,
-    reference: Tensor,
-    *,
-    limit: float | Tensor | None = None,
-    kl: Kl | None = None,
+    output: Tensor, reference: Tensor, *, limit: float | Tensor | None = None
 ) -> AccuracyStats:
     """Measure an output against a reference of the same shape, in float64.
 
@@ -179,47 +177,28 @@ def measure_accuracy(
         limit: largest finite magnitude of the format, for `clip`; one number, or a tensor that
             broadcasts to the output, such as 448 times the scale of each group. By default that of
             the output's dtype.
-        kl: "softmax": mean over rows of the KL divergence between the softmaxes of reference and
-            output over the last axis; rows with a NaN or unequal infinity are left out.
-            "histogram": KL divergence between the values' histograms, of 256 equal bins from the
-            reference's least to its largest value, with half a count added to each; values outside
-            count in the outer bins.
 
     Raises:
-        InputError: the shapes differ, `limit` does not broadcast, a dtype cannot be compared, or
-            `kl` is unknown.
+        InputError: the shapes differ, `limit` does not broadcast, or a dtype cannot be compared.
     """
-    return measure_with_histogram(output, reference, limit=limit, kl=kl)[0]
+    return measure_with_histogram(output, reference, limit=limit)[0]
 
 
 def measure_with_histogram(
-    output: Tensor,
-    reference: Tensor,
-    *,
-    limit: float | Tensor | None = None,
-    kl: Kl | None = None,
+    output: Tensor, reference: Tensor, *, limit: float | Tensor | None = None
 ) -> tuple[AccuracyStats, ErrorHistogram]:
-    """Measure as `measure_accuracy`, and count elements by relative error.
-
-    Raises:
-        InputError: as `measure_accuracy`.
-    """
+    """Measure as `measure_accuracy`, and count elements by relative error."""
     import torch
 
     output, reference = _comparable(output, reference)
-    if kl is not None and kl not in KINDS_OF_KL:
-        raise InputError(f"kl={kl!r} is unknown: one of {', '.join(KINDS_OF_KL)}")
     if not output.numel():
-        return AccuracyStats(elements=0, kl=None if kl is None else 0.0), ErrorHistogram((), (), 0)
+        return AccuracyStats(elements=0), ErrorHistogram((), (), 0)
     with torch.no_grad():
         sums = _Sums(output, reference, _limit_of(output, limit))
         for add in (sums.add_scale, sums.add_error):
             for got, want, place in widened_pieces(output, reference):
                 add(got, want, place)
-        divergence = None
-        if kl is not None:
-            divergence = (softmax_kl if kl == "softmax" else histogram_kl)(output, reference)
-        return sums.stats(divergence), error_histogram(sums.bins.get("rel"))
+        return sums.stats(), error_histogram(sums.bins.get("rel"))
 
 
 def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
@@ -245,15 +224,17 @@ def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
     return output.detach(), reference.detach()
 
 
-def _limit_of(output: Tensor, limit: float | Tensor | None) -> float | Tensor:
-    """Return the limit of clipping, as a view of the output's shape if it is a tensor."""
-    if limit is None or isinstance(limit, int | float):
-        return _limits(output.dtype)[0] if limit is None else limit
+def _limit_of(output: Tensor, limit: float | Tensor | None) -> Tensor:
+    """Return the limit of clipping as a view of the output's shape."""
+    import torch
+
+    most = _limits(output.dtype)[0] if limit is None else limit
+    wide = torch.as_tensor(most, dtype=torch.float64, device=output.device).detach()
     try:
-        return limit.detach().expand(output.shape)
+        return wide.expand(output.shape)
     except RuntimeError as error:
         raise InputError(
-            f"accuracy: a limit of shape {list(limit.shape)} does not broadcast to the output's "
+            f"accuracy: a limit of shape {list(wide.shape)} does not broadcast to the output's "
             f"{list(output.shape)}"
         ) from error
 
@@ -279,7 +260,7 @@ class _Sums:
 
     output: Tensor
     reference: Tensor
-    limit: float | Tensor
+    limit: Tensor
     finite: int = 0
     unequal: int = 0
     clipped: int = 0
@@ -289,26 +270,32 @@ class _Sums:
     sums: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0})
     most: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0, "ulps": 0.0})
     bins: dict[str, Any] = field(default_factory=dict)
+    span: tuple[float, float] = (math.inf, -math.inf)
+    values: list[Any] = field(default_factory=lambda: [0, 0])
 
     def add_scale(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
         """Count what is not finite or clipped, and add the norms of what is finite in both."""
-        import torch
-
         finite = got.isfinite() & want.isfinite()
         same = (got == want) | (got.isnan() & want.isnan())
         self.finite += int(finite.sum())
         self.unequal += int((~finite & ~same).sum())
-        most = self.limit
-        if isinstance(most, torch.Tensor):
-            most = most[place].to(got.device, torch.float64)
-        clipped = (want.abs() > most) & want.isfinite() & ~(got.abs() < most)
+        most = self.limit[place]
+        # A limit that is no number of the output's dtype may be rounded down there.
+        eps = _limits(self.output.dtype)[1] if self.output.dtype.is_floating_point else 0.0
+        clipped = (want.abs() > most) & want.isfinite() & ~(got.abs() < most * (1 - eps))
         self.clipped += int(clipped.sum())
         self.amax = max(self.amax, float(got.where(got.isfinite(), 0.0).abs().max()))
         self.norms["o"] = math.hypot(self.norms["o"], self._rms(got.where(finite, 0.0)))
         self.norms["r"] = math.hypot(self.norms["r"], self._rms(want.where(finite, 0.0)))
+        known = want[want.isfinite()]
+        if known.numel():
+            low, high = self.span
+            self.span = min(low, float(known.min())), max(high, float(known.max()))
 
     def add_error(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
-        """Add the errors of a piece, whose finite elements alone count."""
+        """Add the values of a piece, and the errors of its elements that are finite in both."""
+        for row, values in enumerate((want, got)):
+            self.values[row] += value_counts(values, *self.span)
         finite = got.isfinite() & want.isfinite()
         got, want = got[finite], want[finite]
         if not got.numel():
@@ -353,11 +340,12 @@ class _Sums:
         power = torch.ldexp(torch.ones_like(size), exponent.clamp_(min=-1022)).clamp_(min=least)
         return (power * eps).clamp_(min=5e-324)
 
-    def stats(self, kl: float | None) -> AccuracyStats:
+    def stats(self) -> AccuracyStats:
         """Return the statistics of all pieces."""
         elements = self.output.numel()
-        counted: dict[str, Any] = {"elements": elements, "nonfinite": self.unequal, "kl": kl}
+        counted: dict[str, Any] = {"elements": elements, "nonfinite": self.unequal}
         counted |= {"clip": self.clipped / elements, "amax": self.amax}
+        counted["kl"] = divergence(*self.values)
         if not self.finite:
             return AccuracyStats(**counted)
         norms = self.norms

@@ -1,4 +1,4 @@
-"""Distributions of errors and values: bins, quantiles, Kullback-Leibler divergences."""
+"""Distributions of errors and values: bins, quantiles, the Kullback-Leibler divergence."""
 
 from __future__ import annotations
 
@@ -46,43 +46,20 @@ def widened_pieces(
         yield output[place].to(torch.float64), want.to(torch.float64), place
 
 
-def softmax_kl(output: Tensor, reference: Tensor) -> float:
-    """Return the mean over rows of KL(softmax(r) || softmax(o))."""
+def value_counts(values: Tensor, low: float, high: float) -> Tensor:
+    """Count finite values by equal bins from low to high; those outside count in the outer bins."""
     import torch
 
-    total, rows = 0.0, 0
-    width = output.shape[-1] if output.dim() else 1
-    heads = output.reshape(-1, width), reference.reshape(-1, width)
-    step = max(1, PIECE // width)
-    for start in range(0, heads[0].shape[0], step):
-        got, want = (x[start : start + step].to(output.device, torch.float64) for x in heads)
-        sound = ((got.isfinite() & want.isfinite()) | ((got == want) & (want < 0))).all(-1)
-        p, q = (torch.log_softmax(x[sound], -1) for x in (want, got))
-        terms = (p.exp() * (p - q)).where(p.exp() > 0, 0.0)
-        total += float(terms.sum())
-        rows += int((~p.isnan().any(-1)).sum())
-    return max(0.0, total / rows) if rows else 0.0
-
-
-def histogram_kl(output: Tensor, reference: Tensor) -> float:
-    """Return the KL divergence between the histograms of all finite values."""
-    import torch
-
-    low, high = math.inf, -math.inf
-    for _, want, _ in widened_pieces(output, reference):
-        want = want[want.isfinite()]
-        if want.numel():
-            low, high = min(low, float(want.min())), max(high, float(want.max()))
-    if low > high:
-        return 0.0
-    counts = torch.full((2, _BINS), 0.5, dtype=torch.float64)
     # Halved, so that the span of float64's range does not overflow.
     width = (high / 2 - low / 2) / _BINS or 1.0
-    for pair in widened_pieces(output, reference):
-        for row, values in enumerate((pair[1], pair[0])):
-            place = ((values[values.isfinite()] / 2 - low / 2) / width).clamp_(0, _BINS - 1)
-            counts[row] += torch.bincount(place.long(), minlength=_BINS).cpu()
-    p, q = counts / counts.sum(1, keepdim=True)
+    known = values[values.isfinite() & (low <= high)]
+    place = ((known / 2 - low / 2) / width).clamp_(0, _BINS - 1)
+    return torch.bincount(place.long(), minlength=_BINS).cpu()
+
+
+def divergence(reference: Tensor, output: Tensor) -> float:
+    """Return the Kullback-Leibler divergence between two counts of `value_counts`, in nats."""
+    p, q = (raised / raised.sum() for raised in (reference.double() + 0.5, output.double() + 0.5))
     return max(0.0, float((p * (p / q).log()).sum()))
 
 
@@ -128,4 +105,5 @@ def error_histogram(fine: Any) -> ErrorHistogram:
 def _of_bits(bits: int) -> float:
     import torch
 
-    return float(torch.tensor(bits, dtype=torch.int32).view(torch.float32))
+    value = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+    return min(float(value), torch.finfo(torch.float32).max)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import accumulate, cycle
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.html import HtmlTable, document, escaped
 from asmtune.base.json_codec import to_json
+from asmtune.measure.accuracy import AccuracyStats
 from asmtune.report.cells import ReportTable, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.report.figures import COLOURS, MARKERS, RULE, WIDTH, fitted_legend, look, saved
@@ -17,26 +19,20 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "asmtune-accuracy"
 
-_STATS: Final = {
-    "max_abs": "max abs",
-    "mean_abs": "mean abs",
-    "max_rel": "max rel",
-    "mean_rel": "mean rel",
-    "p50": "p50",
-    "p90": "p90",
-    "p99": "p99",
-    "p999": "p99.9",
-    "max_ulps": "max ULPs",
-    "p99_ulps": "p99 ULPs",
-    "rms_share": "RMS share",
-    "clip": "clip",
-    "amax": "amax",
-    "cosine": "1 - cosine",
-    "kl": "KL",
-    "nonfinite": "NaN, inf",
-}
-_COLUMNS: Final = ("variant", "dtype", *_STATS.values(), "scale max/mean")
-_SPARE: Final = ("amax", "p99 ULPs", "mean abs", "p50", "p90", "max abs", "scale max/mean")
+_NAMES: Final = {"p999": "p99.9", "cosine": "1 - cosine", "kl": "KL", "nonfinite": "NaN, inf"}
+_LEFT_OUT: Final = ("p99_ulps", "mean_abs", "kl", "p50", "p90", "amax", "max_abs")
+"""Statistics that a narrow terminal does not show, the first of these first."""
+
+
+def _heading(name: str) -> str:
+    spelled = name.replace("ulps", "ULPs").replace("rms", "RMS").replace("_", " ")
+    return _NAMES.get(name, spelled)
+
+
+_STATS: Final = tuple(
+    sorted((f.name for f in fields(AccuracyStats)[1:]), key=lambda name: name == "nonfinite")
+)
+_COLUMNS: Final = ("variant", "dtype", *map(_heading, _STATS), "scale max/mean")
 _OCTAVE: Final = 8  # bins of `ErrorHistogram` an octave
 _HEIGHT: Final = 3.0
 _LEAST: Final = 1e-7
@@ -52,7 +48,7 @@ def _title(run: AccuracyRun) -> str:
 def _cells(row: AccuracyRow) -> list[str]:
     values = {name: getattr(row.stats, name) for name in _STATS}
     values["cosine"] = max(0.0, 1.0 - values["cosine"])
-    texts = ["-" if value is None else f"{value:.3g}" for value in values.values()]
+    texts = [f"{value:.3g}" for value in values.values()]
     scales = row.scales
     ratio = "-" if scales is None else f"{scales.most / scales.mean:.3g}"
     return [one_line(row.name), row.dtype, *texts, ratio]
@@ -60,7 +56,9 @@ def _cells(row: AccuracyRow) -> list[str]:
 
 def accuracy_table(run: AccuracyRun) -> ReportTable:
     """Tabulate the errors, a row a variant and output."""
-    table = plain_table(_title(run), _COLUMNS, left=2, spare=_SPARE)
+    table = plain_table(
+        _title(run), _COLUMNS, left=2, spare=[*map(_heading, _LEFT_OUT), "scale max/mean"]
+    )
     for row in run.rows:
         table.add_row(*_cells(row), style="red" if row.stats.nonfinite else None)
     return table

@@ -31,9 +31,10 @@ _HEADINGS: Final = (
     *("before us", "now us", "change", "limit us", "p90 us", "p99 us", "RSD"),
 )
 _ERROR_HEADINGS: Final = (
-    *("kernel", "shape", "dtype", "verdict", "variant", "metric"),
+    *("kernel", "shape", "dtype", "verdict", "variant", "metric", "trend"),
     *("mean before", "now", "change", "limit"),
 )
+_BARS: Final = 20
 _COLOURS: Final = {
     "slower": "red",
     "worse": "red",
@@ -47,7 +48,9 @@ def check_table(check: Check[Any]) -> Group:
     """Tabulate every row, the gravest first, then the remarks."""
     title = f"{check.run} against {check.base}"
     heads, left = _headings(check.findings)
-    table = plain_table(title, heads, left=left, spare=("limit us", "p90 us", "p99 us", "RSD"))
+    table = plain_table(
+        title, heads, left=left, spare=("trend", "limit us", "p90 us", "p99 us", "RSD")
+    )
     for finding in ordered(check.findings):
         table.add_row(*_cells(finding), style=_COLOURS.get(finding.verdict))
     lines: list[RenderableType] = [Text(line) for line in _lines(check)]
@@ -115,7 +118,7 @@ def _name(finding: Any) -> str:
 def _headings(findings: Sequence[Any]) -> tuple[tuple[str, ...], int]:
     """Return the columns of times or of errors, and how many of them hold text."""
     timed = not findings or isinstance(findings[0], CheckFinding)
-    return (_HEADINGS, 4) if timed else (_ERROR_HEADINGS, 6)
+    return (_HEADINGS, 4) if timed else (_ERROR_HEADINGS, 7)
 
 
 def _cells(finding: Any) -> tuple[str, ...]:
@@ -125,7 +128,8 @@ def _cells(finding: Any) -> tuple[str, ...]:
         numbers = (finding.usual, finding.value, finding.ratio, finding.limit)
         texts = ["-" if value is None else f"{value:.3g}" for value in numbers]
         texts[2] = "-" if finding.ratio is None else f"{100 * (finding.ratio - 1):+.1f}%"
-        return (*first, finding.verdict, one_line(subject.variant or ""), finding.metric, *texts)
+        named = (finding.verdict, one_line(subject.variant or ""), finding.metric)
+        return (*first, *named, _bars((*finding.earlier, finding.value)), *texts)
     now = finding.run_statistics
     return (
         *first,
@@ -138,6 +142,15 @@ def _cells(finding: Any) -> tuple[str, ...]:
         number(now.p99_us if now else None, 2),
         share(now.rsd if now else None),
     )
+
+
+def _bars(values: Sequence[float]) -> str:
+    """Draw values by up to 20 bars, each the largest of as many runs one after another."""
+    size = math.ceil(len(values) / _BARS)
+    tops = [max(values[at : at + size]) for at in range(0, len(values), size)]
+    low, high = min(tops), max(tops)
+    steps = [round(7 * ((top - low) / (high - low or 1.0))) for top in tops]
+    return "".join(chr(ord("▁") + step) for step in steps)
 
 
 def _markdown_table(findings: Sequence[Any]) -> str:
@@ -172,19 +185,19 @@ _NOISE: Final = 0.03
 """Least span of a panel, either way: the usual threshold, so that noise looks like noise."""
 
 
-def check_figure(path: Path) -> None:
+def check_figure(path: Path, option: str = "--figure") -> None:
     """Make sure that a figure can be drawn and is wanted in a form that there is.
 
     Raises:
         InputError: the name ends in something else, or matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--figure {path}: a figure ends in one of {', '.join(SUFFIXES)}")
+        raise InputError(f"{option} {path}: a figure ends in one of {', '.join(SUFFIXES)}")
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError(
-            "--figure needs matplotlib: pip install '.[figures]' in a clone of asmtune"
+            f"{option} needs matplotlib: pip install '.[figures]' in a clone of asmtune"
         ) from error
 
 

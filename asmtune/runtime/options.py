@@ -53,6 +53,8 @@ class Pruning:
                     "expected a function"
                 )
         top_k = given.get("top_k", 1.0)
+        if top_k is None and given.get("perf_model") is None:
+            top_k = 1.0  # packages write None for both, and Triton reads neither
         if isinstance(top_k, bool) or not isinstance(top_k, int | float) or top_k <= 0:
             raise InputError(
                 f"asm_autotune: prune_configs_by top_k={top_k!r}: "

@@ -140,7 +140,7 @@ def check(
     known = () if history is None else histories.read_history(Path(history))
     result = compare(base, now, terms, known)
     if record and history is not None:
-        histories.record(Path(history), histories.entry_of(now))
+        histories.record(Path(history), histories.entry_of(now), result.outcome)
     return result
 
 
@@ -152,7 +152,6 @@ def accuracy(
     dtype: str | None = None,
     variants: Mapping[str, Any] | None = None,
     inputs: str | Path = "random",
-    kl: str | None = None,
     seed: int = 0,
     label: str = "",
 ) -> AccuracyRun:
@@ -168,7 +167,6 @@ def accuracy(
         dtype: one of the module's; by default its first.
         variants: by name, keywords as a mapping, a function, or a text as of `--variant`.
         inputs: "random", "heavy-tailed", "outlier-channels", or a file of tensors.
-        kl: "softmax" or "histogram", as `asmtune.measure.accuracy.measure_accuracy` takes it.
         seed: of the inputs.
         label: a name for the run, such as a commit.
 
@@ -186,7 +184,7 @@ def accuracy(
     from asmtune.studies.accuracy.subject import load_subject
 
     subject = load_subject(str(kernel), shape, dtype)
-    request = AccuracyRequest.of(subject, variants or {}, against, str(inputs), kl)
+    request = AccuracyRequest.of(subject, variants or {}, against, str(inputs))
     import torch
 
     if torch.cuda.is_available():

@@ -6,7 +6,7 @@ It runs on a GPU, on the CPU under Triton's interpreter, and on plain PyTorch fu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -17,9 +17,18 @@ from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.devices import is_interpreting
-from asmtune.testing.inputs import FLAT, LAYOUTS, SHOW_MASKS, Inputs, special_values, widened
-from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, compared
+from asmtune.testing.inputs import (
+    FLAT,
+    LAYOUTS,
+    SHOW_MASKS,
+    Inputs,
+    converted,
+    special_values,
+    widened,
+)
+from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, called, compared
 from asmtune.testing.tolerances import Rows
 
 KINDS: Final = ("shapes", "values", "layouts", "aliasing", "repeats", "gradients")
@@ -113,134 +122,123 @@ class _Checker:
         cases: Mapping[str, Inputs | Callable[[], Inputs]],
         options: KernelChecks,
     ) -> None:
-        self._functions, self._reference = functions, reference
-        self._cases, self._options = cases, options
-        self._first = next(iter(cases.values()))
+        self._reference, self._cases, self._options = reference, cases, options
+        self._functions = {f" by {n}" if n else "": one for n, one in functions.items()}
+        self._default = next(iter(functions.values()))
+        first = self._first()
+        tensors = [value for value in first.values() if isinstance(value, torch.Tensor)]
+        self._on_cpu = all(value.device.type == "cpu" for value in tensors)
         # Triton's interpreter cuts digits of bf16 off.
-        self._is_cut = self._device() == "cpu" and is_interpreting()
+        self._is_cut = self._on_cpu and is_interpreting()
         cut = {"bf16": "bf16 cut"} if self._is_cut else {}
         self._rows: Rows = {**cut, **options.tolerances}
         self._notes: list[str] = []
         self._found: list[ResultComparison] = []
-        first = self._inputs(self._first)
-        floats = [name for name, value in first.items() if _is_float(value)]
+        floats = [
+            name
+            for name, value in first.items()
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+        ]
         self._varied = floats if options.varied is None else list(options.varied)
+        self._floats = [name for name in self._varied if name in floats]
         wanted = {*self._varied, *options.gradients, *options.writes} - {options.out}
         if absent := sorted(wanted - first.keys()):
             raise InputError(
                 f"check_kernel: the first case has no argument {absent[0]!r}; it has "
                 f"{', '.join(first)}"
             )
-        self._floats = [name for name in self._varied if name in floats]
 
     def report(self) -> TestReport:
         for check in KINDS:
             if check in self._options.checks:
                 getattr(self, f"_{check}")()
-        named = getattr(next(iter(self._functions.values())), "__name__", "kernel")
+        named = getattr(self._default, "__name__", "kernel")
         return TestReport(named, tuple(self._found), tuple(dict.fromkeys(self._notes)))
+
+    def _first(self) -> dict[str, Any]:
+        return self._inputs(next(iter(self._cases.values())))
 
     def _inputs(self, case: Inputs | Callable[[], Inputs]) -> dict[str, Any]:
         """Return the arguments of a case; what the function writes to is copied."""
-        inputs = {
-            name: value.detach() if isinstance(value, torch.Tensor) else value
-            for name, value in (case() if callable(case) else case).items()
-        }
-        return inputs | {
-            name: inputs[name].clone() for name in self._options.writes if name in inputs
-        }
-
-    def _named_functions(self) -> Iterator[tuple[str, Function]]:
-        for name, function in self._functions.items():
-            yield (f" by {name}" if name else ""), function
+        inputs = converted(dict(case() if callable(case) else case), torch.Tensor.detach)
+        writes = {name: inputs[name] for name in self._options.writes if name in inputs}
+        return {**inputs, **converted(writes, torch.clone)}
 
     def _shapes(self) -> None:
         """Check all cases with all functions, or with one in turn."""
         for place, (case, make) in enumerate(self._cases.items()):
-            for turn, (config, function) in enumerate(self._named_functions()):
+            for turn, (config, function) in enumerate(self._functions.items()):
                 if self._options.thorough or turn == place % len(self._functions):
                     self._compare("shapes", case + config, self._inputs(make), function)
 
     def _values(self) -> None:
         for name in self._floats:
-            dtype = self._inputs(self._first)[name].dtype
+            dtype = self._first()[name].dtype
             for what, change in special_values(dtype, self._options.most).items():
                 if what == "denormals" and dtype == torch.bfloat16 and self._is_cut:
                     self._notes.append("values: Triton's interpreter loses bf16's denormals")
                     continue
-                for config, function in self._for_values(what):
-                    inputs = self._inputs(self._first)
+                twice = self._options.thorough and (not self._on_cpu or what in SHOW_MASKS)
+                for config, function in itertools.islice(self._functions.items(), 1 + twice):
+                    inputs = self._first()
                     inputs[name] = change(inputs[name].double()).to(dtype)
                     self._compare("values", f"{name} {what}{config}", inputs, function)
-
-    def _for_values(self, what: str) -> list[tuple[str, Function]]:
-        on_cpu = self._device() == "cpu"
-        twice = self._options.thorough and (not on_cpu or what in SHOW_MASKS)
-        return list(itertools.islice(self._named_functions(), 1 + twice))
-
-    def _device(self) -> str:
-        values = self._inputs(self._first).values()
-        return next((v.device.type for v in values if isinstance(v, torch.Tensor)), "cpu")
 
     def _layouts(self) -> None:
         for name in self._varied:
             for layout, change in self._options.layouts.items():
                 # Without all checks addresses alone differ.
                 if layout in FLAT or self._options.thorough:
-                    inputs = self._inputs(self._first)
+                    inputs = self._first()
                     if inputs[name].ndim > (layout not in FLAT):
                         inputs[name] = change(inputs[name])
                         self._compare("layouts", f"{name} {layout}", inputs, refuses=True)
 
     def _aliasing(self) -> None:
         """Check two inputs in one memory, and each input as the output where that is allowed."""
-        first, out = self._inputs(self._first), self._options.out
+        first, out = self._first(), self._options.out
         for one, other in itertools.combinations(self._varied, 2):
-            if _alike(first[one], first[other]):
-                inputs = {**self._inputs(self._first), other: first[one]}
+            if first[one].shape == first[other].shape and first[one].dtype == first[other].dtype:
+                inputs = {**self._first(), other: first[one]}
                 name = f"{one} and {other} in one memory"
                 self._compare("aliasing", name, inputs, refuses=True)
         for name in self._varied if out else ():
-            inputs = self._inputs(self._first)
-            exact = guarded("reference", partial(self._exact, inputs, out))
-            inputs[name] = inputs[name].clone()
-            inputs[out] = inputs[name]
-            known = None if isinstance(exact, Failure) else exact
-            if known is not None and not _alike(inputs[name], known[0], dtypes=False):
+            inputs = self._first()
+            inputs.pop(out, None)
+            exact = self._exact(inputs)
+            inputs[out] = inputs[name] = inputs[name].clone()
+            if inputs[name].shape != exact[0].shape:
                 self._notes.append(f"aliasing: {name} cannot be the output: its shape differs")
                 continue
-            self._compare("aliasing", f"{name} as {out}", inputs, exact=known, refuses=True)
+            self._compare("aliasing", f"{name} as {out}", inputs, exact=exact, refuses=True)
 
-    def _exact(self, inputs: Inputs, *without: str) -> tuple[torch.Tensor, ...]:
-        wide = {name: value for name, value in widened(inputs).items() if name not in without}
-        return as_tuple(self._reference(**wide))
+    def _exact(self, inputs: Inputs) -> tuple[torch.Tensor, ...]:
+        return as_tuple(self._reference(**widened(inputs)))
 
     def _repeats(self) -> None:
         """Check that runs agree: races and unset memory make them differ."""
-        config, function = next(self._named_functions())
+        config, function = next(iter(self._functions.items()))
         for case in dict.fromkeys((next(iter(self._cases)), list(self._cases)[-1])):
             inputs = self._inputs(self._cases[case])
-            exact = self._exact(inputs)
-            copies = [
-                {**inputs, **{name: inputs[name].clone() for name in self._options.writes}}
-                for _ in range(_RUNS)
+            exact, written = self._exact(inputs), {*self._options.writes} & inputs.keys()
+            kept = {name: inputs[name] for name in written}
+            runs = [
+                called(function, **{**inputs, **converted(kept, torch.clone)}) for _ in range(_RUNS)
             ]
-            runs = [self._call(copy, function) for copy in copies]
             whole = [run for run in runs if not isinstance(run, Failure)]
             if len(whole) < _RUNS:
                 continue  # the check of shapes says why
             name = f"{_RUNS} runs of {case}{config}"
             differing = sum(
-                int((_bits(a) != _bits(b)).sum())
+                _differing(one, other)
                 for run in whole[1:]
-                for a, b in zip(whole[0], run, strict=True)
+                for one, other in zip(whole[0], run, strict=True)
             )
             found = ResultComparison("repeats", name, 0.0)
             if differing:
                 detail = f"{differing} bytes differ between runs"
                 # The order of atomic additions changes digits, and no more than rounding does.
-                judged = (compared("repeats", name, run, exact, self._rows) for run in whole)
-                error = max(one.excess for one in judged)
+                error = max(compared("repeats", name, x, exact, self._rows).excess for x in whole)
                 if self._options.deterministic:
                     error = float("inf")
                 elif error <= 1:
@@ -251,15 +249,12 @@ class _Checker:
     def _gradients(self) -> None:
         if not self._options.gradients:
             return
-        function = next(iter(self._functions.values()))
-        for case, make in itertools.islice(
-            self._cases.items(), None if self._options.thorough else 2
-        ):
-            name = f"gradients at {case}"
-            inputs = self._inputs(make)
-            got = guarded("gradients", partial(self._differentiate, function, inputs, None))
+        most = None if self._options.thorough else 2
+        for case, make in itertools.islice(self._cases.items(), most):
+            name, inputs = f"gradients at {case}", self._inputs(make)
+            got = guarded("gradients", partial(self._differentiate, self._default, inputs, None))
             if isinstance(got, Failure):
-                self._fail("gradients", name, got)
+                self._found.append(compared("gradients", name, got, (), self._rows))
                 continue
             exact = self._differentiate(self._reference, widened(inputs), got[0])
             self._found.append(compared("gradients", name, got[1:], exact[1:], self._rows))
@@ -278,13 +273,6 @@ class _Checker:
             raise RuntimeError(f"{missing[0]} gets no gradient")
         return grad, *(leaves[name].grad for name in names)
 
-    def _call(self, inputs: Inputs, function: Function) -> tuple[torch.Tensor, ...] | Failure:
-        def call() -> tuple[torch.Tensor, ...]:
-            with torch.no_grad():
-                return tuple(one.clone() for one in as_tuple(function(**inputs)))
-
-        return guarded("call", call)
-
     def _compare(
         self,
         check: str,
@@ -298,30 +286,24 @@ class _Checker:
         """Call the function, and compare its results and its inputs with what they should be."""
         if exact is None:
             exact = self._exact(inputs)
+        out = inputs.get(self._options.out)
         kept = {*self._options.writes, self._options.out}
         before = {
             key: (value, value.clone())
-            for key, value in inputs.items()
-            if isinstance(value, torch.Tensor) and key not in kept
-            if value.data_ptr() != getattr(inputs.get(self._options.out), "data_ptr", int)()
+            for key, value in tensor_parts(inputs).items()
+            if isinstance(value, torch.Tensor) and value is not out
+            if key.partition(".")[0] not in kept
         }
-        got = self._call(inputs, function or next(iter(self._functions.values())))
-        if isinstance(got, Failure):
-            if refuses and got.detail.startswith(_REFUSALS):
-                self._notes.append(f"{check}: {name} is refused: {got.detail.splitlines()[0]}")
-            else:
-                self._fail(check, name, got)
+        got = called(function or self._default, **inputs)
+        if isinstance(got, Failure) and refuses and got.detail.startswith(_REFUSALS):
+            self._notes.append(f"{check}: {name} is refused: {got.detail.splitlines()[0]}")
             return
-        changed = [key for key, (now, old) in before.items() if not _same(now, old)]
-        if changed:
+        found = compared(check, name, got, exact, self._rows)
+        changed = [key for key, (now, old) in before.items() if _differing(now, old)]
+        if changed and not isinstance(got, Failure):
             detail = f"the input {changed[0]} was written to"
-            self._found.append(ResultComparison(check, name, float("inf"), detail))
-            return
-        self._found.append(compared(check, name, got, exact, self._rows))
-
-    def _fail(self, check: str, name: str, failure: Failure) -> None:
-        detail = failure.detail.splitlines()[0]
-        self._found.append(ResultComparison(check, name, float("inf"), detail))
+            found = ResultComparison(check, name, float("inf"), detail)
+        self._found.append(found)
 
 
 def _text(values: Inputs) -> str:
@@ -334,20 +316,7 @@ def _text(values: Inputs) -> str:
     )
 
 
-def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-
-
-def _alike(one: Any, other: Any, *, dtypes: bool = True) -> bool:
-    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
-        return False
-    return one.shape == other.shape and (not dtypes or one.dtype == other.dtype)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor, in which NaN equals NaN."""
-    return tensor.contiguous().view(-1).view(torch.uint8)
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(_bits(one), _bits(other))
+def _differing(one: torch.Tensor, other: torch.Tensor) -> int:
+    """Count the bytes that differ, in which NaN equals NaN."""
+    mine, its = (x.contiguous().view(-1).view(torch.uint8) for x in (one, other))
+    return int((mine != its).sum())

@@ -1,7 +1,8 @@
 """`diagnose`: from a wrong result to its cause, by experiments in a fixed order.
 
 The order is mask, dtype of the accumulator, race, alignment, memory out of bounds: each experiment
-can be judged once those before it are right.
+can be judged once those before it are right. Where runs of one launch differ, neither mask nor
+accumulator is blamed.
 """
 
 from __future__ import annotations
@@ -13,14 +14,21 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, Final
 
+import torch
+
 from asmtune.base.child import Child, ChildGoneError, module_command
-from asmtune.base.errors import ProblemError
+from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.testing.evidence import KernelEvidence, evidence_of
-from asmtune.testing.launches import Trial, TrialResult, TrialSubject
-from asmtune.testing.reports import CauseFinding, Diagnosis
-from asmtune.testing.subjects import DiagnosisRequest, DiagnosisSubject, load_subject
+from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome
+from asmtune.testing.subjects import (
+    DiagnosisRequest,
+    DiagnosisSubject,
+    Trial,
+    TrialResult,
+    load_subject,
+)
 
 _TRIAL_S: Final = 300.0
 _LEAST_SIZE: Final = 16
@@ -29,6 +37,35 @@ _LARGEST_BLOCK: Final = 8192
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
 _NARROW: Final = ("fp16", "bf16")
+
+_TRIED: Final = {
+    "mask": "sizes that blocks divide ({even}), and each one more; memory around the arguments "
+    "marked with NaN, then with 3",
+    "accumulator": "inputs in fp32, and each size four times as large",
+    "race": "{runs}, other configs",
+    "alignment": "all arguments one element behind an aligned address",
+    "bounds": "marked memory around the arguments at {even}",
+}
+_FINE: Final = {
+    "mask": "no size differs from the others",
+    "accumulator": "errors are those of fp32 sums",
+    "race": "all agree",
+    "alignment": "the result is as it was",
+    "bounds": "nothing around the arguments has a part in it",
+}
+_ADVICE: Final = {
+    "mask": "mask loads and stores along {size}: mask=offsets < {size}, with an other= that "
+    "changes no sum, maximum or minimum",
+    "accumulator": "add up in fp32: tl.zeros(..., tl.float32), .to(tl.float32) before tl.sum, "
+    "out_dtype=tl.float32 in tl.dot; round once, at the store",
+    "race": "let one program write each element; or use tl.atomic_add; or write partial results "
+    "and add them in a second kernel",
+    "alignment": "take out what vouches for the address: tl.multiple_of on pointers, casts to "
+    "wider types; Triton specialises on aligned pointers by itself",
+    "bounds": "check the grid, strides and the order of sizes: offsets leave the tensor",
+}
+
+Shape = Mapping[str, Any]
 
 
 def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
@@ -41,14 +78,15 @@ def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
     Raises:
         InputError: kernel, reference, shape or dtype is unknown, or they do not fit.
     """
-    device = request.device
-    if device is None:
-        import torch
-
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    subject = load_subject(request)
-    with _Experiments(request, subject, device, target) as experiments:
+    has_gpu = torch.cuda.is_available()
+    device = request.device or ("cuda" if has_gpu else "cpu")
+    if device == "cuda" and not has_gpu:
+        raise InputError("device 'cuda': this machine has no CUDA device; take cpu")
+    experiments = _Experiments(request, load_subject(request), device, target)
+    try:
         return experiments.diagnosis()
+    finally:
+        experiments.close()
 
 
 class _Experiments:
@@ -64,42 +102,53 @@ class _Experiments:
         self._asked = request.shape
         self._notes: list[str] = []
         self._wrong = False
+        self._known: dict[str, KernelEvidence] = {}
+        self._unstable: list[str] = []
         evidence = self._evidence(self._even)
         if evidence.note:
             self._notes.append(f"the compiled code was not read: {evidence.note}")
-        outputs = subject.outputs or evidence.written
+        outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
             raise ProblemError(f"{subject.name}: no argument is seen to be written; name OUTPUTS")
         rows = {"bf16": "bf16 cut"} if device == "cpu" else {}
         if device == "cuda" and evidence.uses_tf32:
             rows["fp32"] = "tf32"
         rows |= request.tolerances
-        self._process = TrialSubject(request.kernel, request.reference, outputs, device, rows)
+        self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
         self._child: Child | None = None
         self._results: dict[str, TrialResult] = {}
 
-    def __enter__(self) -> _Experiments:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._child is not None:
             self._child.kill()
+            self._child = None
 
     def diagnosis(self) -> Diagnosis:
-        findings = tuple(self._findings())
+        if self._asked is not None and (asked := self._run(self._asked)).wrong:
+            what = asked.error or f"the result is wrong: {asked.detail}"
+            self._notes.append(f"at {_text(self._asked)} {what}")
+        order = (self._mask, self._accumulator, self._race, self._alignment, self._bounds)
+        findings = tuple(experiment() for experiment in order)
         title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
         wrong = self._wrong or any(one.outcome == "cause" for one in findings)
         return Diagnosis(title, wrong, findings, tuple(dict.fromkeys(self._notes)))
 
-    def _findings(self) -> Iterator[CauseFinding]:
-        if self._asked is not None:
-            self._run(self._asked)
-        order = (self._mask, self._accumulator, self._race, self._alignment, self._bounds)
-        yield from (experiment() for experiment in order)
+    def _finding(
+        self, cause: str, outcome: Outcome = "fine", *seen: str, **names: str
+    ) -> CauseFinding:
+        backwards = "programs in reverse order" if self._device == "cpu" else "1 to 8 warps"
+        runs = f"{_RUNS[self._device]} runs, {backwards}"
+        tried = _TRIED[cause].format(even=_text(self._even), runs=runs)
+        text = "; ".join(filter(None, seen)) or _FINE[cause]
+        advice = _ADVICE[cause].format(**names) if outcome in ("cause", "risk") else ""
+        return CauseFinding(cause, outcome, tried, text, advice)
 
-    def _evidence(self, shape: Mapping[str, Any]) -> KernelEvidence:
-        problem = self._subject.problem(shape, self._dtype)
-        return evidence_of(problem, self._config, self._target)
+    def _evidence(self, shape: Shape) -> KernelEvidence:
+        key = repr(shape)
+        if key not in self._known:
+            problem = self._subject.problem(shape, self._dtype)
+            self._known[key] = evidence_of(problem, self._config, self._target)
+        return self._known[key]
 
     @cached_property
     def _sizes(self) -> tuple[str, ...]:
@@ -125,99 +174,97 @@ class _Experiments:
             shape = fewest
         return shape
 
-    def _programs(self, shape: Mapping[str, Any]) -> int:
+    def _programs(self, shape: Shape) -> int:
         x, y, z = self._subject.problem(shape, self._dtype).programs(self._config)
         return x * y * z
 
     def _run(
-        self, shape: Mapping[str, Any], dtype: str = "", config: Config | None = None, **how: Any
+        self, shape: Shape, dtype: str = "", config: Config | None = None, **how: Any
     ) -> TrialResult:
         """Run a trial, once, and note if its result is wrong."""
         trial = self._subject.trial(shape, dtype or self._dtype, config or self._config)
         trial = replace(trial, **how)
-        key = repr(trial)
-        if key not in self._results:
-            self._results[key] = self._result(trial)
-            if error := self._results[key].error:
-                self._notes.append(f"a launch at {_text(shape)} failed: {error}")
-            is_plain = (dtype or self._dtype) == self._dtype
-            result = self._results[key]
-            self._wrong |= is_plain and (result.wrong or bool(result.touched))
+        if (key := repr(trial)) not in self._results:
+            result = self._results[key] = self._result(trial)
+            if result.error:
+                self._notes.append(f"a launch at {_text(shape)} failed: {result.error}")
+            if not dtype and config is None and how.keys() <= {"guard"}:
+                self._wrong |= result.wrong or bool(result.touched)
         return self._results[key]
 
     def _result(self, trial: Trial) -> TrialResult:
         if self._child is None:
-            self._child = self._started()
+            interpret = {"TRITON_INTERPRET": "1" if self._device == "cpu" else "0"}
+            command = module_command("asmtune.testing.launches")
+            self._child = Child(command, {**os.environ, **interpret})
+            try:
+                self._answer(asdict(self._request))
+            except (ChildGoneError, TimeoutError) as error:
+                end = self._child.kill(5.0)
+                raise ProblemError(f"{self._subject.name}: the process {end}") from error
         try:
-            self._child.send(asdict(trial))
-            answer = self._child.receive(_TRIAL_S)
+            answer = self._answer(asdict(trial))
         except (ChildGoneError, TimeoutError) as error:
-            ended = self._child.kill(patience_s=5.0 if isinstance(error, ChildGoneError) else 0.0)
+            ended = self._child.kill(5.0 if isinstance(error, ChildGoneError) else 0.0)
             self._child = None
             return TrialResult(error=f"the process {ended}")
         result = TrialResult(**{**answer, "touched": tuple(answer["touched"])})
         if self._device == "cuda" and result.error:  # the context may be lost
-            self._child.kill()
-            self._child = None
+            self.close()
         return result
 
-    def _started(self) -> Child:
-        interpret = {"TRITON_INTERPRET": "1" if self._device == "cpu" else "0"}
-        child = Child(module_command("asmtune.testing.launches"), {**os.environ, **interpret})
-        try:
-            child.send(asdict(self._process))
-            refusal = child.receive(_TRIAL_S).get("refusal")
-        except (ChildGoneError, TimeoutError) as error:
-            raise ProblemError(f"{self._subject.name}: the process {child.kill(5.0)}") from error
-        if refusal:
-            child.kill()
-            raise ProblemError(refusal)
-        return child
+    def _answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._child is not None
+        self._child.send(message)
+        answer = self._child.receive(_TRIAL_S)
+        if "refusal" in answer:
+            raise ProblemError(f"{self._subject.name}: {answer['refusal']}")
+        return answer
 
     def _mask(self) -> CauseFinding:
         """Change one size at a time from one that blocks divide to one more."""
         even = self._run(self._even)
-        tried = (
-            f"sizes that blocks divide ({_text(self._even)}), and each one more; memory around the "
-            "arguments marked with NaN, then with 3"
-        )
         if even.refused:
             self._notes.append(f"mask: {_text(self._even)} is refused: {even.refused}")
-            return CauseFinding("mask", "untested", tried, "the kernel takes no such sizes")
+            return self._finding("mask", "untested", "the kernel takes no such sizes")
         for name in self._sizes:
             shape = {**self._even, name: self._even[name] + 1}
             odd = self._run(shape)
             if odd.refused:
                 self._notes.append(f"mask: {name}={shape[name]} is refused: {odd.refused}")
                 continue
-            seen = _fault(odd, self._run(shape, guard="three"))
-            if seen and not _fault(even, self._run(self._even, guard="three")):
-                evidence = self._evidence(shape)
-                code = "; ".join(evidence.beyond)
-                if evidence.unmasked:
-                    names = ", ".join(evidence.unmasked)
-                    code = "; ".join(filter(None, (code, f"accessed without a mask: {names}")))
-                advice = (
-                    f"mask loads and stores along {name}: mask=offsets < {name}, with an other= "
-                    "that changes no sum, maximum or minimum"
-                )
+            seen = self._fault(shape)
+            if seen and not self._fault(self._even) and not self._differs(self._even):
                 seen = f"right at {name}={self._even[name]}; at {name}={shape[name]} {seen}"
-                return CauseFinding(
-                    "mask", "cause", tried, "; ".join(filter(None, (seen, code))), advice
-                )
-        return CauseFinding("mask", "fine", tried, "no size differs from the others")
+                code = self._evidence(shape).beyond
+                return self._finding("mask", "cause", seen, *code, size=name)
+        return self._finding("mask")
+
+    def _fault(self, shape: Shape) -> str:
+        """Say what is wrong with a launch, with either value around its arguments; "" if nothing.
+
+        A copy of NaN over NaN shows nothing: the other value shows it.
+        """
+        result, other = self._run(shape), self._run(shape, guard="three")
+        parts = list(dict.fromkeys((*other.touched, *result.touched)))[:3]
+        if result.error:
+            return "; ".join((*parts, result.error))
+        if other.drift > 1 and not other.error:
+            parts.append("the result depends on memory around the arguments")
+        if result.wrong:
+            parts.append(f"the result is wrong: {result.detail}")
+        return "; ".join(parts)
 
     def _accumulator(self) -> CauseFinding:
         """Compare errors with those of fp32 inputs, and at a size four times as large."""
-        tried = "inputs in fp32, and each size four times as large"
         narrow = self._evidence(self._even).narrow_sums
         if self._dtype not in _NARROW and not narrow:
             seen = f"{self._dtype} inputs, and no sum in fp16 or bf16 in the code"
-            return CauseFinding("accumulator", "fine", tried, seen)
-        code = "; ".join(narrow)
-        for shape in self._grown_shapes():
+            return self._finding("accumulator", "fine", seen)
+        grown = ({**self._even, name: _GROWTH * self._even[name]} for name in self._sizes)
+        for shape in (self._even, *grown):
             mine = self._run(shape)
-            if not mine.wrong or mine.error or mine.refused:
+            if not mine.wrong or mine.error or self._differs(shape):
                 continue
             how = "not tried"
             if "fp32" in self._subject.dtypes:
@@ -231,55 +278,45 @@ class _Experiments:
                 f"at {_text(shape)} the error is {mine.excess:.3g} times the tolerance, with "
                 f"fp32 inputs: {how}; {mine.detail}"
             )
-            advice = (
-                "add up in fp32: tl.zeros(..., tl.float32), .to(tl.float32) before tl.sum, "
-                "out_dtype=tl.float32 in tl.dot; round once, at the store"
-            )
-            found = "; ".join(filter(None, (seen, code)))
-            return CauseFinding("accumulator", "cause", tried, found, advice)
-        if narrow:
-            advice = "add up in fp32, unless rounding each step is meant"
-            return CauseFinding("accumulator", "risk", tried, code, advice)
-        return CauseFinding("accumulator", "fine", tried, "errors are those of fp32 sums")
+            return self._finding("accumulator", "cause", seen, *narrow)
+        return self._finding("accumulator", "risk" if narrow else "fine", *narrow)
 
-    def _grown_shapes(self) -> Iterator[dict[str, Any]]:
-        yield self._even
-        for name in self._sizes:
-            yield {**self._even, name: _GROWTH * self._even[name]}
+    def _differs(self, shape: Shape) -> bool:
+        """Return whether runs of one launch differ by more than is allowed, and keep how.
+
+        The first run is compared: there each may be wrong in another way.
+        """
+        first = self._run(shape)
+        trial = self._subject.trial(shape, self._dtype, self._config)
+        order = ["programs in reverse order"] * (self._device == "cpu")
+        for what in (*(f"run {run + 1}" for run in range(1, _RUNS[self._device])), *order):
+            backwards = what in order
+            result = self._run(shape, backwards=True) if backwards else self._result(trial)
+            # Backwards a program may wait for one that runs later.
+            if result.refused or (result.error and (backwards or first.error)):
+                continue
+            if result.error or result.drift > 1:
+                seen = result.error or result.detail or "the result is right"
+                before = first.error or first.detail or "it was right"
+                self._unstable.append(f"at {_text(shape)} {what}: {seen}; before: {before}")
+                return True
+        return False
 
     def _race(self) -> CauseFinding:
         """Repeat a launch, change the order of the programs, the warps and the config."""
         first, evidence = self._run(self._even), self._evidence(self._even)
-        runs = _RUNS[self._device]
-        tried = f"{runs} runs, " + (
-            "programs in reverse order, other configs"
-            if self._device == "cpu"
-            else "1 to 8 warps, other configs"
-        )
-        again = self._subject.trial(self._even, self._dtype, self._config)
-        changes = {f"run {run + 1}": self._result(again) for run in range(1, runs)}
-        if self._device == "cpu":
-            changes["programs in reverse order"] = self._run(self._even, backwards=True)
+        code = (*evidence.lost_updates, *evidence.indexed_updates)
+        if self._unstable or self._differs(self._even):
+            return self._finding("race", "cause", self._unstable[0], *code)
         for config in self._other_configs():
-            changes[f"config {config}"] = self._run(self._even, config=config)
-        advice = (
-            "let one program write each element; or use tl.atomic_add; or write partial results "
-            "and add them in a second kernel"
-        )
-        for what, result in changes.items():
-            if result.refused or result.digest == first.digest or result.wrong == first.wrong:
-                continue
-            seen = f"{what}: {result.error or result.detail or 'the result is right'}; before: "
-            seen += first.error or first.detail or "it was right"
-            code = "; ".join((*evidence.lost_updates, *evidence.same_stores))
-            found = "; ".join(filter(None, (seen, code)))
-            return CauseFinding("race", "cause", tried, found, advice)
-        if evidence.lost_updates and not evidence.has_atomics:
-            seen = "; ".join(evidence.lost_updates)
-            return CauseFinding("race", "cause", tried, seen, advice)
-        if code := "; ".join((*evidence.lost_updates, *evidence.same_stores)):
-            return CauseFinding("race", "risk", tried, code, advice)
-        return CauseFinding("race", "fine", tried, "all agree")
+            result = self._run(self._even, config=config)
+            if not result.error and not result.refused and result.wrong != first.wrong:
+                seen = f"config {config}: {result.detail or 'the result is right'}; before: "
+                before = first.error or first.detail or "it was right"
+                return self._finding("race", "cause", seen + before, *code)
+        if not evidence.has_atomics and (evidence.lost_updates or (first.wrong and code)):
+            return self._finding("race", "cause", *code)
+        return self._finding("race", "risk" if code else "fine", *code)
 
     def _other_configs(self) -> Iterator[Config]:
         """Yield configs with other warps, and the space's with other blocks, a few."""
@@ -296,53 +333,22 @@ class _Experiments:
 
     def _alignment(self) -> CauseFinding:
         """Put the arguments one element behind an aligned address."""
-        tried = "all arguments one element behind an aligned address"
         first, shifted = self._run(self._even), self._run(self._even, shifted=True)
-        advice = (
-            "take out what vouches for the address: tl.multiple_of on pointers, casts to wider "
-            "types; Triton specialises on aligned pointers by itself"
-        )
-        lines = ", ".join(map(str, self._evidence(self._even).hints))
-        if shifted.wrong and not first.wrong:
-            seen = f"right where aligned; else {shifted.error or shifted.detail}"
-            if lines:
-                seen += f"; tl.multiple_of in line {lines}"
-            return CauseFinding("alignment", "cause", tried, seen, advice)
-        return CauseFinding("alignment", "fine", tried, "the result is as it was")
+        if shifted.refused or first.error or not (shifted.error or shifted.drift > 1):
+            return self._finding("alignment")
+        seen = f"where aligned: {first.detail or 'right'}; else: {shifted.error or shifted.detail}"
+        return self._finding("alignment", "cause", seen)
 
     def _bounds(self) -> CauseFinding:
         """Look at the memory around the arguments where blocks divide all sizes."""
-        tried = f"marked memory around the arguments at {_text(self._even)}"
-        result, evidence = self._run(self._even), self._evidence(self._even)
-        other = self._run(self._even, guard="three")
-        advice = "check the grid, strides and the order of sizes: offsets leave the tensor"
-        code = "; ".join(evidence.beyond)
-        is_outside = bool(result.touched or other.touched) or (
-            result.digest != other.digest and not other.error
-        )
+        result, other = self._run(self._even), self._run(self._even, guard="three")
+        code = self._evidence(self._even).beyond
+        reads = other.drift > 1 and not self._unstable and not other.error
         is_crash = re.search(r"illegal memory|died with SIG", result.error) is not None
-        if is_outside or is_crash:
-            seen = "; ".join(filter(None, (_fault(result, other), code)))
-            return CauseFinding("bounds", "cause", tried, seen, advice)
-        if code:
-            return CauseFinding("bounds", "risk", tried, code, advice)
-        return CauseFinding(
-            "bounds", "fine", tried, "nothing around the arguments has a part in it"
-        )
+        if result.touched or other.touched or reads or is_crash:
+            return self._finding("bounds", "cause", self._fault(self._even), *code)
+        return self._finding("bounds", "risk" if code else "fine", *code)
 
 
-def _fault(result: TrialResult, other: TrialResult) -> str:
-    """Say what is wrong with a trial, and with the same with other memory around; "" if nothing."""
-    # A copy of NaN over NaN shows nothing: the other value shows it.
-    parts = list(dict.fromkeys((*other.touched, *result.touched)))[:3]
-    if result.error:
-        parts.append(result.error)
-    if not result.error and not other.error and result.digest != other.digest:
-        parts.append("the result depends on memory around the arguments")
-    if result.wrong and not result.error:
-        parts.append(f"the result is wrong: {result.detail}")
-    return "; ".join(parts)
-
-
-def _text(shape: Mapping[str, Any]) -> str:
+def _text(shape: Shape) -> str:
     return ", ".join(f"{name}={value}" for name, value in shape.items())

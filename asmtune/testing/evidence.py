@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.errors import InputError
@@ -17,11 +16,11 @@ from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.memory import MemoryOperation, mask_of
 from asmtune.ir.ttir.plan import Flow
 from asmtune.ir.ttir.tree import Node
+from asmtune.measure.checks.tensors import tensor_arguments
 
 _NARROW: Final = {"f16": "fp16", "bf16": "bf16"}
 _SUMS: Final = ("arith.addf", "tt.dot", "math.fma")
 _FRONT_END_S: Final = 60.0
-_HINT: Final = re.compile(r"tt\.divisibility").search
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,8 @@ class KernelEvidence:
         written: arguments that are stored to or updated, by name.
         narrow_sums: sums in fp16 or bf16, a sentence each.
         lost_updates: arguments that programs read and write at the same place, a sentence each.
-        same_stores: arguments that programs store to at the same place, a sentence each.
+        indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
-        unmasked: arguments that an access without a mask touches, by name.
-        hints: lines with a hint of the kernel about alignment (`tl.multiple_of`).
         has_atomics: whether it updates memory atomically.
         uses_tf32: whether it multiplies fp32 as TF32.
         note: why there is no evidence; "" if there is.
@@ -44,10 +41,8 @@ class KernelEvidence:
     written: tuple[str, ...] = ()
     narrow_sums: tuple[str, ...] = ()
     lost_updates: tuple[str, ...] = ()
-    same_stores: tuple[str, ...] = ()
+    indexed_updates: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
-    unmasked: tuple[str, ...] = ()
-    hints: tuple[int, ...] = field(default=())
     has_atomics: bool = False
     uses_tf32: bool = False
     note: str = ""
@@ -71,20 +66,19 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
         return KernelEvidence(note=str(error))
     names = {use.index: use.name for use in work.arguments}
     reader = _Reader(kernel, names, grid)
-    lost, same = reader.shared_stores()
+    # Views reach further than they have elements.
+    sizes = {one.name: one.stop - one.start for one in tensor_arguments(problem.arguments)[0]}
     beyond = tuple(
-        f"{use.name} has {use.size_bytes:,} bytes and is accessed up to byte {use.end_bytes:,}"
+        f"{use.name} has {sizes[use.name]:,} bytes and is accessed up to byte {use.end_bytes:,}"
         for use in work.arguments
-        if use.size_bytes is not None and use.end_bytes > use.size_bytes
+        if use.end_bytes > sizes.get(use.name, use.end_bytes)
     )
     return KernelEvidence(
         written=tuple(use.name for use in work.arguments if use.writes),
         narrow_sums=reader.narrow_sums(),
-        lost_updates=lost,
-        same_stores=same,
+        lost_updates=reader.lost_updates(),
+        indexed_updates=reader.indexed_updates(),
         beyond=beyond,
-        unmasked=reader.unmasked(),
-        hints=reader.hints(),
         has_atomics=any(use.atomics for use in work.arguments),
         uses_tf32=any(dot.precision == "tf32" for dot in work.dots),
     )
@@ -118,28 +112,35 @@ class _Reader:
         position = self._tree.line_of(node)
         return f" ({position[0].rpartition('/')[2]}, line {position[1]})" if position else ""
 
-    def shared_stores(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return arguments that several programs update, and that they only store to."""
+    def lost_updates(self) -> tuple[str, ...]:
+        """Return the arguments of which several programs read and write the same elements."""
         reads: dict[int, list[set[int]]] = {}
         for one in self._operations:
             if one.kind == "read":
                 for root in one.roots:
                     reads.setdefault(root, []).append(self._common_axes(one))
         lost: dict[str, None] = {}
-        same: dict[str, None] = {}
         for one in self._operations:
             if one.kind != "write" or len(one.roots) != 1 or one.by_index:
                 continue
             axes, name = self._common_axes(one), self._names.get(one.roots[0], "an argument")
-            if not axes:
-                continue
-            programs = " x ".join(str(self._grid[axis]) for axis in sorted(axes))
-            place = f"the same elements of {name}{self._line(one.node)}"
             if any(axes & other for other in reads.get(one.roots[0], [])):
+                programs = " x ".join(str(self._grid[axis]) for axis in sorted(axes))
+                place = f"the same elements of {name}{self._line(one.node)}"
                 lost[f"{programs} programs read and then write {place}, not atomically"] = None
-            else:
-                same[f"{programs} programs write {place}"] = None
-        return tuple(lost), tuple(same)
+        return tuple(lost)
+
+    def indexed_updates(self) -> tuple[str, ...]:
+        """Return the arguments that are read and written at indexes that were loaded."""
+        indexed = [one for one in self._operations if one.by_index and len(one.roots) == 1]
+        read = {one.roots for one in indexed if one.kind == "read"}
+        found = (
+            f"programs read and then write elements of {self._names.get(one.roots[0], '')} at "
+            f"indexes that were loaded{self._line(one.node)}, not atomically"
+            for one in indexed
+            if one.kind == "write" and one.roots in read
+        )
+        return tuple(dict.fromkeys(found))
 
     def _common_axes(self, one: MemoryOperation) -> set[int]:
         """Return axes of the grid along which all programs access the same elements."""
@@ -161,18 +162,3 @@ class _Reader:
         ):
             return set()
         return {axis for axis, size in enumerate(self._grid) if size > 1} - used
-
-    def unmasked(self) -> tuple[str, ...]:
-        """Return the arguments that are accessed without a mask."""
-        roots = (root for one in self._operations if not one.masked for root in one.roots)
-        return _unique(self._names.get(root, "") for root in roots)
-
-    def hints(self) -> tuple[int, ...]:
-        """Return the source lines of operations with a hint about alignment."""
-        nodes = (node for node in self._tree.nodes() if _HINT(node.text))
-        positions = (self._tree.line_of(node) for node in nodes)
-        return tuple(dict.fromkeys(at[1] for at in positions if at is not None))
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in names if name))

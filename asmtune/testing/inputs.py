@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,15 +23,26 @@ def odd_shapes(*names: str) -> tuple[dict[str, int], ...]:
     return tuple(dict(zip(names, sizes, strict=True)) for sizes in zip(*columns, strict=True))
 
 
-def widened(inputs: Inputs) -> dict[str, Any]:
-    """Return the arguments with floating-point tensors in float64; all else stays as it is."""
-    return {name: widened_value(value) for name, value in inputs.items()}
+def converted(value: Any, change: TensorChange) -> Any:
+    """Change each tensor of a value, also inside of mappings, tuples, lists and descriptors."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: converted(part, change) for name, part in value.items()}
+    if hasattr(value, "_make"):  # a named tuple
+        return value._make(converted(part, change) for part in value)
+    if isinstance(value, tuple | list):
+        return type(value)(converted(part, change) for part in value)
+    if isinstance(getattr(value, "base", None), torch.Tensor):
+        other = copy.copy(value)
+        other.base = change(value.base)
+        return other
+    return value
 
 
-def widened_value(value: Any) -> Any:
-    """Return a floating-point tensor in float64, and all else as it is."""
-    is_float = isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-    return value.detach().double() if is_float else value
+def widened(value: Any) -> Any:
+    """Return floating-point tensors in float64, wherever they are; all else stays as it is."""
+    return converted(value, lambda x: x.detach().double() if x.is_floating_point() else x)
 
 
 def special_values(dtype: torch.dtype, most: float) -> dict[str, TensorChange]:

@@ -1,118 +1,73 @@
-"""Experiments with one launch, in a process of their own: guarded buffers, shifts, orders.
+"""Experiments with one launch, in a process of their own: guarded memory, shifts, orders.
 
 The process may use Triton's interpreter while its parent reads compiled code, and a kernel that
-writes where it must not can end this process alone. A line of JSON comes in for each trial, and one
-goes out with its result.
+writes where it must not can end this process alone. Messages are lines of JSON: a subject, and then
+its trials, each of which is answered by its result.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import inspect
 import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Final, cast
 
+import torch
+
 from asmtune.base.child import die_with_parent, own_stdout
+from asmtune.base.errors import AsmtuneError, ProblemError
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.failures import guarded
+from asmtune.core.kernel_module import import_module, load_kernel_module
+from asmtune.core.records.artifacts import Failure
+from asmtune.measure.checks.compare import bits
+from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.checks.tensors import (
+    MemoryRegion,
+    TensorArgument,
+    overlap,
+    regions_of,
+    tensor_arguments,
+)
+from asmtune.testing.inputs import converted, widened
+from asmtune.testing.reports import as_tuple, compared
+from asmtune.testing.subjects import DiagnosisRequest, Trial, TrialResult
+from asmtune.testing.tolerances import excess
 
 GUARDS: Final = {"nan": math.nan, "three": 3.0}
 """Values of the memory around arguments; what differs between them was read from there."""
 
-_LEAST_GUARD: Final = 1 << 14
-_MOST_GUARD: Final = 1 << 20
+_LEAST_GUARD: Final = 1 << 15  # bytes
+_MOST_GUARD: Final = 1 << 22
 _ALIGNED: Final = 256
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One launch.
-
-    Attributes:
-        shape: the sizes; of a plain function its numbers.
-        dtype: of the module's; "" for a plain function.
-        config: the config's values and options.
-        guard: name of the value around the arguments, of `GUARDS`.
-        shifted: puts each argument one element behind an aligned address.
-        backwards: runs the programs in the reverse order, under the interpreter.
-        arguments: of a plain function: (dtype, shape) of tensors, and the values of others.
-        grid: of a plain function.
-    """
-
-    shape: Mapping[str, Any]
-    dtype: str
-    config: Mapping[str, Any]
-    guard: str = "nan"
-    shifted: bool = False
-    backwards: bool = False
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    grid: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """The outcome of a trial.
-
-    Attributes:
-        excess: error by what is allowed, as `ResultComparison.excess`.
-        detail: the worst element; "" if the result is right.
-        digest: of the outputs' bytes.
-        touched: what was written around the arguments, a sentence each.
-        refused: why there was no launch: the module does not make such a problem.
-        error: what the launch raised, or how the process ended.
-    """
-
-    excess: float = math.inf
-    detail: str = ""
-    digest: str = ""
-    touched: tuple[str, ...] = ()
-    refused: str = ""
-    error: str = ""
-
-    @property
-    def wrong(self) -> bool:
-        """Return whether the result is wrong, or there is none."""
-        return not self.refused and not self.excess <= 1
-
-
-@dataclass(frozen=True)
-class TrialSubject:
-    """What a trial process launches.
-
-    Attributes:
-        kernel: a kernel module, or `file.py:function`.
-        reference: `file.py:function`; "" for the module's own `reference`.
-        outputs: arguments that the reference computes, in order.
-        device: "cuda" or "cpu".
-        rows: rows of the table of tolerances by dtype.
-    """
-
-    kernel: str
-    reference: str
-    outputs: tuple[str, ...]
-    device: str
-    rows: Mapping[str, str]
-
-
 class TrialProcess:
-    """Runs the trials of a subject."""
+    """Runs the trials of the subject that was named last."""
 
-    def __init__(self, subject: TrialSubject) -> None:
-        from asmtune.core.kernel_module import import_module, load_kernel_module
+    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a subject or run a trial; return the result, or why there is none."""
+        try:
+            if "kernel" in message:
+                self._load(DiagnosisRequest(**message))
+                return {}
+            return asdict(self.run(Trial(**message)))
+        except AsmtuneError as error:
+            return {"refusal": str(error)}
 
+    def _load(self, subject: DiagnosisRequest) -> None:
         self._subject = subject
         where, _, function = subject.kernel.rpartition(":")
         self._module = None if where else load_kernel_module(subject.kernel)
         self._function = _jitted(getattr(import_module(where), function)) if where else None
         self._reference = self._load_reference()
+        self._first: dict[str, list[torch.Tensor]] = {}
 
     def _load_reference(self) -> Callable[[Mapping[str, Any]], Any]:
-        from asmtune.base.errors import ProblemError
-        from asmtune.core.kernel_module import import_module
-
         if not self._subject.reference:
             own = getattr(self._module and self._module.python, "reference", None)
             if own is None:
@@ -131,150 +86,167 @@ class TrialProcess:
         return lambda arguments: function(**{n: arguments[n] for n in names if n in arguments})
 
     def run(self, trial: Trial) -> TrialResult:
-        """Launch once, and compare."""
-        import torch
+        """Launch once, and compare.
 
-        from asmtune.core.failures import guarded
-        from asmtune.core.records.artifacts import Failure
-
+        Raises:
+            AsmtuneError: the reference does not fit the kernel, or a dtype has no tolerance.
+        """
         torch.manual_seed(0)
-        made = guarded("problem", lambda: self._launch_of(trial))
+        # Elements that no program writes are then NaN, or the largest integer, in each trial.
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            made = guarded("problem", lambda: self._launch_of(trial))
+        except AsmtuneError as error:
+            return TrialResult(refused=str(error))
+        finally:
+            torch.use_deterministic_algorithms(False)
         if isinstance(made, Failure):
             return TrialResult(refused=made.detail.splitlines()[0])
-        result = guarded("launch", lambda: self._judged(trial, *made))
+        exact = self._exact(made[1])
+        result = guarded("launch", lambda: self._judged(trial, *made, exact))
         if isinstance(result, Failure):
             return TrialResult(error=result.detail.splitlines()[0])
         return result
 
-    def _launch_of(self, trial: Trial) -> tuple[Any, dict[str, Any], Any, tuple[Any, ...]]:
-        """Return kernel, arguments, grid, and the exact outputs."""
-        import torch
-
-        from asmtune.testing.inputs import widened
-        from asmtune.testing.reports import as_tuple
-
-        device = self._subject.device
+    def _launch_of(self, trial: Trial) -> tuple[Any, dict[str, Any], Any]:
+        """Return kernel, arguments and grid."""
+        device = str(self._subject.device)
         if self._module is not None:
             problem = self._module.problem(trial.shape, trial.dtype, device)
-            kernel, values, grid = problem.kernel, dict(problem.arguments), problem.grid
-        else:
-            values = {n: _random(v, device) for n, v in trial.arguments.items()}
-            kernel, grid = self._function, tuple(trial.grid)
-        # A launch in place changes them; a reference of the user's own gets float64.
-        copies = {
-            name: value.clone() if isinstance(value, torch.Tensor) else value
-            for name, value in values.items()
-        }
-        if self._subject.reference:
-            copies = widened(copies)
+            return problem.kernel, dict(problem.arguments), problem.grid
+        values = {n: _random(v, device) for n, v in trial.arguments.items()}
+        return self._function, values, tuple(trial.grid)
+
+    def _exact(self, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+        """Return the exact outputs, from copies: a launch in place changes the arguments."""
+        copies = converted(values, torch.clone)
+        outputs, names = self._subject.outputs, tensor_parts(values)
+        if unknown := [name for name in outputs if name not in names]:
+            raise ProblemError(
+                f"OUTPUTS: {unknown[0]!r} is no tensor of {self._subject.kernel}, which has "
+                f"{', '.join(names)}"
+            )
         with torch.no_grad():
-            exact = as_tuple(self._reference(copies))
-        return kernel, values, grid, exact
+            # A reference of the user's own gets float64.
+            given = widened(copies) if self._subject.reference else copies
+            exact = guarded("reference", lambda: as_tuple(self._reference(given)))
+        if isinstance(exact, Failure):
+            raise ProblemError(f"reference: {exact.detail.splitlines()[0]}")
+        if len(exact) != len(outputs):
+            raise ProblemError(
+                f"the reference gives {len(exact)} results, and the outputs are "
+                f"{len(outputs)}: {', '.join(outputs)}; let both name the same"
+            )
+        return exact
 
     def _judged(
-        self,
-        trial: Trial,
-        kernel: Any,
-        values: dict[str, Any],
-        grid: Any,
-        exact: tuple[Any, ...],
+        self, trial: Trial, kernel: Any, values: dict[str, Any], grid: Any, exact: Any
     ) -> TrialResult:
-        import torch
+        # A tensor descriptor needs an aligned address.
+        shifted = trial.shifted and all(map(torch.is_tensor, tensor_parts(values).values()))
+        memories = [
+            GuardedMemory(region, GUARDS[trial.guard], shifted=shifted)
+            for region in _separate_regions(values)
+        ]
 
-        from asmtune.testing.reports import compared
+        def moved(value: torch.Tensor) -> torch.Tensor:
+            return next((m.at(value) for m in memories if m.holds(value)), value)
 
-        buffers: dict[tuple[int, int], GuardedBuffer] = {}
-        for name, value in values.items():
-            if isinstance(value, torch.Tensor):
-                key = value.data_ptr(), _extent(value)
-                if key not in buffers:
-                    fill = GUARDS[trial.guard]
-                    buffers[key] = GuardedBuffer(name, value, fill, shifted=trial.shifted)
-                values[name] = buffers[key].at(value)
+        values = converted(values, moved)
         with torch.no_grad(), _backwards() if trial.backwards else contextlib.nullcontext():
             kernel[grid](**values, **trial.config)
         if self._subject.device == "cuda":
             torch.cuda.synchronize()
-        outputs = [values[name] for name in self._subject.outputs]
-        found = compared("trial", "", outputs, exact, self._subject.rows)
-        touched = [text for buffer in buffers.values() for text in buffer.touched()]
-        return TrialResult(found.excess, found.detail, _digest(outputs), tuple(touched))
+        parts, rows = tensor_parts(values), self._subject.tolerances
+        outputs = [getattr(parts[name], "base", parts[name]) for name in self._subject.outputs]
+        found = compared("trial", "", outputs, exact, rows)
+        key = repr((trial.shape, trial.dtype))
+        first = self._first.setdefault(key, [one.clone() for one in outputs])
+        drift = max(excess(one, before, rows) for one, before in zip(outputs, first, strict=True))
+        touched = [text for memory in memories for text in memory.touched()]
+        return TrialResult(found.excess, found.detail, drift, tuple(touched))
 
 
-class GuardedBuffer:
-    """A copy of a tensor with marked memory before and behind it.
+def _separate_regions(values: Mapping[str, Any]) -> list[MemoryRegion]:
+    """Return a region for each tensor, and one for those that share elements."""
+    groups: list[list[TensorArgument]] = []
+    for tensor in tensor_arguments(values)[0]:
+        shared = [group for group in groups if any(overlap(tensor, one) for one in group)]
+        groups = [group for group in groups if group not in shared]
+        groups.append([tensor, *(one for group in shared for one in group)])
+    return [region for group in groups for region in regions_of(group)]
+
+
+class GuardedMemory:
+    """A copy of memory, with marked memory before it, behind it, and between its elements.
 
     Args:
-        name: of the argument.
-        value: the tensor.
-        fill: value of the memory around it; whole numbers take 0 for NaN.
+        region: the memory that some arguments share.
+        fill: value of the marked memory; of whole numbers 0 for NaN, and else 1.
         shifted: puts the copy one element behind an aligned address.
     """
 
-    def __init__(self, name: str, value: Any, fill: float, *, shifted: bool = False) -> None:
-        import torch
+    def __init__(self, region: MemoryRegion, fill: float, *, shifted: bool = False) -> None:
+        self._region, dtype = region, region.tensors[0].dtype
+        self._width = max(tensor.own_dtype.itemsize for tensor in region.tensors)
+        length = region.stop - region.start
+        guard = min(max(_LEAST_GUARD, length), _MOST_GUARD) // _ALIGNED * _ALIGNED
+        self._start = guard + region.start % _ALIGNED + shifted * self._width
+        self._stop = self._start + length
+        size = (self._stop + guard) // _ALIGNED * _ALIGNED
+        if not dtype.is_floating_point:
+            fill = float(not math.isnan(fill))
+        marks = torch.full((size // dtype.itemsize,), fill, device=region.device)
+        self._whole = marks.to(dtype).view(torch.uint8)
+        free = torch.ones_like(self._whole)
+        for tensor in region.tensors:
+            place = self._start + tensor.start - region.start
+            copy, known = (
+                bits(tensor.over(memory.untyped_storage(), place, region.device))
+                for memory in (self._whole, free)
+            )
+            copy.copy_(bits(tensor.view()))
+            known.zero_()
+        self._free, self._before = free.bool(), self._whole.clone()
 
-        extent = _extent(value)
-        guard = min(max(_LEAST_GUARD, extent), _MOST_GUARD) // _ALIGNED * _ALIGNED
-        if not value.dtype.is_floating_point:
-            fill = 0.0 if math.isnan(fill) else 1.0
-        whole = torch.full((2 * guard + extent + 1,), fill, device=value.device).to(value.dtype)
-        self._name, self._start, self._extent = name, guard + shifted, extent
-        self._whole = whole
-        # Elements that share memory, as of an expanded tensor, are written once each.
-        dense = value.as_strided((extent,), (1,))
-        whole[self._start : self._start + extent] = dense
-        self._before = _bytes(whole).clone()
+    def holds(self, value: torch.Tensor) -> bool:
+        """Return whether a tensor was copied."""
+        starts = (tensor.start - self._region.start for tensor in self._region.tensors)
+        return bool(value.numel()) and self._offset(value) in starts
 
-    def at(self, value: Any) -> Any:
-        """Return a tensor of the shape and strides of another, in this memory."""
-        return self._whole.as_strided(value.shape, value.stride(), self._start)
+    def _offset(self, value: torch.Tensor) -> int:
+        return int(value.data_ptr() - self._region.storage.data_ptr() - self._region.start)
+
+    def at(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the copy of a tensor, of the same shape and strides."""
+        place = (self._start + self._offset(value)) // value.itemsize
+        empty = torch.empty(0, dtype=value.dtype, device=value.device)
+        return empty.set_(self._whole.untyped_storage(), place, value.shape, value.stride())
 
     def touched(self) -> list[str]:
-        """Say how many elements before and behind the tensor have changed."""
-        size = self._whole.element_size()
-        changed = (_bytes(self._whole) != self._before).view(-1, size).any(1).nonzero().view(-1)
-        end, found = self._start + self._extent, []
-        before, behind = changed[changed < self._start], changed[changed >= end]
+        """Say how many elements before, behind and between the tensors have changed."""
+        changed = ((self._whole != self._before) & self._free).nonzero().view(-1)
+        elements = ((changed - self._start) // self._width).unique()
+        count = (self._stop - self._start) // self._width
+        before, behind = elements[elements < 0], elements[elements >= count]
+        name = ", ".join(tensor.name for tensor in self._region.tensors)
+        found = []
         if len(before):
-            first = self._start - int(before.max())
             found.append(
-                f"{len(before)} elements before the start of {self._name} were written, "
-                f"the nearest {first} before it"
+                f"{len(before)} elements before the start of {name} were written, "
+                f"the nearest {-int(before.max())} before it"
             )
         if len(behind):
-            first = int(behind.min()) - end
             found.append(
-                f"{len(behind)} elements behind the end of {self._name} were written, "
-                f"the nearest at index {self._extent + first} of {self._extent}"
+                f"{len(behind)} elements behind the end of {name} were written, "
+                f"the nearest at index {int(behind.min())} of {count}"
             )
+        if gaps := len(elements) - len(before) - len(behind):
+            found.append(f"{gaps} elements between those of {name} were written: see its strides")
         return found
 
 
-def _extent(value: Any) -> int:
-    if not value.numel():
-        return 0
-    return 1 + sum((int(n) - 1) * int(s) for n, s in zip(value.shape, value.stride(), strict=True))
-
-
-def _bytes(tensor: Any) -> Any:
-    import torch
-
-    return tensor.contiguous().view(-1).view(torch.uint8)
-
-
-def _digest(outputs: list[Any]) -> str:
-    state = hashlib.sha256()
-    for one in outputs:
-        state.update(_bytes(one).cpu().numpy().tobytes())
-    return state.hexdigest()
-
-
 def _random(value: Any, device: str) -> Any:
-    import torch
-
-    from asmtune.core.dtypes import torch_dtype
-
     if not isinstance(value, list):
         return value
     dtype, shape = torch_dtype(value[0]), value[1]
@@ -309,25 +281,14 @@ def _backwards() -> Iterator[None]:
 
 
 def main() -> None:
-    """Answer trials, a line of JSON each, until there are no more."""
+    """Answer subjects and trials, a line of JSON each, until there are no more."""
     die_with_parent()
     answers = own_stdout()
-    from asmtune.base.errors import AsmtuneError
-
-    def answer(document: Mapping[str, Any]) -> None:
-        answers.write(json.dumps(document) + "\n")
-        answers.flush()
-
-    subject = json.loads(sys.stdin.readline())
-    try:
-        process = TrialProcess(TrialSubject(**{**subject, "outputs": tuple(subject["outputs"])}))
-    except AsmtuneError as error:
-        answer({"refusal": str(error)})
-        return
-    answer({})
+    process = TrialProcess()
     for line in sys.stdin:
-        trial = Trial(**json.loads(line))
-        answer(asdict(process.run(trial)))
+        answer = process.answer(json.loads(line))
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

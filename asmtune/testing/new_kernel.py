@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib.util
 import keyword
 import re
+import symtable
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,35 +21,10 @@ from asmtune.ir.ttir.mlir_types import split_list
 
 _DTYPES: Final = ("fp32", "fp16", "bf16")
 _SIZES: Final = {1: (1 << 24,), 2: (4096, 4096), 3: (16, 1024, 2048), 4: (4, 16, 512, 1024)}
-_RESERVED: Final = frozenset(
-    (
-        *(
-            "BLOCK",
-            "at",
-            "col",
-            "inside",
-            "kernel",
-            "out",
-            "out_ptr",
-            "range",
-            "result",
-            "row",
-            "start",
-            "total",
-        ),
-        *("torch", "triton", "tl", "asmtune", "conftest"),
-        *("baseline", "inputs", "problem", "reference", "space", "arguments"),
-        *("num_warps", "num_stages", "num_ctas", "maxnreg", "grid", "warmup"),
-    )
+_OPTIONS: Final = frozenset(
+    ("num_warps", "num_stages", "num_ctas", "maxnreg", "grid", "warmup", "debug")
 )
-"""Names that the files use, or that Triton takes at a launch."""
-_MODULE_NAMES: Final = frozenset(
-    (
-        *("Config", "Problem", "Space", "asm_autotune", "torch_dtype"),
-        *("DTYPES", "OUTPUTS", "SHAPES", "SIZES"),
-    )
-)
-"""Names of the written module: a kernel of such a name would hide them."""
+"""Names that Triton takes at a launch, beside the kernel's parameters."""
 _INPUT: Final = re.compile(r"(\w+)\s*:\s*(\(.*\))\s*(\w+)")
 _FORM: Final = '"x: (M, N) bf16, w: (N,) bf16"'
 
@@ -92,8 +67,6 @@ class KernelSignature:
             InputError: one is malformed, or no kernel is known of this form; says what to write.
         """
         _check_name("name", name)
-        if name in _MODULE_NAMES or hasattr(builtins, name):
-            raise InputError(f"new: {name!r} is used in the files by its own meaning; take another")
         if importlib.util.find_spec(name) is not None and not Path(f"{name}.py").exists():
             raise InputError(f"new: {name!r} is the name of an installed module; take another")
         tensors = tuple(map(_parse_input, split_list(inputs)))
@@ -122,14 +95,52 @@ class KernelSignature:
             raise InputError(f"--output: no input has the size {missing[0]}")
         if len(over) > max(_SIZES):
             raise InputError(f"--output: {len(over)} sizes; at most {max(_SIZES)} are known")
-        return cls(name, tensors, out, over)
+        signature = cls(name, tensors, out, over)
+        _check_clashes(signature)
+        return signature
 
 
 def _check_name(what: str, name: str) -> None:
     if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name):
         raise InputError(f"new: the {what} {name!r} is not a Python name, such as scale_rows")
-    if name in _RESERVED or name.startswith("_"):
-        raise InputError(f"new: the {what} {name!r} has a meaning in the files; take another")
+    if name.startswith("_"):
+        raise InputError(f"new: the {what} {name!r} begins with _, as names of the files do")
+
+
+def _check_clashes(signature: KernelSignature) -> None:
+    """Refuse names that mean something else where the written module uses them.
+
+    The module is written with other names, and its symbols are read: a name of the user's takes no
+    symbol's place.
+    """
+    other = {size: f"_{place}" for place, size in enumerate(signature.over)}
+    renamed = KernelSignature(
+        "_kernel",
+        tuple(
+            KernelInput(f"_t{place}", tuple(other[size] for size in one.sizes), one.dtype)
+            for place, one in enumerate(signature.inputs)
+        ),
+        tuple(other[size] for size in signature.output),
+        tuple(other.values()),
+    )
+    module = symtable.symtable(kernel_files(renamed)["_kernel.py"], "_kernel.py", "exec")
+    functions = {one.get_name(): one for one in module.get_children()}
+    taken = {one.get_name() for one in module.get_symbols()} | {"conftest"}
+    for function in functions.values():
+        taken |= {one.get_name() for one in function.get_symbols() if one.is_global()}
+    own = {
+        one.get_name()
+        for name in ("kernel", "baseline", "_kernel")
+        for one in functions[name].get_symbols()
+    }
+    tensors = [one.name for one in signature.inputs]
+    for what, names, meant in (
+        ("name", [signature.name], taken),
+        ("input", tensors, own | {one.removesuffix("_ptr") for one in own if one[-4:] == "_ptr"}),
+        ("size", signature.over, own | _OPTIONS),
+    ):
+        if clash := sorted(meant.intersection(names)):
+            raise InputError(f"new: the {what} {clash[0]!r} has a meaning in the files; rename it")
 
 
 def _parse_input(text: str) -> KernelInput:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from asmtune.base.errors import InputError
-from asmtune.core.failures import guarded
-from asmtune.core.records.artifacts import Failure
-from asmtune.testing.inputs import widened_value
-from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, compared
+from asmtune.testing.inputs import widened
+from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, called, compared
 from asmtune.testing.tolerances import Rows
-
-_WARM_UP: Final = 2
 
 
 @dataclass(frozen=True)
@@ -55,32 +52,15 @@ def check_pipeline(stages: Sequence[PipelineStage], *inputs: torch.Tensor) -> Te
     if not stages:
         raise InputError("check_pipeline: give at least one stage")
     found: list[ResultComparison] = []
-    notes: tuple[str, ...] = ()
-    values: tuple[Any, ...] = inputs
+    values: Any = inputs
     for stage in stages:
-        want = as_tuple(stage.reference(*map(widened_value, values)))
-        got = _run(stage, values)
-        found.append(_judged(stage, got, want))
-        if isinstance(got, Failure) or not found[-1].right:
-            notes = (f"the first wrong stage is {stage.name}",)
+        want = as_tuple(stage.reference(*widened(values)))
+        values = called(stage.function, *values)
+        found.append(compared("stages", stage.name, values, want, stage.tolerances))
+        if not found[-1].right:
             break
-        values = got
-    return TestReport(" > ".join(stage.name for stage in stages), tuple(found), notes)
-
-
-def _run(stage: PipelineStage, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...] | Failure:
-    with torch.no_grad():
-        return guarded("call", lambda: tuple(x.clone() for x in as_tuple(stage.function(*inputs))))
-
-
-def _judged(
-    stage: PipelineStage,
-    got: tuple[torch.Tensor, ...] | Failure,
-    want: Sequence[torch.Tensor],
-) -> ResultComparison:
-    if isinstance(got, Failure):
-        return ResultComparison("stages", stage.name, float("inf"), got.detail.splitlines()[0])
-    return compared("stages", stage.name, got, want, stage.tolerances)
+    wrong = () if found[-1].right else (f"the first wrong stage is {found[-1].name}",)
+    return TestReport(" > ".join(stage.name for stage in stages), tuple(found), wrong)
 
 
 def check_leaks(function: Callable[[], Any], calls: int = 20) -> TestReport:
@@ -97,15 +77,14 @@ def check_leaks(function: Callable[[], Any], calls: int = 20) -> TestReport:
     if not torch.cuda.is_available():
         note = "device memory was not checked: this machine has no CUDA device"
         return TestReport(name, (), (note,))
-    for _ in range(_WARM_UP):
-        function()
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    for _ in range(calls):
-        function()
-    torch.cuda.synchronize()
-    grown = torch.cuda.memory_allocated() - before
+    in_use = []
+    for count in (2, calls):
+        for _ in range(count):
+            function()
+        gc.collect()  # results that refer to each other are freed by it alone
+        torch.cuda.synchronize()
+        in_use.append(torch.cuda.memory_allocated())
+    grown = in_use[1] - in_use[0]
     detail = f"{grown:,} bytes more are in use after {calls} calls" if grown > 0 else ""
     error = float("inf") if grown > 0 else 0.0
-    found = ResultComparison("leaks", f"{calls} calls", error, detail)
-    return TestReport(name, (found,))
+    return TestReport(name, (ResultComparison("leaks", f"{calls} calls", error, detail),))

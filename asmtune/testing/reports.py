@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
 
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.testing.tolerances import Rows, excess, worst_element
+
+Outcome = Literal["cause", "risk", "fine", "untested"]
 
 
 class WrongResultError(AssertionError):
@@ -88,14 +92,24 @@ class TestReport:
         return self.text()
 
 
+def called(function: Callable[..., Any], *given: Any, **named: Any) -> Sequence[Any] | Failure:
+    """Return copies of a function's results, or the exception that it raises."""
+    with torch.no_grad():
+        return guarded(
+            "call", lambda: tuple(one.clone() for one in as_tuple(function(*given, **named)))
+        )
+
+
 def compared(
     check: str,
     name: str,
-    got: Sequence[torch.Tensor],
+    got: Sequence[torch.Tensor] | Failure,
     want: Sequence[torch.Tensor],
     rows: Rows,
 ) -> ResultComparison:
-    """Compare results with exact ones, and keep the worst of them."""
+    """Compare results with exact ones, and keep the worst of them; no results are wrong."""
+    if isinstance(got, Failure):
+        return ResultComparison(check, name, float("inf"), got.detail.splitlines()[0])
     if len(got) != len(want):
         detail = f"{len(got)} results; the reference has {len(want)}"
         return ResultComparison(check, name, float("inf"), detail)
@@ -109,14 +123,11 @@ def compared(
 
 def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
     """Return a function's results, also where it is one."""
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    for one in results:
+    results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    for one in results or (None,):
         if not isinstance(one, torch.Tensor):
             raise TypeError(f"the function returns {type(one).__name__}; return its output tensors")
-    return tuple(results)
-
-
-Outcome = Literal["cause", "risk", "fine", "untested"]
+    return results
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Kernels to diagnose: modules, and plain Triton functions with a reference."""
+"""Kernels to diagnose, modules and plain Triton functions with a reference, and their trials."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.testing.launches import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,8 @@ class DiagnosisRequest:
         device: "cuda" or "cpu"; None for a GPU where there is one.
         arguments, grid, axes: of a plain function, as `asmtune prune-report` takes them.
         tolerances: rows of the table of tolerances by the result's dtype.
+        outputs: arguments that the reference computes, in order; `t.1` is a part of a tuple. By
+            default the module's `OUTPUTS`, or all that the kernel is seen to write.
     """
 
     kernel: str
@@ -42,6 +44,58 @@ class DiagnosisRequest:
     grid: str | None = None
     axes: Mapping[str, list[Any]] = field(default_factory=dict)
     tolerances: Mapping[str, str] = field(default_factory=dict)
+    outputs: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One launch.
+
+    Attributes:
+        shape: the sizes; of a plain function its numbers.
+        dtype: of the module's; "" for a plain function.
+        config: the config's values and options.
+        guard: name of the value around the arguments, of `GUARDS`.
+        shifted: puts each argument one element behind an aligned address.
+        backwards: runs the programs in the reverse order, under the interpreter.
+        arguments: of a plain function: (dtype, shape) of tensors, and the values of others.
+        grid: of a plain function.
+    """
+
+    shape: Mapping[str, Any]
+    dtype: str
+    config: Mapping[str, Any]
+    guard: str = "nan"
+    shifted: bool = False
+    backwards: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    grid: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """The outcome of a trial.
+
+    Attributes:
+        excess: error by what is allowed, as `ResultComparison.excess`.
+        detail: the worst element; "" if the result is right.
+        drift: difference from the first trial of this shape and dtype, by what is allowed.
+        touched: what was written around the arguments, a sentence each.
+        refused: why there was no launch: the module does not make such a problem.
+        error: what the launch raised, or how the process ended.
+    """
+
+    excess: float = math.inf
+    detail: str = ""
+    drift: float = 0.0
+    touched: tuple[str, ...] = ()
+    refused: str = ""
+    error: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Return whether the result is wrong, or there is none."""
+        return not self.refused and not self.excess <= 1
 
 
 class ModuleSubject:

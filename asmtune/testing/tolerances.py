@@ -16,7 +16,7 @@ from typing import Final
 import torch
 
 from asmtune.base.errors import InputError
-from asmtune.core.dtypes import dtype_of
+from asmtune.core.dtypes import TORCH_NAMES, dtype_of
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ TOLERANCES: Final = {
     "bf16 weights": Tolerance(1.6e-2, 1.6e-2, 1.2e-38),
     "tf32 weights": Tolerance(4e-3, 4e-3, 1.2e-38),
     # Half of the distance between two numbers: 3 digits of e4m3, 2 of e5m2.
-    "fp8e4nv": Tolerance(6.3e-2, 8e-6, 1.0e-3),
-    "fp8e5": Tolerance(1.26e-1, 8e-6, 8.0e-6),
+    **dict.fromkeys(("fp8e4nv", "fp8e4b8"), Tolerance(6.3e-2, 8e-6, 1.0e-3)),
+    **dict.fromkeys(("fp8e5", "fp8e5b16"), Tolerance(1.26e-1, 8e-6, 8.0e-6)),
     # A cast has the same bytes on all devices.
     "fp8 bytes": Tolerance(0.0, 0.0, 0.0),
     "fp64": Tolerance(1e-12, 1e-13, 0.0),
-    **dict.fromkeys(("i64", "i32", "i16", "i8", "u8", "i1"), Tolerance(0.0, 0.0, 0.0)),
+    **dict.fromkeys((one for one in TORCH_NAMES if one[0] in "iu"), Tolerance(0.0, 0.0, 0.0)),
 }
 
 
@@ -108,12 +108,16 @@ def excess(got: torch.Tensor, want: torch.Tensor, named: Rows = _OWN) -> float:
     found, finite = got.double(), rounded.isfinite()
     if not torch.equal(found[~finite].nan_to_num(nan=0.5), rounded[~finite].nan_to_num(nan=0.5)):
         return float("inf")
+    is_whole = not (got.dtype.is_floating_point or want.dtype.is_floating_point)
+    # Integers of 64 bits that differ may be the same float64.
+    differs = (got != want.to(got.dtype))[finite] & is_whole
     exact, found = exact[finite], found[finite]
     if not exact.numel():
         return 0.0
     if not found.isfinite().all():
         return float("inf")
     error, size = (found - exact).abs(), exact.abs()
+    error = torch.where(differs, error.clamp(min=1.0), error)
     allowed = tolerance.relative * size + tolerance.share * size.max() + tolerance.least
     # Exact results have no error to divide, be nothing allowed.
     return float(torch.where(error == 0, 0.0, error / allowed).max())

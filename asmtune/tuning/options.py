@@ -150,8 +150,6 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
         )
     if accuracy is not None and (bits == "equal" or not choices.get("check", True)):
         raise InputError("accuracy= checks every output: leave bits='equal' and check=False out")
-    if accuracy is not None and accuracy.kl is not None:
-        raise InputError("accuracy=: kl is not measured while tuning; limit p99 or rms_share")
     if bits not in get_args(Bits):
         raise InputError(f"bits={bits!r}: give 'close' or 'equal'")
     if bits == "equal" and (choices.get("reference") is not None or not choices.get("check", True)):

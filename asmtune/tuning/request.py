@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -200,8 +202,7 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
     tiles = bool(choices.get("tiles", False))
     checked_by = [] if choices.get("bits", "close") == "close" else [choices["bits"]]
     if (accuracy := choices.get("accuracy")) is not None:
-        limits = {name: limit for name, limit in vars(accuracy).items() if limit is not None}
-        checked_by += [canonical(limits), function_name(choices.get("reference"))]
+        checked_by += [canonical(accuracy.limits), _source_of(choices.get("reference"))]
     return provenance(
         problem,
         space,
@@ -211,6 +212,13 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         checked_by=checked_by,
         made_with=choices.get("made_with"),
     )
+
+
+def _source_of(function: Any) -> str:
+    """Return a user's function by name and source, by its name alone where it has no source."""
+    with suppress(OSError, TypeError):
+        return f"{function_name(function)}\n{inspect.getsource(function)}"
+    return function_name(function)
 
 
 def with_own_values(record: TuneRecord, request: TuningRequest) -> TuneRecord:

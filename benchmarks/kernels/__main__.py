@@ -1,6 +1,6 @@
 """The table of all kernels against the vendor's functions.
 
-    python -m benchmarks.kernels [KERNEL ...] [--plan quick|full] [--check all|rows]
+    python -m benchmarks.kernels [KERNEL ...] [--plan quick|full|wide] [--check all|rows]
         [--minutes N] [--resume] [--store FILE] [--effort NAME] [--retune] [--output FILE]
 
 Needs a GPU. Each kernel goes through the whole accuracy check first, and through a comparison
@@ -34,6 +34,7 @@ from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import autotuners, reconfigure
 from asmtune.tuning.options import EFFORTS
+from benchmarks.kernels import wide
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of
 from benchmarks.kernels.plan import PLANS, Place, Plan
@@ -155,6 +156,10 @@ def main() -> None:
     kernels = options.kernels or KERNELS
     done = table.rows.keys() if options.resume else ()
     places = [place for place in plan.places(kernels) if place.name not in done]
+    if options.plan == "wide" and not plan.places(kernels):
+        sys.exit(
+            f"--plan wide has no shapes of {', '.join(kernels)}: it has {', '.join(wide.SHAPES)}"
+        )
     order, bad = Plan().places(kernels), False
     table.begin()
     policy = TimingPolicy(fine_rounds=options.rounds, mode=options.mode)

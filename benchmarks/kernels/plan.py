@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.kernels import wide
 from benchmarks.kernels.entry import entry_of
 from tests.kernels.accuracy import module_of
 
-PLANS = ("quick", "full")
+PLANS = ("quick", "full", "wide")
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Place:
 
     Attributes:
         kernel: the kernel's name.
-        shape: a shape of its module's SHAPES.
+        shape: a shape of its module's SHAPES, or of the plan "wide".
         dtype: canonical name.
     """
 
@@ -44,7 +45,8 @@ class Plan:
 
     Attributes:
         name: "full" for every shape with every dtype, "quick" for every shape with a kernel's
-            first dtype, and its first shape with the others.
+            first dtype, and its first shape with the others; "wide" for the shapes of
+            `benchmarks.kernels.wide` with a kernel's first dtype.
         dtypes: dtypes to measure; all if empty.
         shapes: most shapes of each kernel; all if None.
     """
@@ -65,9 +67,14 @@ class Plan:
     def _of(self, name: str) -> Iterator[Place]:
         module = module_of(name)
         dtypes = entry_of(name).dtypes or module.DTYPES
+        every = module.SHAPES
+        if self.name == "wide":
+            every = wide.SHAPES[name]() if name in wide.SHAPES else ()
         for nth, dtype in enumerate(dtypes):
             if self.dtypes and dtype not in self.dtypes:
                 continue
-            shapes = module.SHAPES[: self.shapes]
-            for shape in shapes[:1] if self.name == "quick" and nth else shapes:
+            shapes = every[: self.shapes]
+            if nth and self.name != "full":
+                shapes = shapes[:1] if self.name == "quick" else ()
+            for shape in shapes:
                 yield Place(name, dict(shape), dtype)

@@ -23,7 +23,7 @@ def test_table_and_json(commands: Commands) -> None:
     ran = commands.run(*RUN, *more)
     assert (ran.code, ran.err) == (0, "")
     assert [name in ran.out for name in ("per_channel", " g ", "per_tensor")] == [True] * 3
-    document = json.loads(commands.run(*RUN, *more, "--json", "--seed", "7").out)
+    document = json.loads(commands.run(*RUN, *more, "--format", "json", "--seed", "7").out)
     assert [row["variant"] for row in document["rows"]] == ["per_channel", "g", "per_tensor"]
     assert document["seed"] == 7
 
@@ -65,12 +65,20 @@ def test_limits_grow_from_a_history(commands: Commands) -> None:
     assert json.loads(ran.out)["counts"]["unchanged"] > 0
     assert (commands.folder / "trend.svg").exists()
     lines = (commands.folder / "history.jsonl").read_text().splitlines()
-    assert len({json.loads(line)["run"] for line in lines[1:]}) == 6
+    values = [json.loads(line)["levels"][0]["value"] for line in lines[1:]]
+    assert len(set(values)) == 6, "each run draws other inputs"
     document = json.loads(limits.read_text())
     document["limits"][0]["bound"]["mean_rel"] = 1e-9
     limits.write_text(json.dumps(document))
-    assert commands.run(*RUN, *ADAPT).code == 1
+    ran = commands.run(*RUN, *ADAPT, "--format", "markdown", "--trend", "{}/broken.svg")
+    assert (ran.code, ran.out.splitlines()[0]) == (1, "### Larger error: 1 worse, 3 unchanged")
+    assert b"beyond its limit" not in (commands.folder / "trend.svg").read_bytes()
+    assert (commands.folder / "broken.svg").stat().st_size > (
+        commands.folder / "trend.svg"
+    ).stat().st_size
     assert json.loads(limits.read_text()) == document, "an alarm changes no limit"
+    last = (commands.folder / "history.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["outcome"] == "worse"
 
 
 @pytest.mark.parametrize(

@@ -312,6 +312,14 @@ def test_one_config_is_not_pruned(autotune: Decorator, gpu: HostGpu) -> None:
     assert gpu.tuned == 0
 
 
+def test_a_top_k_without_a_model_counts_for_nothing(autotune: Decorator, gpu: HostGpu) -> None:
+    """`None` for the model and `top_k` alike is as if neither was given."""
+    pruned = {"early_config_prune": lambda all_, *_, **__: all_, "perf_model": None, "top_k": None}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=UsersClock(1, 2))(copy)
+    kernel[grid](*vectors(), n=N)
+    assert gpu.tuned == 1
+
+
 def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     """Where pruning leaves nothing, it is told, before anything is launched."""
     pruned = {"early_config_prune": lambda *_, **__: []}

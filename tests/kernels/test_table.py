@@ -24,7 +24,7 @@ from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
 from benchmarks.kernels.entry import Entry
-from benchmarks.kernels.identities import source_of
+from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.rows import Timer, summary
 from benchmarks.kernels.table import Table
@@ -180,6 +180,21 @@ def test_quick_rows() -> None:
     assert [place.dtype for place in places] == ["fp32"] * 5 + ["fp16", "bf16"]
     assert places[5].shape == places[6].shape == places[0].shape
     assert {place.name for place in places} < {place.name for place in Plan().places(["softmax"])}
+
+
+@pytest.mark.parametrize(("kernel", "count"), [("matmul", 60), ("attention", 24)])
+def test_wide_rows(kernel: str, count: int) -> None:
+    """The wide plan has distinct problems, none of them shipped for, which build and have keys."""
+    places = Plan(name="wide").places([kernel])
+    keys = [{repr(key) for key, _ in identities(place)} for place in places]
+    assert len(places) == len({place.name for place in places}) == count
+    assert all(keys)
+    assert len(set().union(*keys)) > count // 2
+
+
+def test_wide_rows_of_a_kernel_without_any() -> None:
+    """A kernel that the wide plan does not know has no rows there."""
+    assert Plan(name="wide").places(["softmax"]) == []
 
 
 def test_rows_of_some_dtypes_and_shapes() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asmtune.core.config import Config
 from asmtune.studies.regression.compare import Check, Terms, compare, needed
-from asmtune.studies.regression.history import entry_of, extended
+from asmtune.studies.regression.history import entry_of, extended, reach_of
 from asmtune.studies.regression.run import BenchRun, Missed, Process
 from tests.bench_runs import HERE, part_of, rows_of, run_of, scaled, simulated, subject, timed
 
@@ -174,7 +175,7 @@ def test_another_config_is_said() -> None:
 
 
 def test_threshold_of_the_history() -> None:
-    """Mean + 3 sd of earlier runs is what a median must exceed, whatever its factor."""
+    """A prediction limit of earlier runs is what a median must exceed, whatever its factor."""
     medians = (10.0, 10.1, 9.9, 10.2, 9.8, 10.0)
     history: tuple[Any, ...] = ()
     for place, us in enumerate(medians):
@@ -183,11 +184,24 @@ def test_threshold_of_the_history() -> None:
     terms = Terms(threshold=None)
     near = compare(base, scaled(base, 1.04, lambda _: True), terms, history)
     assert verdicts(near) == {"one": "unchanged"}
-    assert near.findings[0].limit_us == pytest.approx(10.0 + 3 * 0.1414, abs=1e-3)
-    far = compare(base, scaled(base, 1.05, lambda _: True), terms, history)
+    assert near.findings[0].limit_us == pytest.approx(
+        10.0 + 3.365 * (1 + 1 / 6) ** 0.5 * 0.1414, abs=1e-3
+    )
+    far = compare(base, scaled(base, 1.06, lambda _: True), terms, history)
     assert verdicts(far) == {"one": "slower"}
-    quick = compare(base, scaled(base, 0.95, lambda _: True), terms, history)
+    quick = compare(base, scaled(base, 0.94, lambda _: True), terms, history)
     assert verdicts(quick) == {"one": "faster"}
+    found = replace(entry_of(scaled(base, 1.5, lambda _: True)), outcome="slower")
+    again = compare(base, scaled(base, 1.06, lambda _: True), terms, extended(history, found))
+    assert again.findings == far.findings, "a slower run widens no limit"
+
+
+def test_the_next_run_is_beyond_a_limit_as_often_as_stated() -> None:
+    """Of five earlier runs and one more, 5% lie beyond the limit of 5%; 11% beyond mean + 2 sd."""
+    draws = np.random.default_rng(0).normal(size=(4000, 6))
+    beyond = [row[5] > row[:5].mean() + (reach_of(list(row[:5]), 0.05) or 0.0) for row in draws]
+    assert 150 < sum(beyond) < 250
+    assert reach_of([1.0] * 4, 0.05) is None
 
 
 def test_a_short_history_falls_back() -> None:

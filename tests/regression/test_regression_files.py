@@ -173,6 +173,15 @@ def test_the_last_hundred_are_kept() -> None:
     assert [entry.label for entry in history] == [str(place) for place in range(3, MOST_RUNS + 3)]
 
 
+def test_each_kernel_has_a_hundred() -> None:
+    """Runs of one kernel do not push those of another out of a file that both use."""
+    one = history_of(MOST_RUNS)
+    both = extended(one, entry_of(run_of(timed("two", [[10.0]]), label="other")))
+    assert len(both) == MOST_RUNS + 1
+    more = extended(both, entry_of(run_of(timed("one", [[7.0]]), label="last")))
+    assert [more[0].label, *(entry.label for entry in more[-2:])] == ["1", "other", "last"]
+
+
 def test_a_run_stands_once() -> None:
     """A run that is recorded again moves to the end."""
     first = run_of(timed("one", [[10.0]]), label="0")

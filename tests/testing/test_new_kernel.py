@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from asmtune.base.errors import InputError
 from asmtune.testing.new_kernel import KernelSignature, kernel_files, write_kernel
 from tests.cli.command_lines import Commands
+from tests.interpreter import Interpreter
 
 SIGNATURES = {
     "shifted": ("x: (M, N) bf16, w: (N,) bf16", "(M, N)"),
@@ -28,34 +28,35 @@ def signature(name: str) -> KernelSignature:
 
 
 @pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_written_tests_pass(name: str, tmp_path: Path) -> None:
-    """The test passes under the interpreter, fails with a wrong formula, and the benchmark runs."""
-    write_kernel(signature(name), tmp_path)
-    variables = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"]
-
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-        )
-
-    passed = run(*test)
-    assert passed.returncode == 0, passed.stdout
-    assert "3 passed" in passed.stdout
-    timed = run(sys.executable, f"bench_{name}.py")
-    assert timed.returncode == 0, timed.stderr
-    path = tmp_path / f"{name}.py"
-    path.write_text(path.read_text().replace("  # edit this line", " + 1  # edit this line"))
-    failed = run(*test)
-    assert "3 failed" in failed.stdout
-    assert "comparisons are wrong" in failed.stdout
+def test_written_tests_pass(tmp_path: Path, interpreter: Interpreter) -> None:
+    """The tests pass under the interpreter for each dtype, and the benchmarks run."""
+    for name in SIGNATURES:
+        write_kernel(signature(name), tmp_path)
+    outcomes = interpreter.call("tests.testing.interpreted:run_tests", str(tmp_path))
+    assert set(outcomes.values()) == {"passed"}, outcomes
+    assert len(outcomes) == 3 * len(SIGNATURES)
+    printed = interpreter.call("tests.testing.interpreted:run_benchmarks", str(tmp_path))
+    assert printed.keys() == SIGNATURES.keys()
+    assert all("bench_" in text or " us, PyTorch " in text for text in printed.values())
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_files_are_clean(name: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_written_tests_fail_with_a_wrong_formula(tmp_path: Path, interpreter: Interpreter) -> None:
+    """An edit of the kernel alone, of either kind, is found by the written test."""
+    for name in ("twice", "dots"):
+        # The process keeps modules of tests by their names.
+        parsed = KernelSignature.parse(f"wrong_{name}", *SIGNATURES[name])
+        module, *_ = write_kernel(parsed, tmp_path)
+        module.write_text(module.read_text().replace("  # edit this line", " + 1  # edit this"))
+    outcomes = interpreter.call("tests.testing.interpreted:run_tests", str(tmp_path), "-k", "fp32")
+    assert len(outcomes) == 2
+    assert all("comparisons are wrong" in text for text in outcomes.values()), outcomes
+
+
+def test_files_are_clean(tmp_path: Path) -> None:
     """Ruff has nothing to say about the files."""
-    write_kernel(signature(name), tmp_path)
+    for name in SIGNATURES:
+        write_kernel(signature(name), tmp_path)
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
     ran = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout
@@ -80,9 +81,13 @@ def test_prune_report_takes_the_module(
         ("class", "x: (M,) fp32", "(M,)", "the name 'class' is not a Python name"),
         ("kernel", "x: (M,) fp32", "(M,)", "has a meaning in the files"),
         ("json", "x: (M,) fp32", "(M,)", "is the name of an installed module"),
-        ("zip", "x: (M,) fp32", "(M,)", "'zip' is used in the files"),
-        ("Config", "x: (M,) fp32", "(M,)", "'Config' is used in the files"),
-        ("new", "range: (M,) fp32", "(M,)", "the input 'range' has a meaning in the files"),
+        ("zip", "x: (M,) fp32", "(M,)", "the name 'zip' has a meaning"),
+        ("Config", "x: (M,) fp32", "(M,)", "the name 'Config' has a meaning"),
+        ("conftest", "x: (M,) fp32", "(M,)", "'conftest' (has a meaning|is the name of)"),
+        ("_new", "x: (M,) fp32", "(M,)", "begins with _"),
+        ("new", "out: (M,) fp32", "(M,)", "the input 'out' has a meaning"),
+        ("new", "x: (arguments,) fp32", "(arguments,)", "the size 'arguments' has a meaning"),
+        ("new", "range: (M, N) fp32", "(M,)", "the input 'range' has a meaning in the files"),
         ("new", "x: (num_warps,) fp32", "(num_warps,)", "the size 'num_warps' has a meaning"),
         ("new", "x_ptr: (M,) fp32, x: (M,) fp32", "(M,)", "x_ptr is a pointer's name"),
         ("new", "x: (x_ptr,) fp32", "(x_ptr,)", "x_ptr is a pointer's name"),
@@ -105,6 +110,20 @@ def test_bad_signatures(name: str, inputs: str, output: str, message: str) -> No
     with pytest.raises(InputError, match=message) as caught:
         KernelSignature.parse(name, inputs, output)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "output"),
+    [
+        ("pow", "x: (M,) fp32", "(M,)"),
+        ("total", "baseline: (M, N) fp32, inputs: (N,) fp32", "(M,)"),
+        ("new", "grid: (row,) fp32, range: (row,) fp32", "(row,)"),
+    ],
+)
+def test_names_that_mean_nothing_else_are_taken(name: str, inputs: str, output: str) -> None:
+    """Names are free that the files use where the kernel's do not reach."""
+    texts = kernel_files(KernelSignature.parse(name, inputs, output))
+    assert f"def {name}(" in texts[f"{name}.py"]
 
 
 def test_all_files_or_none(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from asmtune.testing import (
     check_pipeline,
     odd_shapes,
 )
+from asmtune.testing.new_kernel import KernelSignature, write_kernel
+from asmtune.testing.tolerances import excess
 
 Function = Callable[..., Any]
 
@@ -195,6 +197,36 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         check_kernel(add, add, cases(), **options)
 
 
+def test_tuples_of_tensors() -> None:
+    """Tensors in a tuple are widened for the reference, and copied where the function writes."""
+
+    def scale(pair: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        pair[0].mul_(2)
+        return pair[0] + pair[1]
+
+    def reference(pair: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        assert {one.dtype for one in pair} == {torch.float64}
+        return pair[0] * 2 + pair[1]
+
+    pair = torch.randn(5, 7), torch.randn(5, 7)
+    before = pair[0].clone()
+    check_kernel(scale, reference, [{"pair": pair}], writes=("pair",)).raise_if_wrong()
+    assert torch.equal(pair[0], before)
+    (wrong, *_) = check_kernel(scale, reference, [{"pair": pair}], checks=("shapes",)).wrong
+    assert wrong.detail == "the input pair.0 was written to"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint32, torch.int8, torch.bool])
+def test_integers_are_compared_exactly(dtype: torch.dtype) -> None:
+    """Integers that float64 rounds to the same differ, and so do those that a cast wraps."""
+    most = 1 if dtype == torch.bool else torch.iinfo(dtype).max
+    values = torch.tensor([most, 0]).to(dtype)
+    assert excess(values, values) == 0
+    assert excess(values, torch.tensor([most - 1, 0])) == float("inf")
+    if dtype == torch.int8:
+        assert excess(values, torch.tensor([most + 256, 0])) == float("inf")
+
+
 def test_pipeline_names_the_first_wrong_stage() -> None:
     """The stage that makes the error is named, and what follows it is not run."""
     ran: list[str] = []
@@ -246,14 +278,20 @@ def test_wrong(check_kernel, kernel_device):
 
 @pytest.mark.slow
 def test_plugin(tmp_path: Path) -> None:
-    """One line in a conftest gives the fixtures; a wrong result fails, and the end counts."""
+    """One line in a conftest gives the fixtures, beside a new kernel's test; the end counts."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["asmtune.testing.pytest_plugin"]\n')
     (tmp_path / "test_mine.py").write_text(TEST)
+    write_kernel(KernelSignature.parse("twice", "x: (K,) fp32", "(K,)"), tmp_path)
     variables = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(
-        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+        [*command, "-k", "right or wrong or fp32"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert "1 failed, 1 passed" in ran.stdout, ran.stdout
+    assert "1 failed, 2 passed" in ran.stdout, ran.stdout
     assert "comparisons are wrong" in ran.stdout
     assert "comparisons of 2 checks" in ran.stdout

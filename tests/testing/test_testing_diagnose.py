@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from asmtune.base.errors import InputError
 from asmtune.core.hardware.model import Target
 from asmtune.testing.diagnose import diagnose
 from asmtune.testing.reports import Diagnosis
 from asmtune.testing.subjects import DiagnosisRequest
 from tests.cli.command_lines import Commands
+from tests.interpreter import Interpreter
 
 MODULE = """
-import torch, triton, triton.language as tl
+import random, torch, triton, triton.language as tl
 from asmtune import Config, Problem, Space
 from asmtune.core.dtypes import torch_dtype
+
+def noise():
+    return random.random()
 
 @triton.jit
 def kernel(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
@@ -33,7 +40,7 @@ DTYPES = ("fp16", "fp32")
 SHAPES = ({"rows": 4096, "cols": 4096},)
 
 def space():
-    return Space({"BLOCK": (32, 64), "num_warps": (4,)}, default=Config({"BLOCK": 64}))
+    return Space({"BLOCK": (16, 32), "num_warps": (4,)}, default=Config({"BLOCK": 32}))
 
 def problem(shape, dtype, device):
     x = torch.randn(shape["rows"], shape["cols"], device=device).to(torch_dtype(dtype))
@@ -61,18 +68,78 @@ FAULTS = {
     ],
     "alignment": [("tl.load(x_ptr", f"tl.load({ALIGNED}")],
     "bounds": [("y_ptr + row,", "y_ptr + row + 1,")],
+    # Each run is wrong in another way.
+    "race of all runs": [("+= x", "+= x + noise()")],
+    # Rows of x lie 2 * cols apart.
+    "bounds by a stride": [
+        (
+            'torch.randn(shape["rows"], shape["cols"]',
+            'torch.randn(shape["rows"], 2 * shape["cols"]',
+        ),
+        (".to(torch_dtype(dtype))", ".to(torch_dtype(dtype))[:, : shape['cols']]"),
+    ],
 }
 """Replacements in the module, by the cause that they plant."""
 
+STRIDED = [*FAULTS["bounds by a stride"], ("row * cols", "row * 2 * cols")]
+DIGITS = [("+= x", "+= x * (1 + 1e-6 * noise())")]
 
-def planted(folder: Path, replacements: list[tuple[str, str]]) -> str:
-    """Write the module with replacements; return its path."""
-    text = MODULE
+COUNTS = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, counts, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x = tl.load(x_ptr + at, mask=inside, other=0)
+    tl.atomic_add(counts[0] + x, 1, mask=inside)
+    tl.store(counts[1] + at, x > 3, mask=inside)
+    tl.store(counts[2] + at, (x - 4).to(tl.int8), mask=inside)
+
+OUTPUTS = ("counts.0", "counts.1", "counts.2")
+DTYPES = ("i32",)
+SHAPES = ({"n": 4096},)
+
+def space():
+    return Space({"BLOCK": (16,), "num_warps": (4,)}, default=Config({"BLOCK": 16}))
+
+def problem(shape, dtype, device):
+    n = shape["n"]
+    x = torch.zeros(n, dtype=torch.int32, device=device)
+    if device != "meta":
+        x = torch.randint(0, 8, (n,), dtype=torch.int32, device=device)
+    counts = (torch.zeros(8, dtype=torch.int32, device=device),
+              torch.empty(n, dtype=torch.bool, device=device),
+              torch.empty(n, dtype=torch.int8, device=device))
+    return Problem(kernel, {"x_ptr": x, "counts": counts, "n": n},
+                   lambda v: (triton.cdiv(n, v["BLOCK"]),), shape, "counts")
+
+def reference(arguments):
+    x = arguments["x_ptr"]
+    return torch.bincount(x, minlength=8), x > 3, (x - 4).to(torch.int8)
+"""
+
+COUNTS_FAULTS = {
+    "mask": [("counts[1] + at, x > 3, mask=inside", "counts[1] + at, x > 3")],
+    "race": [
+        (
+            "tl.atomic_add(counts[0] + x, 1, mask=inside)",
+            "tl.store(counts[0] + x, tl.load(counts[0] + x, mask=inside) + 1, mask=inside)",
+        )
+    ],
+    "bounds": [("counts[2] + at,", "counts[2] + at - 1,")],
+}
+"""Replacements in a histogram with flags and bytes in a tuple, by the cause."""
+
+
+def planted(folder: Path, replacements: list[tuple[str, str]], module: str = MODULE) -> str:
+    """Write a module with replacements; return its path."""
     for old, new in replacements:
-        assert old in text
-        text = text.replace(old, new)
+        assert old in module
+        module = module.replace(old, new)
     path = folder / "rows.py"
-    path.write_text(text)
+    path.write_text(module)
     return str(path)
 
 
@@ -81,37 +148,106 @@ def findings(found: Diagnosis) -> dict[str, str]:
     return {one.cause: one.outcome for one in found.findings}
 
 
-@pytest.mark.slow(seconds=12)
-@pytest.mark.parametrize("cause", FAULTS)
-def test_planted_faults_are_named(cause: str, tmp_path: Path, target: Target) -> None:
+@pytest.fixture
+def found_in(
+    monkeypatch: pytest.MonkeyPatch, interpreter: Interpreter, target: Target
+) -> Callable[[str], Diagnosis]:
+    """Diagnose with trials in the tests' own process with an interpreter."""
+
+    class Shared:
+        def __init__(self, *_: Any) -> None:
+            self._answer: dict[str, Any] = {}
+
+        def send(self, message: dict[str, Any]) -> None:
+            self._answer = interpreter.call("tests.testing.interpreted:answer", message)
+
+        def receive(self, _: float) -> dict[str, Any]:
+            return self._answer
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr("asmtune.testing.diagnose.Child", Shared)
+    return lambda kernel: diagnose(DiagnosisRequest(kernel=kernel, device="cpu"), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cause", "module", "replacements"),
+    [
+        *((cause, MODULE, changes) for cause, changes in FAULTS.items()),
+        *((cause, COUNTS, changes) for cause, changes in COUNTS_FAULTS.items()),
+    ],
+)
+def test_planted_faults_are_named(
+    cause: str,
+    module: str,
+    replacements: list[tuple[str, str]],
+    tmp_path: Path,
+    found_in: Callable[[str], Diagnosis],
+) -> None:
     """The first cause that is named is the fault that was planted, with what to do."""
-    request = DiagnosisRequest(kernel=planted(tmp_path, FAULTS[cause]), device="cpu")
-    found = diagnose(request, target)
+    found = found_in(planted(tmp_path, replacements, module))
     assert found.wrong
     assert found.cause is not None, found.text()
-    assert found.cause.cause == cause, found.text()
+    assert found.cause.cause == cause.split()[0], found.text()
     assert found.cause.seen
     assert found.cause.advice in found.conclusion
 
 
-@pytest.mark.slow(seconds=12)
-@pytest.mark.parametrize("kernel", ["", "softmax", "tiled_matmul"])
-def test_right_kernels_have_no_cause(kernel: str, tmp_path: Path, target: Target) -> None:
-    """Nothing is named about kernels that compute the right thing."""
-    request = DiagnosisRequest(kernel=kernel or planted(tmp_path, []), device="cpu")
-    found = diagnose(request, target)
+@pytest.mark.slow
+@pytest.mark.parametrize("replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul"])
+def test_right_kernels_have_no_cause(
+    replacements: Any, tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Nothing is named about kernels that compute the right thing, nor any risk."""
+    kernel = replacements
+    if isinstance(replacements, list):
+        kernel = planted(tmp_path, replacements)
+    elif replacements == COUNTS:
+        kernel = planted(tmp_path, [], COUNTS)
+    found = found_in(kernel)
     assert not found.wrong, found.text()
     assert set(findings(found).values()) == {"fine"}, found.text()
 
 
-@pytest.mark.slow(seconds=12)
-def test_wrong_formula_has_no_cause(tmp_path: Path, target: Target) -> None:
+@pytest.mark.slow
+def test_digits_that_differ_are_no_cause(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Runs that differ within the tolerance, as by atomic additions, have no cause."""
+    found = found_in(planted(tmp_path, DIGITS))
+    assert not found.wrong, found.text()
+    assert found.cause is None, found.text()
+
+
+@pytest.mark.slow
+def test_wrong_formula_has_no_cause(tmp_path: Path, found_in: Callable[[str], Diagnosis]) -> None:
     """A wrong formula is told apart from all causes: the result is wrong, and none is named."""
-    file = planted(tmp_path, [(STORE, STORE.replace("tl.sum(", "2 * tl.sum("))])
-    found = diagnose(DiagnosisRequest(kernel=file, device="cpu"), target)
+    found = found_in(planted(tmp_path, [(STORE, STORE.replace("tl.sum(", "2 * tl.sum("))]))
     assert found.wrong
     assert found.cause is None, found.text()
     assert "compare the formula" in found.conclusion
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replacement", "message"),
+    [
+        ((".double().sum(1)", ".double().sum(2)"), "reference: IndexError"),
+        (('("y_ptr",)', '("y_ptr", "z")'), "'z' is no tensor of"),
+        (('("y_ptr",)', '("y_ptr", "x_ptr")'), "the reference gives 1 results"),
+    ],
+)
+def test_references_that_do_not_fit(
+    replacement: tuple[str, str],
+    message: str,
+    tmp_path: Path,
+    found_in: Callable[[str], Diagnosis],
+) -> None:
+    """A reference that raises, or names other outputs, is one line, and no wrong result."""
+    with pytest.raises(InputError, match=message):
+        found_in(planted(tmp_path, [replacement]))
 
 
 FUNCTION = """

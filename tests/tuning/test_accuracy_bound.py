@@ -115,10 +115,17 @@ def test_records_of_other_bounds_are_not_taken(tmp_path: Path) -> None:
     def other(values: Mapping[str, Any]) -> Any:
         return in_double(values)
 
+    earlier = other
+
+    def other(values: Mapping[str, Any]) -> Any:  # type: ignore[no-redef]
+        """Corrected, under the same name."""
+        return 1 * in_double(values)
+
     ways: list[dict[str, Any]] = [
         {"accuracy": None, "reference": None},
         {"accuracy": Bound(p99=3e-2)},
         {"accuracy": Bound(p99=1e-3)},
+        {"reference": earlier},
         {"reference": other},
         {},
     ]
@@ -129,7 +136,7 @@ def test_records_of_other_bounds_are_not_taken(tmp_path: Path) -> None:
         assert result.outcome == "tuned"
         assert result.record is not None
         flaws.append(result.record.winner.kwargs["FLAW"])
-    assert flaws == [EXACT, FAR, EXACT, NEAR, NEAR]
+    assert flaws == [EXACT, FAR, EXACT, NEAR, NEAR, NEAR]
 
 
 def test_the_front_of_time_and_error(tmp_path: Path) -> None:
@@ -168,7 +175,6 @@ def test_error_has_a_weight() -> None:
         ({"accuracy": 0.03}, r"accuracy=0.03: give limits"),
         ({"accuracy": BOUND, "bits": "equal"}, "leave bits='equal'"),
         ({"accuracy": BOUND, "check": False}, "check=False out"),
-        ({"accuracy": Bound(kl=0.1)}, "kl is not measured"),
         ({"objective": "time,error=1", "accuracy": BOUND}, "give both"),
         ({"objective": "error", "reference": in_double}, "give both"),
     ],

@@ -23,8 +23,9 @@ from triton.runtime.autotuner import Autotuner
 
 from asmtune.base.errors import USER_CODE_ERRORS, InputError, ProblemError
 from asmtune.core.index_values import is_index
+from asmtune.core.kernel_module import kernels_in
 from asmtune.core.keys.rules import BucketRules
-from asmtune.core.problem import is_kernel, jit_function
+from asmtune.core.problem import jit_function, python_function
 from asmtune.core.user_modules import import_dotted, import_file
 from asmtune.measure.bench.argument_codec import SharedRegion, restore
 from asmtune.measure.checks.effects import tensor_parts
@@ -163,12 +164,9 @@ def _imported(recorded: RecordedKey) -> ModuleType:
 
 def _as_main(module: ModuleType) -> ModuleType:
     """Give a script's functions the names by which the store knows them."""
-    for value in vars(module).values():
-        layer = value
-        while hasattr(layer, "fn"):
-            layer = layer.fn
-        if is_kernel(value) and getattr(layer, "__module__", "") == module.__name__:
-            jit_function(value).__module__ = layer.__module__ = "__main__"
+    for name in kernels_in(module):
+        kernel = getattr(module, name)
+        jit_function(kernel).__module__ = python_function(kernel).__module__ = "__main__"
     return module
 
 

@@ -6,6 +6,8 @@
   large, as features of large language models are (Dettmers et al. 2022, LLM.int8(),
   arXiv:2208.07339).
 - a file: .pt, .npy or .safetensors, of one tensor or of several by the names of inputs.
+
+Values beyond the largest finite number of an input's dtype become that number.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ SUFFIXES: Final = (".pt", ".npy", ".safetensors")
 _FREEDOM: Final = 3
 _EVERY: Final = 64
 _LARGER: Final = 20.0
-_ALONE: Final = ""  # the name of a file's only tensor
 
 
 def check_source(source: str) -> None:
@@ -36,14 +37,12 @@ def check_source(source: str) -> None:
     Raises:
         InputError: it is neither, or there is no such file.
     """
-    if source in DISTRIBUTIONS:
-        return
-    if Path(source).suffix not in SUFFIXES:
+    if source not in DISTRIBUTIONS and Path(source).suffix not in SUFFIXES:
         raise InputError(
             f"--inputs {source!r}: one of {', '.join(DISTRIBUTIONS)}, or a file that ends in "
             f"{', '.join(SUFFIXES)}"
         )
-    if not Path(source).is_file():
+    if source not in DISTRIBUTIONS and not Path(source).is_file():
         raise InputError(f"--inputs {source}: no such file")
 
 
@@ -53,21 +52,15 @@ def distributed(inputs: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         InputError: a file cannot be read, or its tensors do not fit the inputs.
     """
-    if source == "random":
-        return dict(inputs)
-    change = {"heavy-tailed": _heavy_tailed, "outlier-channels": _outliers}.get(source)
-    if change is None:
-        return _placed(inputs, source, read_tensors(Path(source)))
-    return {
-        name: change(value.double()).to(value.dtype) if _is_float(value) else value
-        for name, value in inputs.items()
-    }
-
-
-def _is_float(value: Any) -> bool:
     import torch
 
-    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0
+    own = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    if source not in DISTRIBUTIONS:
+        return {**inputs, **_placed(own, f"--inputs {source}", read_tensors(Path(source)))}
+    change = {"heavy-tailed": _heavy_tailed, "outlier-channels": _outliers}.get(source)
+    real = {n: x for n, x in own.items() if change and x.is_floating_point() and x.numel()}
+    wide = {name: x.to(torch.float64, copy=True) for name, x in real.items()}
+    return {**inputs, **{n: _cast(change(x), own[n]) for n, x in wide.items() if change}}
 
 
 def _heavy_tailed(x: Tensor) -> Tensor:
@@ -81,11 +74,19 @@ def _heavy_tailed(x: Tensor) -> Tensor:
 
 
 def _outliers(x: Tensor) -> Tensor:
-    if not x.dim():
-        return x
-    x = x.clone()
-    x[..., _EVERY // 2 % x.shape[-1] :: _EVERY] *= _LARGER
+    if x.dim():
+        x[..., _EVERY // 2 % x.shape[-1] :: _EVERY] *= _LARGER
     return x
+
+
+def _cast(x: Tensor, like: Tensor) -> Tensor:
+    """Convert to the dtype and device of another tensor; finite numbers stay finite."""
+    import torch
+
+    if like.is_floating_point() and x.dtype != like.dtype:
+        most = torch.finfo(like.dtype).max
+        x = x.where(x.isinf(), x.clamp(-most, most))
+    return x.to(like.device, like.dtype)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -111,41 +112,35 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
     loaded = guarded("inputs", load)
     if isinstance(loaded, Failure):
-        line = loaded.detail.splitlines()[0]
+        line = loaded.detail.splitlines()[0][:200]
         if "No module named 'safetensors'" in line:
             line = "needs safetensors: pip install safetensors"
-        raise InputError(f"--inputs {path}: cannot be read as {path.suffix} ({line[:200]})")
-    tensors = loaded if isinstance(loaded, Mapping) else {_ALONE: loaded}
+        raise InputError(f"--inputs {path}: cannot be read as {path.suffix} ({line})")
+    tensors = loaded if isinstance(loaded, Mapping) else {"": loaded}
     if not tensors:
         raise InputError(f"--inputs {path}: holds no tensors")
     for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):
-            raise InputError(
-                f"--inputs {path}: expected tensors, got {type(value).__name__} at {name!r}"
-            )
+            kind = type(value).__name__
+            raise InputError(f"--inputs {path}: expected tensors, got {kind} at {name!r}")
     return {str(name): value for name, value in tensors.items()}
 
 
 def _placed(
-    inputs: Mapping[str, Any], source: str, tensors: Mapping[str, Tensor]
-) -> dict[str, Any]:
-    """Put a file's tensors in the places of inputs of their names; a single one in the first."""
-    import torch
-
-    own = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    if set(tensors) == {_ALONE} and own:
-        tensors = {next(iter(own)): tensors[_ALONE]}
-    placed = dict(inputs)
+    own: Mapping[str, Tensor], where: str, tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Fit a file's tensors to the inputs of their names; a single one to the first."""
+    if set(tensors) == {""} and own:
+        tensors = {next(iter(own)): tensors[""]}
     for name, value in tensors.items():
         if name not in own:
-            raise InputError(f"--inputs {source}: no input is called {name!r}: {', '.join(own)}")
+            raise InputError(f"{where}: no input is called {name!r}: {', '.join(own)}")
         like = own[name]
         if value.shape != like.shape:
             raise InputError(
-                f"--inputs {source}: {name} has shape {list(value.shape)}, and {list(like.shape)} "
+                f"{where}: {name} has shape {list(value.shape)}, and {list(like.shape)} "
                 "follows from the shape: give the file's sizes as --shape"
             )
         if value.is_floating_point() != like.is_floating_point():
-            raise InputError(f"--inputs {source}: {name} is {value.dtype}, not {like.dtype}")
-        placed[name] = value.to(like.device, like.dtype)
-    return placed
+            raise InputError(f"{where}: {name} is {value.dtype}, not {like.dtype}")
+    return {name: _cast(value.detach(), own[name]) for name, value in tensors.items()}

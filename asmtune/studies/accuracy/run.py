@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any, Final, cast
+from functools import cached_property, partial
+from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
-from asmtune.measure.accuracy import KINDS_OF_KL, AccuracyStats, Kl, measure_with_histogram
+from asmtune.core.failures import required
+from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
 from asmtune.measure.distributions import ErrorHistogram
 from asmtune.runtime.determinism import deterministic
 from asmtune.studies.accuracy.inputs import check_source, distributed
@@ -19,6 +20,7 @@ from asmtune.studies.accuracy.subject import (
     AccuracySubject,
     Outputs,
     Variant,
+    accepted,
     function_of,
     variant_of,
 )
@@ -28,6 +30,7 @@ from asmtune.studies.regression.run import BenchSubject, Environment
 
 WIDER: Final = ("fp64", "fp32")
 _SCALE: Final = "scale"
+_LIMIT: Final = "limit"
 
 GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
 """Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
@@ -52,10 +55,9 @@ class AccuracyRow:
         variant: its name.
         output: its name where there are several; else "".
         dtype: of the inputs.
-        stats: the errors.
         histogram: elements by relative error.
-        scales: of the variant's outputs whose name holds "scale"; None without. They are compared
-            only if the reference has them too.
+        scales: of the variant's outputs whose name holds "scale"; None without. These, and "limit",
+            the largest magnitude that `clip` counts by, are compared if the reference has them.
     """
 
     variant: str
@@ -136,23 +138,16 @@ class AccuracyRequest:
         against: "fp64", "fp32", a variant's name, or `file.py:function`, which is called with
             the same inputs.
         inputs: a distribution or a file.
-        kl: as `measure_accuracy` takes it.
     """
 
     subject: AccuracySubject
     variants: tuple[Variant, ...]
     against: str
     inputs: str
-    kl: Kl | None
 
     @classmethod
     def of(
-        cls,
-        subject: AccuracySubject,
-        variants: Mapping[str, Any],
-        against: str,
-        inputs: str,
-        kl: str | None,
+        cls, subject: AccuracySubject, variants: Mapping[str, Any], against: str, inputs: str
     ) -> AccuracyRequest:
         """Check what is asked for, before anything runs.
 
@@ -160,15 +155,14 @@ class AccuracyRequest:
             InputError: a variant, the reference or the source of inputs is unknown.
         """
         check_source(inputs)
-        own = Variant(subject.name, subject.function)
-        made = {own.name: own}
+        if subject.name in variants:
+            raise InputError(f"--variant {subject.name}: the kernel itself has this name")
+        made = {subject.name: Variant(subject.name, subject.function)}
         made |= {name: variant_of(subject, name, spec) for name, spec in variants.items()}
         if against not in (*WIDER, *made) and ":" not in against:
             known = ", ".join((*WIDER, *made))
             raise InputError(f"--against {against!r}: one of {known}, or file.py:function")
-        if kl not in (None, *KINDS_OF_KL):
-            raise InputError(f"--kl {kl!r}: one of {', '.join(KINDS_OF_KL)}")
-        return cls(subject, tuple(made.values()), against, inputs, cast("Kl | None", kl))
+        return cls(subject, tuple(made.values()), against, inputs)
 
     def run(self, device: str, seed: int, label: str = "") -> AccuracyRun:
         """Measure all variants on a device, "cuda" or "cpu"; the seed is that of the inputs.
@@ -176,7 +170,10 @@ class AccuracyRequest:
         Raises:
             InputError: a kernel or reference raises, or their outputs do not fit each other.
         """
-        with deterministic():
+        import torch
+
+        devices = [torch.cuda.current_device()] if device == "cuda" else []
+        with deterministic(), torch.random.fork_rng(devices):
             rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
         return AccuracyRun(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -193,17 +190,23 @@ class AccuracyRequest:
 
     def _rows(self, variant: Variant, device: str, seed: int) -> list[AccuracyRow]:
         dtype = variant.dtype or self.subject.dtype
+        where = f"{self.subject.name}, variant {variant.name}"
         # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
         wanted = self._reference(variant, self._inputs(variant, device, seed))
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
         scales = {name: x for name, x in found.items() if _SCALE in name}
-        found = {name: x for name, x in found.items() if name not in scales or name in wanted}
-        wanted = _by_names(f"{self.subject.name}, variant {variant.name}", found, wanted)
+        limit = None if _LIMIT in wanted else found.get(_LIMIT)
+        beside = {*scales, _LIMIT} - wanted.keys()
+        found = {name: x for name, x in found.items() if name not in beside}
+        wanted = _by_names(where, found, wanted)
         rows = []
         for name, output in found.items():
-            stats, histogram = measure_with_histogram(output, wanted[name], kl=self.kl)
+            measure = partial(measure_with_histogram, output, wanted[name], limit=limit)
             own = name if len(found) > 1 else ""
-            rows.append(AccuracyRow(variant.name, own, dtype, stats, histogram, _scales(scales)))
+            about = f"{where} {own}".strip()
+            rows.append(
+                AccuracyRow(variant.name, own, dtype, *required(about, measure), _scales(scales))
+            )
         return rows
 
     def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
@@ -219,7 +222,8 @@ class AccuracyRequest:
         named = {other.name: other for other in self.variants}
         other = named.get(self.against)
         if other is None:
-            other = Variant(self.against, function_of(self.against)[1], variant.keywords)
+            function = function_of(self.against)[1]
+            other = Variant(self.against, function, accepted(function, variant.keywords))
         return self.subject.outputs(other, inputs)
 
 

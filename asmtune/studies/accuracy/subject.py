@@ -21,26 +21,19 @@ from asmtune.base.text import did_you_mean
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import parse_assignments
-from asmtune.core.kernel_module import Shape, from_python_module, import_module
+from asmtune.core.kernel_module import KernelModule, Shape, from_python_module, import_module
+from asmtune.core.space.space import Space
 from asmtune.core.user_modules import user_code
 
 Outputs = dict[str, Any]
 """Tensors by name; a single one has the name ""."""
 
 _SPEC: Final = re.compile(r"(?P<function>[^()=,]*)(?:\((?P<keywords>.+)\))?")
-_DTYPE: Final = "dtype"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way of calling a subject.
-
-    Attributes:
-        name: in tables.
-        function: what is called.
-        keywords: further arguments.
-        dtype: of the inputs; None for that of the run.
-    """
+    """A function with further keywords; `dtype` is that of the inputs, None for the run's."""
 
     name: str
     function: Callable[..., Any]
@@ -57,12 +50,17 @@ class AccuracySubject:
         is_launch: whether it is such a launch.
     """
 
-    name: str
+    kernel: KernelModule
     module: ModuleType
     function: Callable[..., Any]
     shape: Shape
     dtype: str
     is_launch: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the kernel's or function's name."""
+        return self.kernel.name
 
     @property
     def is_kernel(self) -> bool:
@@ -76,17 +74,17 @@ class AccuracySubject:
             InputError: the file has no `inputs`, or it raised.
         """
         if self.is_launch:
-            kernel = from_python_module(self.module)
+            make = self.kernel.problem
             what = f"problem of {self.name}"
-            return dict(required(what, lambda: kernel.problem(self.shape, dtype, device)).arguments)
+            return dict(required(what, lambda: make(self.shape, dtype, device)).arguments)
         if not hasattr(self.module, "inputs"):
             raise InputError(
                 f"{self.name}: its file defines no inputs(shape, dtype, device), which makes its "
                 "arguments by name; kernels/tiled_matmul.py shows one"
             )
+        own = self.module.inputs
         with user_code(self.module):
-            make = self.module.inputs
-            return dict(required(f"inputs of {self.name}", lambda: make(self.shape, dtype, device)))
+            return required(f"inputs of {self.name}", lambda: {**own(self.shape, dtype, device)})
 
     def outputs(self, variant: Variant, inputs: Mapping[str, Any]) -> Outputs:
         """Call a variant.
@@ -94,7 +92,8 @@ class AccuracySubject:
         Raises:
             ProblemError: it raised, or returned no tensors.
         """
-        return self._called(f"variant {variant.name}", variant.function, inputs, variant.keywords)
+        arguments = {**inputs, **variant.keywords}
+        return self._called(f"variant {variant.name}", lambda: variant.function(**arguments))
 
     def reference(self, variant: Variant, inputs: Mapping[str, Any], against: str) -> Outputs:
         """Compute a variant's reference in "fp64" or "fp32".
@@ -110,47 +109,50 @@ class AccuracySubject:
                     f"--against {against}: kernel module {self.name} has no public function, and "
                     "is compared with its reference(arguments) in fp64; give it one"
                 )
-            reference = self.module.reference
-            return self._called("reference", lambda **arguments: reference(arguments), inputs, {})
+            return self._called("reference", lambda: self.module.reference(inputs))
         function = getattr(self.module, "baseline", variant.function)
-        takes = inspect.signature(function).parameters
-        keywords = {name: value for name, value in variant.keywords.items() if name in takes}
-        return self._called("reference", function, _widened(inputs, against), keywords)
+        wide = {**_widened(inputs, against), **accepted(function, variant.keywords)}
+        return self._called("reference", lambda: function(**wide))
 
-    def _called(
-        self,
-        what: str,
-        function: Callable[..., Any],
-        inputs: Mapping[str, Any],
-        keywords: Mapping[str, Any],
-    ) -> Outputs:
+    def _called(self, what: str, call: Callable[[], Any]) -> Outputs:
         import torch
 
         where = f"{self.name}, {what}"
         with user_code(self.module), torch.no_grad():
-            result = required(where, lambda: function(**{**inputs, **keywords}))
+            result = required(where, call)
         if isinstance(result, torch.Tensor):
             return {"": result}
-        if not isinstance(result, Mapping):
-            values = result if isinstance(result, list | tuple) else ()
+        if isinstance(result, list | tuple):
             own = [name.removesuffix("_ptr") for name in getattr(self.module, "OUTPUTS", ())]
-            names = own if len(own) == len(values) else map(str, range(len(values)))
-            result = dict(zip(names, values, strict=True))
-        if not result or not all(isinstance(value, torch.Tensor) for value in result.values()):
+            names = own if len(own) == len(result) else map(str, range(len(result)))
+            result = dict(zip(names, result, strict=True))
+        tensors = isinstance(result, Mapping) and all(
+            isinstance(value, torch.Tensor) for value in result.values()
+        )
+        if not result or not tensors:
             raise ProblemError(f"{where}: expected a tensor, or several, as result")
         return dict(result)
+
+
+def accepted(function: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those keywords that a function's signature has."""
+    takes = inspect.signature(function).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in takes.values())
+    return {name: value for name, value in keywords.items() if takes_any or name in takes}
 
 
 def _widened(inputs: Mapping[str, Any], against: str) -> dict[str, Any]:
     import torch
 
-    dtype = {"fp64": torch.float64, "fp32": torch.float32}[against]
-    return {
-        name: value.to(dtype, copy=True)
-        if isinstance(value, torch.Tensor) and value.is_floating_point()
-        else value
-        for name, value in inputs.items()
-    }
+    def wide(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        kinds = {"fp64": (torch.float64, torch.complex128), "fp32": (torch.float32, torch.cfloat)}
+        if value.is_floating_point() or value.is_complex():
+            return value.to(kinds[against][value.is_complex()], copy=True)
+        return value
+
+    return {name: wide(value) for name, value in inputs.items()}
 
 
 def load_subject(kernel: str, shape: Shape | None, dtype: str | None) -> AccuracySubject:
@@ -159,67 +161,59 @@ def load_subject(kernel: str, shape: Shape | None, dtype: str | None) -> Accurac
     Raises:
         InputError: it is unknown, or shape or dtype do not suit it.
     """
+    is_launch = False
     if ":" in kernel:
         module, function = function_of(kernel)
-        name = kernel.rpartition(":")[2]
-        return AccuracySubject(name, module, function, *_sizes(module, name, shape, dtype))
-    module = import_module(kernel)
-    loaded = from_python_module(module)
+        loaded = _of_function(module, kernel.rpartition(":")[2], dtype or "fp32")
+    else:
+        module = import_module(kernel)
+        loaded = from_python_module(module)
+        function = getattr(module, loaded.name, None)
+        is_launch = not (callable(function) and hasattr(module, "inputs"))
     if shape is None:
         shape = loaded.shapes[0] if loaded.shapes else {}
     sizes, element = loaded.check_shape(shape), loaded.check_dtype(dtype)
-    public = getattr(module, loaded.name, None)
-    if callable(public) and hasattr(module, "inputs"):
-        return AccuracySubject(loaded.name, module, public, sizes, element)
+    if is_launch:
+        function = _launch(loaded, module, sizes, element)
+    return AccuracySubject(loaded, module, function, sizes, element, is_launch)
 
+
+def _of_function(module: ModuleType, name: str, dtype: str) -> KernelModule:
+    """Describe a plain function by the shapes and dtypes of its file; without, it takes any."""
+    shapes, dtypes = getattr(module, "SHAPES", ()), getattr(module, "DTYPES", ()) or (dtype,)
+    names, make = tuple(map(canonical_dtype, dtypes)), getattr(module, "inputs", None)
+    return KernelModule(name, None, lambda: Space({}), make, tuple(shapes), names)  # type: ignore[arg-type]
+
+
+def _launch(
+    loaded: KernelModule, module: ModuleType, sizes: Shape, element: str
+) -> Callable[..., Outputs]:
     def launch(**arguments: Any) -> Outputs:
         problem = loaded.problem(sizes, element, "meta")
         config = getattr(module, "DEFAULT", None) or loaded.space().default
         if config is None or not hasattr(module, "OUTPUTS"):
             raise ProblemError(f"kernel module {loaded.name} defines no DEFAULT, or no OUTPUTS")
-        names = [name for name in arguments if name in problem.arguments]
-        options = {n: v for n, v in arguments.items() if n not in names}
-        taken = {name: arguments[name] for name in names}
-        module.kernel[problem.grid](**taken, **{**config.all_kwargs(), **options})
-        return {name.removesuffix("_ptr"): taken[name] for name in module.OUTPUTS}
+        # Keywords of a variant that are no arguments stand for values of the config.
+        module.kernel[problem.grid](**{**config.all_kwargs(), **arguments})
+        return {name.removesuffix("_ptr"): arguments[name] for name in module.OUTPUTS}
 
-    return AccuracySubject(loaded.name, module, launch, sizes, element, is_launch=True)
+    return launch
 
 
-def function_of(reference: str) -> tuple[ModuleType, Callable[..., Any]]:
-    """Load the module and the function of `file.py:function`.
+def function_of(reference: str, module: ModuleType | None = None) -> tuple[ModuleType, Any]:
+    """Load the module and the function of `file.py:function`, or of a name in `module`.
 
     Raises:
         ProblemError: there is none.
     """
     where, _, name = reference.rpartition(":")
-    module = import_module(where)
-    return module, _function_in(module, name, where)
-
-
-def _function_in(module: ModuleType, name: str, where: str) -> Callable[..., Any]:
+    if module is None or where:
+        module = import_module(where)
     function = getattr(module, name, None)
     if not callable(function):
         hint = did_you_mean(name, vars(module))
-        raise ProblemError(f"{where} defines no function {name!r}{hint}")
-    return function  # type: ignore[no-any-return]
-
-
-def _sizes(
-    module: ModuleType, name: str, shape: Shape | None, dtype: str | None
-) -> tuple[Shape, str]:
-    """Check a function's shape and dtype by its file's; by default they are the file's first."""
-    shapes = getattr(module, "SHAPES", ())
-    known = [canonical_dtype(one) for one in getattr(module, "DTYPES", ())]
-    if shape is None:
-        shape = shapes[0] if shapes else {}
-    if shapes and set(shape) != set(shapes[0]):
-        example = ",".join(f"{size}={value}" for size, value in shapes[0].items())
-        raise InputError(f"{name} takes other dimensions: write --shape {example}")
-    element = (*known, "fp32")[0] if dtype is None else canonical_dtype(dtype)
-    if known and element not in known:
-        raise InputError(f"{name} does not support {element}: one of {', '.join(known)}")
-    return shape, element
+        raise ProblemError(f"{where or module.__file__} defines no function {name!r}{hint}")
+    return module, function
 
 
 def variant_of(subject: AccuracySubject, name: str, spec: Any) -> Variant:
@@ -238,16 +232,11 @@ def variant_of(subject: AccuracySubject, name: str, spec: Any) -> Variant:
         keywords = dict(spec)
     else:
         parts = _SPEC.fullmatch(spec)
+        if parts is not None and (named := parts["function"].strip()):
+            function = function_of(named, subject.module)[1]
         text = spec if parts is None else parts["keywords"]
-        if parts is not None and parts["function"]:
-            named = parts["function"].strip()
-            function = (
-                function_of(named)[1]
-                if ":" in named
-                else _function_in(subject.module, named, f"--variant {name}: {subject.name}'s file")
-            )
-        if text:
-            keywords = parse_assignments(text, f"--variant {name}")
-    if _DTYPE in keywords and _DTYPE not in inspect.signature(function).parameters:
-        return Variant(name, function, keywords, canonical_dtype(str(keywords.pop(_DTYPE))))
-    return Variant(name, function, keywords)
+        keywords = parse_assignments(text, f"--variant {name}") if text else {}
+    dtype = None
+    if "dtype" in keywords and "dtype" not in inspect.signature(function).parameters:
+        dtype = canonical_dtype(str(keywords.pop("dtype")))
+    return Variant(name, function, keywords, dtype)

@@ -5,7 +5,8 @@ A kernel is slower if both hold:
 - The medians of its processes lie above the baseline's by more than chance explains: one-sided
   Mann-Whitney, with Holm's correction over all rows of the check, so that a check in which
   nothing has changed calls any row slower with a probability of `level` at most.
-- Its median is beyond a threshold: a factor of the baseline's, or mean + 3 sd of the history.
+- Its median is beyond a threshold: a factor of the baseline's, or mean + k sd of the history, which
+  an unchanged check passes with a chance of `level` (see `history`).
 
 The first alone would tell of every half percent by which one quarter of an hour differs from the
 next; the second alone, of every unlucky run.
@@ -17,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from asmtune.base.fingerprint import digest, versions
@@ -27,9 +28,10 @@ from asmtune.measure.timing.statistics import chances, holm
 from asmtune.studies.regression.history import (
     LEAST_RUNS,
     HistoryEntry,
-    band_of,
     comparable,
     entry_of,
+    reach_of,
+    sound_values,
 )
 from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment, Missed, TimedSubject
 
@@ -44,7 +46,7 @@ class Terms:
     """Threshold and level of a check.
 
     Attributes:
-        threshold: relative slowdown that counts, such as 0.03; None for mean + 3 sd of the
+        threshold: relative slowdown that counts, such as 0.03; None for mean + k sd of the
             history.
         level: probability with which a check of unchanged kernels may call any of them slower.
         any_board: whether two boards of one model are taken for one.
@@ -57,7 +59,7 @@ class Terms:
     @property
     def words(self) -> str:
         """Format as `threshold 3%, level 1%`."""
-        limit = "mean + 3 sd of the history"
+        limit = "by the history"
         if self.threshold is not None:
             limit = f"{100 * self.threshold:.3g}%"
         return f"threshold {limit}, level {100 * self.level:.3g}%"
@@ -86,6 +88,11 @@ class CheckFinding:
     remark: str = ""
     base_statistics: SampleStatistics | None = None
     run_statistics: SampleStatistics | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return the identity of its level in a history."""
+        return self.subject.identity
 
     @property
     def ratio(self) -> float | None:
@@ -242,7 +249,7 @@ def compare(
             for row in run.rows
         ]
         return Check(terms, base.name, run.name, tuple(rows), tuple(reasons), tuple(notes))
-    known = comparable(history, entry_of(run))
+    known = [entry for entry in comparable(history, entry_of(run)) if entry.is_sound]
     if by_history and len(known) < LEAST_RUNS:
         had = f"{len(known)} comparable runs in the history, and {LEAST_RUNS} are needed"
         notes.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
@@ -275,7 +282,12 @@ def _judged(
     old = {row.subject.identity: row for row in base.rows}
     new = {row.subject.identity: row for row in run.rows}
     missed = {one.subject.identity: one for one in run.missed}
-    pairs = {name: _pair(old[name], new[name], terms, known) for name in old if name in new}
+    both = [name for name in old if name in new]
+    share, times = terms.level / max(1, len(both)), sound_values(known)
+    pairs = {
+        name: _pair(old[name], new[name], terms, times.get(name, []), share, len(known))
+        for name in both
+    }
     verdicts = _verdicts(pairs, terms)
     findings = [
         verdicts[name] if name in new else _gone(row, missed.get(name)) for name, row in old.items()
@@ -320,16 +332,22 @@ def _able(pair: _Pair, rows: int, level: float) -> bool:
 
 
 def _pair(
-    old: TimedSubject, new: TimedSubject, terms: Terms, known: Sequence[HistoryEntry]
+    old: TimedSubject,
+    new: TimedSubject,
+    terms: Terms,
+    times_us: Sequence[float],
+    share: float,
+    runs: int,
 ) -> _Pair:
-    changed = "" if old.config == new.config else f"config was {old.config}, is {new.config}"
-    parts = [changed, new.remark]
+    """Pair rows with the band of unchanged medians: by the row's own history of `times_us`."""
+    parts = ["" if old.config == new.config else f"config was {old.config}, is {new.config}"]
+    parts.append(new.remark)
     factor = 1 + (FALLBACK if terms.threshold is None else terms.threshold)
     least_us, most_us = old.median_us / factor, old.median_us * factor
-    band = band_of(known, new.subject) if terms.threshold is None else None
-    if band is not None:
-        least_us, most_us = band.least_us, band.most_us
-    elif terms.threshold is None and len(known) >= LEAST_RUNS:
+    reach_us = reach_of(times_us, share) if terms.threshold is None else None
+    if reach_us is not None:
+        least_us, most_us = mean(times_us) - reach_us, mean(times_us) + reach_us
+    elif terms.threshold is None and runs >= LEAST_RUNS:
         had = f"fewer than {LEAST_RUNS} runs of the history have it"
         parts.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
     return _Pair(old, new, least_us, most_us, "; ".join(filter(None, parts)))

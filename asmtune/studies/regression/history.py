@@ -2,16 +2,27 @@
 
 The first line says what the file is, `{"format": "asmtune-bench-history", "version": 1}`; the
 others have the fields of `HistoryEntry`. The file is replaced whole whenever a run is added.
-Runs of `asmtune bench` have times, those of `asmtune accuracy` errors. Version 1 had times alone.
+Runs of `asmtune bench` have times, those of `asmtune accuracy` errors. Runs that were found slower
+or worse are kept and drawn, and count for no limit.
+
+A limit by the history is mean + k sd. At 3 sd of 5 runs one unchanged run in 40 is beyond it; k
+falls to about 3 as runs come. For a limit of the next run alone it is that of a prediction limit:
+the quantile of Student's t of n - 1 degrees of freedom times sqrt(1 + 1 / n)
+(https://en.wikipedia.org/wiki/Prediction_interval). A limit that is kept, the stricter of old and
+new, needs a tolerance limit: the quantile, at a confidence, of the noncentral t distribution of
+n - 1 degrees of freedom and noncentrality z sqrt(n), over sqrt(n), with z the normal quantile
+(https://www.itl.nist.gov/div898/handbook/prc/section2/prc263.htm).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import NormalDist, stdev
 from typing import Final
 
 from asmtune.base.atomic_write import folder_lock
@@ -36,8 +47,16 @@ MOST_RUNS: Final = 100
 LEAST_RUNS: Final = 5
 """Runs from which on a mean and a standard deviation say anything of the next one."""
 
-_DEVIATIONS: Final = 3
+CONFIDENCE: Final = 0.999
+"""Share of histories whose kept limits hold what they say: of normal errors of 200 unchanged runs
+against six limits at 1%, 0.3 break one in the mean; at 0.99 it is 1.4, and at 3 sd 37."""
+
 _REPAIR: Final = "correct that line, or name another file to begin anew"
+
+
+def identity_of(subject: BenchSubject, metric: str | None = None) -> str:
+    """Return a text that is equal for equal subjects and metrics."""
+    return subject.identity if metric is None else canonical([subject.identity, metric])
 
 
 @dataclass(frozen=True)
@@ -57,30 +76,27 @@ class Level:
     high: float
     metric: str | None = None
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        """Return a text that is equal for equal subjects and metrics."""
-        own = self.subject.identity
-        return own if self.metric is None else canonical([own, self.metric])
+        """Return `identity_of` its subject and metric."""
+        return identity_of(self.subject, self.metric)
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A run in short: its identity, and a level for each subject."""
+    """A run in short: its identity, a level for each subject, and what a check has found it."""
 
     run: str
     date: str
     label: str
     environment: Environment
     levels: tuple[Level, ...]
+    outcome: str | None = None
 
-
-@dataclass(frozen=True)
-class Band:
-    """The band in which the next median is expected: mean - 3 sd to mean + 3 sd."""
-
-    least_us: float
-    most_us: float
+    @property
+    def is_sound(self) -> bool:
+        """Return whether later limits may count on it: it was found neither slower nor worse."""
+        return self.outcome not in ("slower", "worse")
 
 
 def entry_of(run: BenchRun) -> HistoryEntry:
@@ -103,19 +119,46 @@ def comparable(history: Sequence[HistoryEntry], run: HistoryEntry) -> list[Histo
     ]
 
 
-def values_of(history: Sequence[HistoryEntry], identity: str) -> list[float]:
-    """Return all values of levels of an identity, oldest first."""
-    levels = (level for entry in history for level in entry.levels)
-    return [level.value for level in levels if level.identity == identity]
+def alike(history: Sequence[HistoryEntry], run: HistoryEntry) -> list[HistoryEntry]:
+    """Filter entries that share a subject and metric with a run, without the run itself."""
+    own = {level.identity for level in run.levels}
+    others = (entry for entry in history if entry.run != run.run)
+    return [entry for entry in others if any(level.identity in own for level in entry.levels)]
 
 
-def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | None:
-    """Compute the band of a subject; None if fewer than `LEAST_RUNS` have timed it."""
-    times = values_of(history, subject.identity)
-    if len(times) < LEAST_RUNS:
+def sound_values(history: Sequence[HistoryEntry]) -> dict[str, list[float]]:
+    """Return the values of sound runs by the identity of their levels, oldest first."""
+    values: dict[str, list[float]] = {}
+    for level in (level for entry in history if entry.is_sound for level in entry.levels):
+        values.setdefault(level.identity, []).append(level.value)
+    return values
+
+
+def reach_of(
+    values: Sequence[float], share: float, *, least: float = 0.0, kept: bool = False
+) -> float | None:
+    """Compute how far an unchanged run may lie above the mean of earlier ones.
+
+    Args:
+        values: one a run.
+        share: chance of an unchanged run to lie farther.
+        least: standard deviation that stands for a smaller one.
+        kept: whether the limit holds for all runs to come, not for the next one alone.
+
+    Returns:
+        The distance, k sd of the module's formula; None for fewer values than `LEAST_RUNS`.
+    """
+    runs = len(values)
+    if runs < LEAST_RUNS:
         return None
-    centre, reach = mean(times), _DEVIATIONS * stdev(times)
-    return Band(centre - reach, centre + reach)
+    from scipy import special  # 0.2 s, which only a limit by a history spends
+
+    if kept:
+        away = -NormalDist().inv_cdf(share) * math.sqrt(runs)
+        k = float(special.nctdtrit(runs - 1, away, CONFIDENCE)) / math.sqrt(runs)
+    else:
+        k = -float(special.stdtrit(runs - 1, share)) * math.sqrt(1 + 1 / runs)
+    return k * max(stdev(values), least)
 
 
 def read_history(path: Path) -> tuple[HistoryEntry, ...]:
@@ -148,13 +191,16 @@ def read_history(path: Path) -> tuple[HistoryEntry, ...]:
 
 
 def extended(history: Sequence[HistoryEntry], run: HistoryEntry) -> tuple[HistoryEntry, ...]:
-    """Return a history with one more run at its end: the last hundred, each run once."""
-    others = [entry for entry in history if entry.run != run.run]
-    return tuple([*others, run][-MOST_RUNS:])
+    """Return a history with one more run at its end, each run once.
+
+    Of the runs that share a subject with it the last hundred stay: a file may serve many kernels.
+    """
+    gone = {run.run, *(entry.run for entry in alike(history, run)[: 1 - MOST_RUNS])}
+    return (*(entry for entry in history if entry.run not in gone), run)
 
 
-def record(path: Path, run: HistoryEntry) -> None:
-    """Add a run to a file; a process that adds another one at the same time waits.
+def record(path: Path, run: HistoryEntry, outcome: str | None = None) -> None:
+    """Add a run to a file with the outcome of its check; processes wait for each other.
 
     Raises:
         InputError: the file cannot be read or written, or is no history.
@@ -162,7 +208,7 @@ def record(path: Path, run: HistoryEntry) -> None:
     folder = path.absolute().parent
     try:
         with folder_lock(folder):
-            write_history(path, extended(read_history(path), run))
+            write_history(path, extended(read_history(path), replace(run, outcome=outcome)))
     except OSError as error:
         raise InputError(f"--history: {folder}: {error.strerror or error}; {_REPAIR}") from error
 
