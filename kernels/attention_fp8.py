@@ -333,7 +333,7 @@ def _scales(name: str, scale: torch.Tensor, x: torch.Tensor) -> dict[str, Any]:
     """Check scales, and give them, their strides and groups by kernel parameter."""
     scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else scale
     batches, heads, keys, D = x.shape
-    one_of = ((1, batches), (1, heads), range(keys + 1), (1, D))
+    one_of = ((1, batches), (1, heads), range(max(keys, 1) + 1), (1, D))
     fits = scale.ndim == 4 and all(n in some for n, some in zip(scale.shape, one_of, strict=True))
     if not fits or (scale.shape[2] > 1 and scale.shape[3] > 1):
         raise ValueError(
