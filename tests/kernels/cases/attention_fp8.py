@@ -30,14 +30,16 @@ def blocks(block_m: int, block_n: int = 32, split: int = 1) -> Config:
     return Config({"BLOCK_M": block_m, "BLOCK_N": block_n, "SPLIT": split}, num_stages=2)
 
 
-def error(given: dict[str, Any], config: Config | None = None) -> float:
-    """The error of the public function by a config, which may split any number of keys."""
+def error(
+    given: dict[str, Any], config: Config | None = None, read: dict[str, Any] | None = None
+) -> float:
+    """The error by a config, which may split any keys; the kernel reads `read` in place of some."""
     module = module_of(NAME)
     with (
         launched_with(config or module.DEFAULT, NAME),
         mock.patch.object(module, "room_for_parts", lambda *_: 1 << 22),
     ):
-        got = module.attention_fp8(**given)
+        got = module.attention_fp8(**{**given, **(read or {})})
     return excess(got, module.baseline(**widened(given)), ROUNDED)
 
 
@@ -137,7 +139,8 @@ def edges(device: str) -> dict[str, float]:
     module, found = module_of(NAME), {}
     given = made(device, 1, 2, 1, 20, 33, 16, 0)
     with launched_with(module.DEFAULT, NAME):
-        none = module.attention_fp8(**{**given, "k": given["k"][:, :, :0], "v": given["v"][:, :, :0]})
+        no_keys = {name: given[name][:, :, :0] for name in "kv"}
+        none = module.attention_fp8(**{**given, **no_keys})
         some = module.attention_fp8(**{**given, "q": given["q"][:, :, :0]})
     found["no keys give 0"] = float(none.abs().max()) * 1e9
     found["no queries"] = float(some.shape != (1, 2, 0, 16)) * 2
