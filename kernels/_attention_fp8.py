@@ -62,7 +62,7 @@ def walk(
     FORMATS: tl.constexpr, GROUPS: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
     PADDING: tl.constexpr, MASK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Attends to the keys of a span; `state` has sums, maxima, their sums, and the highest scale."""
+    """Attends to the keys of a span; `state` has sums, maxima, their sums, highest scale."""
     k_ptr, stride_k, scales_k = keys
     v_ptr, stride_v, scales_v = values
     acc, top, total, unit = state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import triton
 
 from asmtune.core.config import Config
@@ -26,16 +28,6 @@ def of_queries(default: Config, held: int) -> Space:
         default: the config to fall back to.
         held: how many tensors have their block of queries in shared memory.
     """
-    axes = {
-        "BLOCK_M": (64, 16, 32, 128),
-        "BLOCK_N": (32, 64, 128),
-        "num_warps": (4, 8),
-        "num_stages": (3, 2, 4),  # the first that fits stands in for a default that does not
-        "maxnreg": (None, _CAP),
-    }
-
-    def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
-        return _fits_threads(num_warps, (BLOCK_M, BLOCK_N, D), 1, 144)
 
     def fits_shared(
         BLOCK_M: int, BLOCK_N: int, D: int, num_stages: int, maxnreg: int | None
@@ -44,12 +36,7 @@ def of_queries(default: Config, held: int) -> Space:
         return _fits_shared(D, held * BLOCK_M + 2 * num_stages * BLOCK_N, programs)
 
     return (
-        Space(axes, default=default)
-        .where(
-            "a block is of use for the number of queries",
-            lambda BLOCK_M, M: _is_of_use(BLOCK_M, M) or BLOCK_M == 64,
-        )
-        .where("a thread has 64 scores, or 144 with its sums, at most", fits_threads)
+        _over_keys(default, {"maxnreg": (None, _CAP)})
         .where("registers are capped for two programs of eight warps", _may_cap)
         .where("queries, and keys and values in stages, fit in shared memory", fits_shared)
     )
@@ -57,20 +44,29 @@ def of_queries(default: Config, held: int) -> Space:
 
 def of_fp8(default: Config) -> Space:
     """Build the space of `of_queries` for keys and values of one byte, which may be split."""
-    axes = {
-        "BLOCK_M": (64, 16, 32, 128),
-        "BLOCK_N": (32, 64, 128),
-        "SPLIT": SPLITS,
-        "num_warps": (4, 8),
-        "num_stages": (3, 2, 4),
-    }
-
-    def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
-        return _fits_threads(num_warps, (BLOCK_M, BLOCK_N, D), 1, 144)
 
     def fits_shared(BLOCK_M: int, BLOCK_N: int, D: int, num_stages: int) -> bool:
         # In stages a row takes half; a block of keys and one of values are widened besides.
         return _fits_shared(D, BLOCK_M + (num_stages + 2) * BLOCK_N)
+
+    return (
+        _over_keys(default, {"SPLIT": SPLITS})
+        .where("queries, and keys and values in stages, fit in shared memory", fits_shared)
+        .where("keys are split where programs are few", _may_split)
+    )
+
+
+def _over_keys(default: Config, more: Mapping[str, Sequence[int | None]]) -> Space:
+    axes = {
+        "BLOCK_M": (64, 16, 32, 128),
+        "BLOCK_N": (32, 64, 128),
+        "num_warps": (4, 8),
+        "num_stages": (3, 2, 4),  # the first that fits stands in for a default that does not
+        **more,
+    }
+
+    def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
+        return _fits_threads(num_warps, (BLOCK_M, BLOCK_N, D), 1, 144)
 
     return (
         Space(axes, default=default)
@@ -79,8 +75,6 @@ def of_fp8(default: Config) -> Space:
             lambda BLOCK_M, M: _is_of_use(BLOCK_M, M) or BLOCK_M == 64,
         )
         .where("a thread has 64 scores, or 144 with its sums, at most", fits_threads)
-        .where("queries, and keys and values in stages, fit in shared memory", fits_shared)
-        .where("keys are split where programs are few", _may_split)
     )
 
 

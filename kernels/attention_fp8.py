@@ -13,6 +13,8 @@ Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim)
 or of 4 axes: (batch, key heads, groups of keys, 1) or (batch, key heads, 1, dim), batch and
 key heads being theirs or 1. Groups are of 128 keys, the last short, or divide the keys evenly.
 Dtypes: q fp16 or bf16; k and v e4m3 or e5m2, each its own; scales fp32, above 0 and finite.
+Accuracy: against float64 of the same bytes and scales an error is within 2e-3 of the value plus
+2e-3 of the largest one in fp16, 1.6e-2 each in bf16, as of attention.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
 Errors: ValueError where shapes, dtypes, devices or groups do not fit, or an option is out of
 bounds.

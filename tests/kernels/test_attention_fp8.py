@@ -23,7 +23,7 @@ PRODUCTS = {
 @pytest.mark.slow(seconds=12)
 @pytest.mark.parametrize("target", PRODUCTS)
 def test_bytes_are_widened_in_registers(target: str, settings: Settings) -> None:
-    """Keys are copied as 16 bytes at once, converted by FP8 instructions or integers, multiplied."""
+    """Keys come 16 bytes at once, are converted by FP8 instructions or integers, and multiplied."""
     prefill = (attention_fp8.SHAPES[0], attention_fp8.DEFAULT, PRODUCTS[target])
     decoding = (attention_fp8.SHAPES[5], DECODING, PRODUCTS["A100"])
     for shape, config, product in (prefill, decoding):

@@ -37,7 +37,7 @@ def error(
     module = module_of(NAME)
     with (
         launched_with(config or module.DEFAULT, NAME),
-        mock.patch.object(module, "room_for_parts", lambda *_: 1 << 22),
+        mock.patch.object(module, "room_for_parts", return_value=1 << 22),
     ):
         got = module.attention_fp8(**{**given, **(read or {})})
     return excess(got, module.baseline(**widened(given)), ROUNDED)
