@@ -160,6 +160,11 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
     check_tensors(what, {"q": q, "k": k, "v": v}, DTYPES)
+    check_extents(what, q, k, v)
+
+
+def check_extents(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Refuse shapes that do not fit each other or the kernels; raises as `check`."""
     # Tiles of 256 elements of 4 bytes do not fit shared memory.
     dims = DIMS if q.element_size() == 2 else DIMS[:-1]
     if q.ndim != 4 or q.shape[-1] not in dims:

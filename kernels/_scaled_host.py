@@ -1,4 +1,4 @@
-"""Checks of products of FP8 with scales, and the extents of their groups."""
+"""Checks of products of FP8 with scales, and the extents of groups that share a scale."""
 
 from __future__ import annotations
 
@@ -14,17 +14,45 @@ BLOCK = 128
 
 
 def extent_of_group(name: str, extent: int, count: int) -> int:
-    """Give the extent of groups of an axis by their number, 0 for the whole axis."""
+    """Give the extent of groups of an axis by their number, 0 for the whole axis.
+
+    Raises:
+        ValueError: they do not divide the axis; the message begins with `name`.
+    """
     if count == 1:
         return 0
     if count == triton.cdiv(extent, BLOCK):
         return BLOCK
     if count < 1 or extent % count:
         raise ValueError(
-            f"scaled_matmul: {name} has {count} groups of an axis of {extent}; it must have "
+            f"{name} has {count} groups of an axis of {extent}; it must have "
             f"{triton.cdiv(extent, BLOCK)}, of {BLOCK} each, or a number that divides {extent}"
         )
     return extent // count
+
+
+def check_kinds(
+    what: str,
+    tensors: Mapping[str, torch.Tensor],
+    kinds: Mapping[str, Mapping[torch.dtype, str]],
+) -> None:
+    """Refuse tensors that are not on the first one's device, or of no dtype of their own.
+
+    Args:
+        what: the public function's name.
+        tensors: arguments by name.
+        kinds: names of the dtypes that each may have.
+
+    Raises:
+        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
+    """
+    device = next(iter(tensors.values())).device
+    for name, tensor in tensors.items():
+        if tensor.dtype not in kinds[name] or tensor.device != device:
+            raise ValueError(
+                f"{what}: {name} is {tensor.dtype} on {tensor.device}; it must be one of "
+                f"{', '.join(kinds[name].values())} on {device}"
+            )
 
 
 def check_operands(
@@ -45,12 +73,7 @@ def check_operands(
     given = {**operands, **scales}
     if bias is not None:
         kinds, given = {**kinds, "bias": {out_dtype: str(out_dtype)}}, {**given, "bias": bias}
-    for name, tensor in given.items():
-        if tensor.dtype not in kinds[name] or tensor.device != a.device:
-            raise ValueError(
-                f"scaled_matmul: {name} is {tensor.dtype} on {tensor.device}; it must be one of "
-                f"{', '.join(kinds[name].values())} on {a.device}"
-            )
+    check_kinds("scaled_matmul", given, kinds)
     for name, scale in scales.items():
         if scale.numel() != 1 and scale.ndim != 2:
             raise ValueError(

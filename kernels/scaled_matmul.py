@@ -180,7 +180,7 @@ def _spread(scale: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
     """Repeat scales for each element of a matrix."""
     scale = scale.reshape(1, 1) if scale.numel() == 1 else scale
     for axis, extent in enumerate((rows, cols)):
-        group = extent_of_group("scales", extent, scale.shape[axis]) or extent
+        group = extent_of_group("scaled_matmul: scales", extent, scale.shape[axis]) or extent
         scale = scale.repeat_interleave(group, axis).narrow(axis, 0, extent)
     return scale
 
@@ -328,9 +328,9 @@ def _arguments(
         )
     along = max(counts)
     groups = {
-        "GROUP_A": extent_of_group("scale_a", M, scale_a.shape[0]),
-        "GROUP_B": extent_of_group("scale_b", N, scale_b.shape[1]),
-        "GROUP_K": extent_of_group("the scales", K, along),
+        "GROUP_A": extent_of_group("scaled_matmul: scale_a", M, scale_a.shape[0]),
+        "GROUP_B": extent_of_group("scaled_matmul: scale_b", N, scale_b.shape[1]),
+        "GROUP_K": extent_of_group("scaled_matmul: the scales", K, along),
     }
     operands = placed(
         a.view(torch.uint8), b.view(torch.uint8), None if bias is None else bias.contiguous()

@@ -28,12 +28,12 @@ PARTS = (
 )
 PRODUCTS = (
     *("tiled_matmul", "matmul", "scaled_matmul", "linear", "conv2d", "gru", "gru_step"),
-    *("attention", "attention_backward_q", "attention_backward_kv"),
+    *("attention", "attention_backward_q", "attention_backward_kv", "attention_fp8"),
 )
 """Kernels of tiles, whose loads are told apart from others in tests of their own."""
 FORWARD_ONLY = (
     *("vector_add", "broadcast_relu", "gelu", "softmax"),
-    *("matmul", "linear", "scaled_matmul", "quantise"),
+    *("matmul", "linear", "scaled_matmul", "quantise", "attention_fp8"),
 )
 
 UNLIKE = ("dropout", "scaled_matmul")
@@ -290,6 +290,23 @@ def test_refused_gradients(name: str) -> None:
         ("attention", {"q": torch.zeros(2, 70, 16).half()}, r"q is \(2, 70, 16\); it must be"),
         ("attention", {"k": torch.zeros(1, 3, 9, 16).half()}, "of a number of heads that divides"),
         ("attention", {"v": torch.zeros(1, 1, 9, 16).half()}, r"v is \(1, 1, 9, 16\); it must be"),
+        (
+            "attention_fp8",
+            {"k": torch.zeros(1).half()},
+            "k is torch.float16 on cpu; it must be one",
+        ),
+        ("attention_fp8", {"q": torch.zeros(1, 2, 9, 48).half()}, "with a dim of 16, 32, 64, 128"),
+        ("attention_fp8", {"scale_k": torch.ones(1).half()}, "scale_k is torch.float16 on cpu; it"),
+        ("attention_fp8", {"scale_k": torch.ones(3)}, r"scale_k is \(3,\); it must be one number"),
+        (
+            "attention_fp8",
+            {"scale_v": torch.ones(1, 2, 1, 1)},
+            r"scale_v is \(1, 2, 1, 1\); it must",
+        ),
+        ("attention_fp8", {"scale_v": torch.ones(1, 1, 3, 16)}, r"\(1, 1, groups of keys, 1\) or"),
+        ("attention_fp8", {"scale_v": torch.ones(1, 1, 7, 1)}, "has 7 groups of an axis of 60; it"),
+        ("attention_fp8", {"scale_k": torch.ones((), device="meta")}, "on meta; it must be one of"),
+        ("attention_fp8", {"window": 0}, "window is 0; it must be 1 or more, or None"),
         ("attention_backward_q", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(1, 2, 40"),
         ("attention_backward_kv", {"delta": torch.zeros(3)}, r"delta is \(3,\); it must be \(1,"),
     ],

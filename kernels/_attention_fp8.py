@@ -1,0 +1,181 @@
+"""Device functions of attention with FP8 keys and values: scales, the walk over keys, its parts.
+
+`GROUPS` has, for keys and for values, how many keys share a scale: 0 for all of a head, -1 where
+each channel has its own. Scales that all keys share stand outside of the walk: those of keys in
+the queries and the scores' factor, those of values in the result. Those of groups meet a block's
+scores and weights. Weights times scales are kept below 1 by the highest scale so far, as weights
+are by the highest score, so that no scale leaves the range of 16 bits.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from asmtune.kernels._attention import added, load_rows, seen, softmax_step
+from asmtune.kernels._fp8 import halves, has_fp8
+from asmtune.kernels._scaled import load_scales
+
+
+@triton.jit
+def channel_scales(scales, GROUP: tl.constexpr, D: tl.constexpr):
+    """A head's scales that all keys share: one number, or one for each of D channels."""
+    ptr, _, stride = scales
+    return tl.load(ptr + tl.arange(0, D) * stride) if GROUP == -1 else tl.load(ptr)
+
+
+@triton.jit
+def scaled_queries(q, scales, scale, GROUP: tl.constexpr, D: tl.constexpr):
+    """Queries and the scores' factor, times what scales of keys all keys share.
+
+    Queries take the scales of channels by the largest, so that they stay in range.
+    """
+    if GROUP == -1:
+        own = channel_scales(scales, GROUP, D)
+        most = tl.max(own, 0)
+        q = (q.to(tl.float32) * (own / most)[None, :]).to(q.dtype)
+        scale *= most
+    elif GROUP == 0:
+        scale *= channel_scales(scales, GROUP, D)
+    return q, scale
+
+
+@triton.jit
+def group_scales(scales, start, n, N, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    """Scales of the groups of keys n, as a row; one number where a block lies in one group."""
+    ptr, stride, _ = scales
+    found = load_scales((ptr, stride, 0), (start, tl.minimum(n, N - 1)), 0, GROUP, BLOCK)
+    return found if GROUP % BLOCK == 0 else found[None, :]
+
+
+@triton.jit
+def load_values(ptr, start, stride, end, FORMAT: tl.constexpr, D: tl.constexpr,
+                BLOCK: tl.constexpr, FULL: tl.constexpr):  # fmt: skip
+    """Rows of FP8; in fp16 on devices without such a type."""
+    rows = load_rows(ptr, start, stride, end, D, BLOCK, FULL)
+    return rows if has_fp8() else halves(rows, FORMAT)
+
+
+@triton.jit
+def walk(
+    q, keys, values, state, m, span, masks, N, scale, D: tl.constexpr, BLOCK: tl.constexpr,
+    FORMATS: tl.constexpr, GROUPS: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
+    PADDING: tl.constexpr, MASK: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Attends to the keys of a span; `state` has sums, maxima, their sums, highest scale."""
+    k_ptr, stride_k, scales_k = keys
+    v_ptr, stride_v, scales_v = values
+    acc, top, total, unit = state
+    limit = masks[0]
+    for start in tl.range(span[0], span[1], BLOCK):
+        n = start + tl.arange(0, BLOCK)
+        k = load_values(k_ptr, start, stride_k, limit, FORMATS[0], D, BLOCK, not MASKED)
+        s = tl.dot(q, k.to(q.dtype).T)
+        if GROUPS[0] > 0:
+            s *= group_scales(scales_k, start, n, N, GROUPS[0], BLOCK)
+        if MASK == 2:
+            s = s * scale + added(m[:, None], n[None, :], masks)
+        if MASKED:
+            visible = seen(m[:, None], n[None, :], masks, CAUSAL, WINDOWED, PADDING, MASK)
+            s = tl.where(visible, s, float("-inf"))
+        p, top, shrink, total = softmax_step(s, top, total, 1.0 if MASK == 2 else scale)
+        if GROUPS[1] > 0:
+            own = group_scales(scales_v, start, n, N, GROUPS[1], BLOCK)
+            higher = tl.maximum(unit, own if GROUPS[1] % BLOCK == 0 else tl.max(own))
+            p *= own / higher
+            shrink *= unit / higher
+            unit = higher
+        v = load_values(v_ptr, start, stride_v, limit, FORMATS[1], D, BLOCK, not MASKED)
+        acc = tl.dot(p.to(q.dtype), v.to(q.dtype), acc * shrink[:, None])
+    return acc, top, total, unit
+
+
+@triton.jit
+def walk_spans(
+    q, keys, values, m, spans, masks, N, scale, BLOCK_M: tl.constexpr, D: tl.constexpr,
+    BLOCK_N: tl.constexpr, FORMATS: tl.constexpr, GROUPS: tl.constexpr, CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr, PADDING: tl.constexpr, MASK: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Attends to all keys of the spans; returns sums, scaled by groups, maxima and their sums."""
+    begin, free, whole, end = spans
+    # Not -inf, as in `_attention`; the least scale that `quantise` makes.
+    top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)
+    unit = tl.full([], 1.1754943508222875e-38, tl.float32)
+    state = (tl.zeros([BLOCK_M, D], tl.float32), top, tl.zeros([BLOCK_M], tl.float32), unit)
+    if WINDOWED:
+        state = walk(
+            *(q, keys, values, state, m, (begin, free), masks, N, scale, D, BLOCK_N),
+            *(FORMATS, GROUPS, CAUSAL, WINDOWED, PADDING, MASK, True),
+        )
+    if PADDING != 2 and MASK == 0:
+        state = walk(
+            *(q, keys, values, state, m, (free, whole), masks, N, scale, D, BLOCK_N),
+            *(FORMATS, GROUPS, CAUSAL, WINDOWED, PADDING, MASK, False),
+        )
+    if MASKED:
+        state = walk(
+            *(q, keys, values, state, m, (whole, end), masks, N, scale, D, BLOCK_N),
+            *(FORMATS, GROUPS, CAUSAL, WINDOWED, PADDING, MASK, True),
+        )
+    acc, top, total, unit = state
+    return acc * unit if GROUPS[1] > 0 else acc, top, total
+
+
+@triton.jit
+def part_of(spans, part, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """The spans of `key_spans` within one of PARTS of its keys, each of whole blocks."""
+    begin, free, whole, end = spans
+    each = tl.cdiv(tl.cdiv(tl.maximum(end - begin, 0), BLOCK), PARTS) * BLOCK
+    first = begin + part * each
+    last = tl.minimum(first + each, end)
+    free = tl.maximum(tl.minimum(free, last), first)
+    return first, free, tl.maximum(tl.minimum(whole, last), first), last
+
+
+@triton.jit
+def merged(state, parts_ptr, count_ptr, tile, part, PARTS: tl.constexpr):
+    """Leaves sums over a part of the keys; the last to come merges all, always in one order.
+
+    Nobody waits for anybody, as in `_split`.
+
+    Args:
+        state: sums of values, maxima of scores, and sums of weights.
+        parts_ptr: fp32 memory for all parts of all tiles.
+        count_ptr: how many parts of each tile are there; 0 before, and 0 again after.
+        tile: which tile.
+        part: which part.
+        PARTS: of each tile.
+
+    Returns:
+        The sums and the sums of weights over all keys, and whether this program has them.
+    """
+    acc, top, total = state
+    BLOCK_M: tl.constexpr = acc.shape[0]
+    D: tl.constexpr = acc.shape[1]
+    SIZE: tl.constexpr = BLOCK_M * (D + 2)
+    m = tl.arange(0, BLOCK_M)
+    sums = parts_ptr + tile.to(tl.int64) * (PARTS * SIZE) + m[:, None] * D
+    sums += tl.arange(0, D)[None, :]
+    tops = parts_ptr + tile.to(tl.int64) * (PARTS * SIZE) + BLOCK_M * D + m
+    # Past L1, which may hold what another program's part was before.
+    tl.store(sums + part * SIZE, acc, cache_modifier=".cg")
+    tl.store(tops + part * SIZE, top, cache_modifier=".cg")
+    tl.store(tops + part * SIZE + BLOCK_M, total, cache_modifier=".cg")
+    # All threads' parts are written before one thread says so.
+    tl.debug_barrier()
+    complete = tl.atomic_add(count_ptr + tile, 1, sem="acq_rel", scope="gpu") == PARTS - 1
+    if complete:
+        acc = tl.zeros([BLOCK_M, D], tl.float32)
+        top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)
+        total = tl.zeros([BLOCK_M], tl.float32)
+        for other in range(PARTS):
+            one = tl.load(tops + other * SIZE, cache_modifier=".cg")
+            higher = tl.maximum(top, one)
+            shrink, share = tl.exp2(top - higher), tl.exp2(one - higher)
+            weights = tl.load(tops + other * SIZE + BLOCK_M, cache_modifier=".cg")
+            some = tl.load(sums + other * SIZE, cache_modifier=".cg")
+            acc = acc * shrink[:, None] + some * share[:, None]
+            total = total * shrink + weights * share
+            top = higher
+        tl.store(count_ptr + tile, 0)
+    return acc, total, complete
