@@ -49,7 +49,7 @@ def gemm_rows(number: int, plain: bool) -> Iterator[Row]:
     yield "cuBLAS", lambda: torch.matmul(a, b, out=c[0])
     if plain:
         yield "plain", lambda: matmul.matmul(a, b, vendor=False, gluon=False)
-    for config in _hopper_gemm.space().configs(**arguments):
+    for config in _hopper_gemm.space():
         yield str(config), partial(launch, _hopper_gemm, arguments, config)
 
 

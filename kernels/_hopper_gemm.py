@@ -16,8 +16,6 @@ of a stage waits for nothing. A wait tells a phase by its parity alone, and must
 ahead. So the warpgroups of PINGPONG take turns: one waits for `full` only after the other has seen
 the last stage of its tile. `turns` has a barrier for each, at which the other arrives.
 
-With STREAM_K programs share tiles, so that none is idle in the last wave (`_hopper_gemm_tiles`).
-
 Copies fill what lies outside a matrix with zeros and write nothing there, so that no extent has to
 be a multiple of a tile's.
 
@@ -48,7 +46,7 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels import _gemm, _gemm_host
+from asmtune.kernels import _gemm
 from asmtune.kernels._common import processors
 from asmtune.kernels._hopper import (
     barriers_of,
@@ -59,41 +57,37 @@ from asmtune.kernels._hopper import (
     ring_of,
     set_block,
     stage_before,
+    store_tile,
 )
-from asmtune.kernels._hopper_gemm_tiles import finish_tile, gathered, item_at, items_of
-from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
 
 tile_origin = gluon.jit(_gemm.tile_origin.fn)
+activated = gluon.jit(_gemm.activated.fn)
 
 CONSUMERS = gl.constexpr(2)
 """Warpgroups that multiply."""
 
 
 @gluon.jit
-def _load_tiles(operands, rings, sizes, FIXED: gl.constexpr):
+def _load_tiles(
+    operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexpr, B_DENSE: gl.constexpr
+):
     """Loads the blocks of every tile of this program, as stages become free."""
     a_desc, b_desc = operands
     a_ring, b_ring, full, empty, _ = rings
     M, N, K, tiles, all_tiles = sizes
-    BLOCK_M: gl.constexpr = FIXED[0]
-    BLOCK_N: gl.constexpr = FIXED[1]
-    BLOCK_K: gl.constexpr = FIXED[2]
-    GROUP_M: gl.constexpr = FIXED[3]
-    B_DENSE: gl.constexpr = FIXED[4]
-    STREAM_K: gl.constexpr = FIXED[6]
+    BLOCK_M: gl.constexpr = BLOCK[0]
+    BLOCK_N: gl.constexpr = BLOCK[1]
+    BLOCK_K: gl.constexpr = BLOCK[2]
     STAGES: gl.constexpr = b_ring.shape[0]
     PARTS: gl.constexpr = a_ring.shape[0] // STAGES
     ROWS: gl.constexpr = a_ring.shape[2]
     NBYTES: gl.constexpr = PARTS * a_desc.block_type.nbytes + b_desc.block_type.nbytes
     stage, phase = gl.to_tensor(0), gl.to_tensor(0)
-    steps = gl.cdiv(K, BLOCK_K)
-    work = items_of(all_tiles, steps, STREAM_K)
-    for place in range(work[0]):
-        tile, begin, count = item_at(place, work, steps, STREAM_K)
-        z = tile // tiles
-        row, column = tile_origin(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        for at in range(begin * BLOCK_K, (begin + count) * BLOCK_K, BLOCK_K):
+    for index in range(gl.program_id(0), all_tiles, gl.num_programs(0)):
+        z = index // tiles
+        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        for at in range(0, K, BLOCK_K):
             mbarrier.wait(empty.index(stage), phase ^ 1)
             ready = full.index(stage)
             mbarrier.expect(ready, NBYTES)
@@ -108,17 +102,18 @@ def _load_tiles(operands, rings, sizes, FIXED: gl.constexpr):
 
 
 @gluon.jit
-def _multiply_steps(rings, stage, phase, steps, WHO: gl.constexpr, FIXED: gl.constexpr):
+def _multiply_steps(
+    rings, stage, phase, steps, WHO: gl.constexpr, LAYOUT: gl.constexpr, BLOCK: gl.constexpr,
+    B_DENSE: gl.constexpr,
+):  # fmt: skip
     """Sums the products of a tile's blocks, from a stage of the ring on."""
     a_ring, b_ring, full, empty, turns = rings
     STAGES: gl.constexpr = b_ring.shape[0]
     PARTS: gl.constexpr = a_ring.shape[0] // STAGES
     PART: gl.constexpr = WHO if PARTS > 1 else 0
     ROWS: gl.constexpr = a_ring.shape[2]
-    BLOCK_N: gl.constexpr = FIXED[1]
-    BLOCK_K: gl.constexpr = FIXED[2]
-    B_DENSE: gl.constexpr = FIXED[4]
-    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    BLOCK_N: gl.constexpr = BLOCK[1]
+    BLOCK_K: gl.constexpr = BLOCK[2]
     dtype: gl.constexpr = a_ring.dtype
     A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], dtype)
     B_BLOCK: gl.constexpr = [BLOCK_K, BLOCK_N] if B_DENSE == "n" else [BLOCK_N, BLOCK_K]
@@ -143,39 +138,59 @@ def _multiply_steps(rings, stage, phase, steps, WHO: gl.constexpr, FIXED: gl.con
 
 
 @gluon.jit
-def _multiply_tiles(results, rings, sizes, WHO: gl.constexpr, FIXED: gl.constexpr):
+def _halved(x):
+    """Splits a tile into its left and its right columns, which stay in their threads."""
+    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
+
+
+@gluon.jit
+def _multiply_tiles(
+    c_desc, bias_ptr, rings, c_tiles, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr,
+    GROUP_M: gl.constexpr, B_DENSE: gl.constexpr, ACTIVATION: gl.constexpr,
+):  # fmt: skip
     """Computes this warpgroup's part of the program's tiles, or every other tile."""
-    c_desc, bias_ptr, c_tiles, sums = results
     M, N, K, tiles, all_tiles = sizes
+    BLOCK_M: gl.constexpr = BLOCK[0]
+    BLOCK_N: gl.constexpr = BLOCK[1]
     STAGES: gl.constexpr = rings[1].shape[0]
     PARTS: gl.constexpr = rings[0].shape[0] // STAGES
     ROWS: gl.constexpr = rings[0].shape[2]
     PART: gl.constexpr = WHO if PARTS > 1 else 0
-    STREAM_K: gl.constexpr = FIXED[6]
-    steps = gl.cdiv(K, FIXED[2])
-    work = items_of(all_tiles, steps, STREAM_K)
-    # With PINGPONG each warpgroup passes over the other's tiles, and over their steps.
-    FIRST: gl.constexpr = WHO if PARTS == 1 else 0
-    EVERY: gl.constexpr = CONSUMERS if PARTS == 1 else 1
-    at = gl.to_tensor(0) + FIRST * steps
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    C_COLUMNS: gl.constexpr = c_tiles.shape[3]
+    C_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, C_COLUMNS], c_tiles.dtype)
+    steps = gl.cdiv(K, BLOCK[2])
+    first, every = gl.program_id(0), gl.num_programs(0)
+    at = gl.to_tensor(0)
     turn = gl.to_tensor(1 if WHO == 0 else 0)
-    for place in range(FIRST, work[0], EVERY):
-        tile, begin, count = item_at(place, work, steps, STREAM_K)
+    if PARTS == 1:
+        # Each warpgroup passes over the steps of the other's tiles.
+        at += WHO * steps
+        first += WHO * every
+        every *= CONSUMERS
+    for index in range(first, all_tiles, every):
+        z = index // tiles
+        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         if PARTS == 1:
             mbarrier.wait(rings[4].index(WHO), turn)
             turn ^= 1
-        acc = _multiply_steps(rings, at % STAGES, at // STAGES & 1, count, WHO, FIXED)
-        at += count * EVERY
-        complete = True
-        if STREAM_K:
-            complete = count == steps
-            if not complete:
-                item = (tile, begin, count)
-                acc, complete = gathered(acc, sums, work, item, steps, WHO, CONSUMERS)
-        if complete:
-            origin = tile_origin(tile % tiles, M, N, FIXED[0], FIXED[1], FIXED[3])
-            origin = (tile // tiles, origin[0] + PART * ROWS, origin[1])
-            finish_tile(c_desc, bias_ptr, acc, c_tiles.index(WHO), N, origin, FIXED[5])
+        acc = _multiply_steps(
+            rings, at % STAGES, at // STAGES & 1, steps, WHO, LAYOUT, BLOCK, B_DENSE
+        )
+        at += steps * (CONSUMERS if PARTS == 1 else 1)
+        if bias_ptr is not None:
+            n = column + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, LAYOUT))
+            acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
+        out = activated(acc, ACTIVATION).to(c_tiles.dtype)
+        pieces = (out,) if C_COLUMNS == BLOCK_N else _halved(out)
+        target = c_tiles.index(WHO)
+        rows = target._reinterpret(c_tiles.dtype, [ROWS, C_COLUMNS], C_LAYOUT)
+        for piece in gl.static_range(BLOCK_N // C_COLUMNS):
+            # The copy engine has read what was stored here before.
+            tma.store_wait(0)
+            rows.store(gl.convert_layout(pieces[piece], LAYOUT))
+            fence_async_shared()
+            store_tile(c_desc, [z, row + PART * ROWS, column + piece * C_COLUMNS], target)
     tma.store_wait(0)
 
 
@@ -185,8 +200,6 @@ def kernel(
     b_desc,
     c_desc,
     bias_ptr,
-    sums_ptr,
-    count_ptr,
     batch,
     M,
     N,
@@ -201,10 +214,9 @@ def kernel(
     PIECES: gl.constexpr,  # noqa: ARG001 (of C's block)
     PINGPONG: gl.constexpr,
     GROUP_M: gl.constexpr,
-    STREAM_K: gl.constexpr,
 ):
     """Computes every so many-th tile of C of all products; PIECES: in which a tile is written."""
-    FIXED: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, B_DENSE, ACTIVATION, STREAM_K)
+    BLOCK: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS
     c_tiles = ring_of(c_desc, CONSUMERS)
     rings = (
@@ -217,12 +229,18 @@ def kernel(
     fence_async_shared()  # so that copies see the barriers
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     sizes = (M, N, K, tiles, batch * tiles)
-    results = (c_desc, bias_ptr, c_tiles, (sums_ptr, count_ptr))
+    operands = (a_desc, b_desc)
     gl.warp_specialize(
         [
-            (_multiply_tiles, (results, rings, sizes, 0, FIXED)),
-            (_multiply_tiles, (results, rings, sizes, 1, FIXED)),
-            (_load_tiles, ((a_desc, b_desc), rings, sizes, FIXED)),
+            (
+                _multiply_tiles,
+                (c_desc, bias_ptr, rings, c_tiles, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION),
+            ),
+            (
+                _multiply_tiles,
+                (c_desc, bias_ptr, rings, c_tiles, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION),
+            ),
+            (_load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
         ],
         [4, 1],
         [240, 24],
@@ -242,10 +260,7 @@ SHAPES = (
 _REGISTERS = 168
 """Of a thread: 65536 over twelve warps, in units of 8."""
 
-_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "STAGES", "PIECES", "BLOCK_K", "GROUP_M", "STREAM_K")
-_MOST_WAVES = 6
-"""Waves of tiles beyond which an incomplete last one costs little: under a tenth."""
-_PART_ELEMENTS = 128 * 256
+_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "STAGES", "PIECES", "BLOCK_K", "GROUP_M")
 _TILES = (  # the first three, then pairs of STAGES and PIECES
     (128, 256, False, ((3, 1), (4, 2))),
     (256, 128, False, ((3, 1), (4, 2))),
@@ -270,37 +285,25 @@ def space() -> Space:
     """List tiles with their stages: as many as shared memory holds, or nearly so."""
     configs = [
         Config(
-            dict(zip(_AXES, (m, n, pingpong, stages, pieces, 64, group, stream_k), strict=True)),
+            dict(zip(_AXES, (m, n, pingpong, stages, pieces, 64, group), strict=True)),
             num_warps=4,
             maxnreg=_REGISTERS,
             pre_hook=set_blocks,
         )
         for m, n, pingpong, rings in _TILES
         for stages, pieces in rings
-        for group, stream_k in ((8, False), (16, False), (8, True))
-        # Tiles are shared with the deepest ring alone, and not with PINGPONG.
-        if not stream_k or not (pingpong or (stages, pieces) != rings[-1])
+        for group in (8, 16)
     ]
     usual = (128, 128)
     default = next(c for c in configs if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) == usual)
-    return Space.from_configs(configs, default=default).where(
-        "tiles are shared if the last wave is incomplete", _is_of_use
-    )
-
-
-def _is_of_use(
-    batch: int, M: int, N: int, BLOCK_M: int, BLOCK_N: int, STREAM_K: bool, SMS: int
-) -> bool:
-    waves = batch * triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N) / SMS
-    return not STREAM_K or (waves < _MOST_WAVES and waves % 1 > 0)
+    return Space.from_configs(configs, default=default)
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
-    """Give the grid: a program for each multiprocessor, or for each tile or step if fewer."""
-    tiles = values["batch"] * triton.cdiv(values["M"], values["BLOCK_M"])
+    """Give the grid: a program for each multiprocessor, or for each tile if they are fewer."""
+    tiles = triton.cdiv(values["M"], values["BLOCK_M"])
     tiles *= triton.cdiv(values["N"], values["BLOCK_N"])
-    items = tiles * triton.cdiv(values["K"], values["BLOCK_K"]) if values["STREAM_K"] else tiles
-    return (min(items, values["SMS"]),)
+    return (min(values["batch"] * tiles, values["SMS"]),)
 
 
 def arguments(
@@ -321,22 +324,18 @@ def arguments(
     """
     batch, M, K = a.shape
     dense = "n" if b.stride(2) == 1 else "k"
-    sms = processors(a.device)
-    sums, counts = workspace(a.device, 2 * sms * _PART_ELEMENTS * 4)
     return {
         "a_desc": described(a),
         "b_desc": described(b if dense == "n" else b.mT),
         "c_desc": described(c),
         "bias_ptr": bias,
-        "sums_ptr": sums,
-        "count_ptr": counts,
         "batch": batch,
         "M": M,
         "N": b.shape[2],
         "K": K,
         "B_DENSE": dense,
         "ACTIVATION": activation,
-        "SMS": sms,
+        "SMS": processors(a.device),
     }
 
 
@@ -389,16 +388,6 @@ def reference(values: Mapping[str, Any]) -> torch.Tensor:
     return values["a_desc"].base.double() @ (b if values["B_DENSE"] == "n" else b.mT)
 
 
-def _by_cublas(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Compute C alone, by its argument's name: the parts of shared sums differ between configs."""
-    a, b, c = (values[name] for name in ("a_desc", "b_desc", "c_desc"))
-    b = b if values["B_DENSE"] == "n" else b.mT
-    _gemm_host.by_cublas(a, b, values["bias_ptr"], c, values["ACTIVATION"])
-    return {"c_desc": c}
-
-
-tuned = asm_autotune(
-    space=space,
-    key=["batch", pow2("M"), "N", "K", "B_DENSE", "ACTIVATION"],
-    reference=_by_cublas,
-)(kernel)
+tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_DENSE", "ACTIVATION"])(
+    kernel
+)

@@ -20,17 +20,7 @@ import numpy as np
 from triton.experimental.gluon import language as gl
 from triton.runtime.jit import JITFunction
 
-from tests.kernels.gluon_values import (
-    DTYPES,
-    Int,
-    Tile,
-    atomic_add,
-    chosen,
-    load,
-    scalar,
-    store,
-    tile,
-)
+from tests.kernels.gluon_values import DTYPES, Int, Tile, chosen, load, scalar, store, tile
 
 Slot = tuple[int, int]
 """An allocation's number and the index of a tile in it."""
@@ -382,7 +372,6 @@ def _language(machine: Machine) -> SimpleNamespace:
         convert_layout=lambda x, _: x, static_range=lambda *span: map(Int, range(*span)),
         to_tensor=scalar, cdiv=lambda x, y: Int(-(-x // y)),
         minimum=lambda x, y: Int(min(x, y)), where=chosen, store=store, load=load,
-        atomic_add=atomic_add, thread_barrier=lambda: None,
         maximum=lambda x, y: tile(np.maximum(x, y)) if np.ndim(x) else Int(max(x, y)),
         arange=lambda low, high, **_: tile(np.arange(low, high)),
         zeros=lambda shape, dtype, _: tile(np.zeros(shape, DTYPES[str(dtype)])),

@@ -104,23 +104,15 @@ class Descriptor:
         self.array[there] = block[here]
 
 
-def store(pointer: Pointer, values: Any, mask: Any = True, **_: str) -> None:
+def store(pointer: Pointer, values: Any, mask: Any) -> None:
     """Write values where a mask holds."""
-    where = np.broadcast_to(mask, np.shape(pointer.offsets))
-    pointer.data[np.asarray(pointer.offsets)[where]] = np.asarray(values)[where]
+    pointer.data[np.asarray(pointer.offsets)[mask]] = np.asarray(values)[mask]
 
 
-def load(pointer: Pointer, mask: Any = True, other: float = 0.0, **_: str) -> Any:
+def load(pointer: Pointer, mask: Any, other: float) -> Any:
     """Read values; `other` where a mask does not hold."""
     offsets = np.where(mask, pointer.offsets, 0)
     return tile(np.where(mask, pointer.data[offsets], other))
-
-
-def atomic_add(pointer: Pointer, value: int, **_: str) -> Int:
-    """Add to one value in memory; return what was there."""
-    before = Int(pointer.data[pointer.offsets])
-    pointer.data[pointer.offsets] += value
-    return before
 
 
 def scalar(value: int) -> Int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,21 +30,16 @@ def multiply(
     k, n = config["BLOCK_K"], config["BLOCK_N"]
     weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
     machines = [Machine(program, programs, seed + program) for program in range(programs)]
-    sums = np.full(2 * programs * config["BLOCK_M"] * n, np.nan, np.float32)
-    counts = np.zeros(4 * programs, np.int32)
-    for machine in random.Random(seed).sample(machines, programs):
+    for machine in machines:
         machine.function(_hopper_gemm.kernel)(
             Descriptor(a, [1, rows, k]),
             Descriptor(weights, block),
             Descriptor(c, [1, rows, n // config["PIECES"]]),
             Pointer(bias) if finish else None,
-            Pointer(sums),
-            Pointer(counts),
             *map(Int, extents),
             *(dense, "relu" if finish else "none", programs),
             **config,
         )
-    assert not counts.any(), "counts are left as they were"
     exact = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.maximum(exact + bias, 0) if finish else exact
     return float(np.abs(c - exact).max()), machines
