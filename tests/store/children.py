@@ -66,6 +66,23 @@ def killed(work: Callable[[int], object], delay_s: float) -> str:
     return finish(child, reader)
 
 
+def dies_at(event: float) -> Callable[[], int]:
+    """End this process by SIGKILL at an event: the nth call or return of a function.
+
+    How busy the machine is changes no event. Returns what counts the events so far.
+    """
+    seen = 0
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen >= event:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(count)
+    return lambda: seen
+
+
 def spread(count: int, seed: int) -> list[float]:
     """Draw one number from each of `count` equal parts of 0 to 1; return them in any order."""
     draw = random.Random(seed)

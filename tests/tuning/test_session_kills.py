@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.request import key_of, provenance
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
-from tests.store.children import finish, killed, memory_folder, say, spread, start
+from tests.store.children import dies_at, finish, memory_folder, say, spread, start
 from tests.tuning_support import BEST, DEVICE, HostMachine, problem, resolved, space, workshop
 
 KILLS = 36
@@ -29,11 +28,14 @@ EFFORT = replace(
 """Ten trials for twenty configs, each of which commits: two or three kills for each commit."""
 
 
-def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = None) -> Tuner:
-    """Tunes one problem; tells of what was committed, and of the end.
+def tune(
+    folder: Path, n: int, funnel: Funnel | None = None, pipe: int = -1, last: float = math.inf
+) -> Tuner:
+    """Tunes one problem; tells of what was committed, and of the end with its count of events.
 
-    A funnel of an earlier run has everything compiled and read.
+    A funnel of an earlier run has everything compiled and read. SIGKILL ends it at event `last`.
     """
+    events = dies_at(last) if pipe >= 0 else None
     tuning = workshop(folder, HostMachine())
     tuning.options = replace(tuning.options, effort=EFFORT)
     tuning.funnel = funnel or tuning.funnel
@@ -41,14 +43,13 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
 
     def told(key: Any, expected: Any, timed: Any = (), failed: Any = ()) -> None:
         save_outcomes(key, expected, timed, failed)
-        if pipe is not None:
-            for measurement in timed:
-                say(pipe, "kept", n, measurement.config)
+        for measurement in timed if events else ():
+            say(pipe, "kept", n, measurement.config)
 
     tuning.store.save_outcomes = told  # type: ignore[method-assign]
     resolved(tuning, made=problem(n))
-    if pipe is not None:
-        say(pipe, "done", n)
+    if events:
+        say(pipe, "done", n, events())
     return tuning
 
 
@@ -66,21 +67,21 @@ def test_killed_at_36_moments() -> None:
     with memory_folder() as name:
         folder = Path(name)
         funnel = tune(folder, 64).funnel
-        usual_s = math.inf  # the least, since a busy moment would draw all kills out
+        last, told, done = 0, set[str](), 0
         for n in (128, 192):
-            began = time.perf_counter()
-            assert "done" in finish(*start(lambda pipe, n=n: tune(folder, n, funnel, pipe)))
-            usual_s = min(usual_s, time.perf_counter() - began)
-        n, told, done = 256, set[str](), 0
+            _, seen = finish(*start(lambda pipe, n=n: tune(folder, n, funnel, pipe))).split("done")
+            last = max(last, int(seen.split()[1]))
+        n = 256
         for moment in spread(KILLS, seed=5):
-            delay_s = 1.3 * moment * usual_s
-            lines = killed(lambda pipe, n=n: tune(folder, n, funnel, pipe), delay_s).splitlines()
+            at = 1.3 * moment * last
+            child = start(lambda pipe, n=n, at=at: tune(folder, n, funnel, pipe, at))
+            lines = finish(*child).splitlines()
             assert not [line for line in lines if line.split()[0] not in ("kept", "done")], lines
             told |= {line for line in lines if line.startswith("kept")}
             with Store.open(folder / "store.sqlite") as store:
                 assert store.verify() == []
                 assert told <= stored(store, n)
-            if f"done {n}" in lines:
+            if any(line.startswith("done") for line in lines):
                 n, done = n + 64, done + 1
         (record,) = tune(folder, n, funnel).done
         assert record.winner == BEST
