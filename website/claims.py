@@ -203,3 +203,26 @@ def kernels_h100() -> str:
         lines.append([kernel, str(len(pairs)), *(f"{figure:.3f}" for figure in figures)])
     heads = ("kernel", "rows", "H100", "H100, least", "H200", "H200, least")
     return table(heads, lines)
+
+
+def kernels_wide() -> str:
+    """Compare GEMM and attention with the vendor's at shapes that most have no shipped config."""
+    by_group: dict[str, list[Mapping[str, Any]]] = {}
+    for row in results("wide_h200")["rows"]:
+        shape, group = row["shape"], row["kernel"]
+        if group == "matmul":
+            group += ", M up to 64" if shape["M"] <= 64 else ", M over 64"
+        else:
+            group += f", heads of {shape['D']}"
+        by_group.setdefault(group, []).append(row)
+    lines = []
+    for group, rows in sorted(by_group.items()):
+        line = [group, str(len(rows))]
+        for over in ("over_vendor", "called_over_vendor"):
+            speeds = [row[over] for row in rows]
+            low = sum(speed < 0.97 for speed in speeds)
+            line += [f"{geometric_mean(speeds):.3f}", f"{min(speeds):.3f}", str(low)]
+        lines.append(line)
+    heads = ["kernel in fp16", "rows"]
+    heads += [w + p for w in ("alone", "as called") for p in ("", ", least", ", below 0.97")]
+    return table(heads, lines)

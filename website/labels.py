@@ -147,6 +147,7 @@ SOURCES: Final = (
     "cold_start",
     "packages",
     "kernels",
+    "wide_h200",
     "h100_kernels",
     "limits",
     "aibench8",

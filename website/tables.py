@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from website.claims import claims, first_look, kernels, kernels_h100, notes, speed, star
+from website.claims import (
+    claims,
+    first_look,
+    kernels,
+    kernels_h100,
+    kernels_wide,
+    notes,
+    speed,
+    star,
+)
 from website.files import command, link, provenance, results, table
 from website.labels import (
     ABLATED,
@@ -407,6 +416,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         launches,
         kernels,
         kernels_h100,
+        kernels_wide,
         first_look,
         claims,
         recorded,
