@@ -20,7 +20,7 @@ from triton.runtime import driver
 from asmtune.base.child import temporary_files
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.core.alternatives import call_in_race
+from asmtune.core.alternatives import calls_in_race
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -34,11 +34,14 @@ class LoadedLaunch:
         prepare: runs the config's `pre_hook`, if it has one; not timed.
         run: launches once on the current stream.
         finish: runs after a launch that raised nothing; not timed.
+        complete: writes what `run` has left unwritten, before `finish`; not timed, except in a
+            graph.
     """
 
     prepare: Callable[[], None]
     run: Callable[[], None]
     finish: Callable[[], None] = lambda: None
+    complete: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ def build_launcher(lowering: Lowering, config: Config, artifact: Artifact) -> No
 def call_alternative(function: Callable[..., Any], problem: Problem) -> LoadedLaunch:
     """Make a launch that calls an alternative with a problem's arguments; it has no `pre_hook`."""
     parameters = [p.name for p in jit_function(problem.kernel).params]
-    return LoadedLaunch(lambda: None, call_in_race(function, parameters, problem.arguments))
+    run, complete = calls_in_race(function, parameters, problem.arguments)
+    return LoadedLaunch(lambda: None, run, complete=complete)
 
 
 def handle(binary: Binary) -> Any:

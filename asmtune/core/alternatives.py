@@ -7,6 +7,7 @@ is the best one, which is launched where the name is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
@@ -52,7 +53,8 @@ def caller(
     """Return a function of the values of all parameters, in order, that calls an alternative.
 
     Arguments up to the first parameter that a launch does not give are passed by position, those
-    after it by name. Gradients are off, as around a launch, and what it returns is dropped.
+    after it by name. Gradients are off, as around a launch. A function that it returns is called
+    at once; anything else is dropped.
 
     Args:
         function: the alternative.
@@ -62,30 +64,43 @@ def caller(
     """
     from torch import is_grad_enabled, set_grad_enabled
 
-    gap = next((i for i, name in enumerate(parameters) if name not in given), len(parameters))
-    end = skip + gap
-    named = [(name, skip + i) for i, name in enumerate(parameters) if i > gap and name in given]
-
-    def by_name(*values: Any) -> None:
-        function(*values[skip:end], **{name: values[index] for name, index in named})
-
-    def by_position(*values: Any) -> None:
-        function(*values[skip:end])
-
-    passed = by_name if named else by_position
+    passed = _passing(function, parameters, given, skip)
 
     def call(*values: Any) -> None:
         if not is_grad_enabled():
-            passed(*values)
+            _finish(passed(*values))
             return
         # Calls, not `with no_grad()`, which takes 4 us more.
         set_grad_enabled(False)
         try:
-            passed(*values)
+            _finish(passed(*values))
         finally:
             set_grad_enabled(True)
 
     return call
+
+
+def _finish(returned: Any) -> None:
+    """Call what an alternative has returned if it is a function."""
+    if callable(returned):
+        returned()
+
+
+def _passing(
+    function: Callable[..., Any], parameters: Sequence[str], given: Collection[str], skip: int
+) -> Callable[..., Any]:
+    """Return a function of the values of all parameters that passes on those of a launch."""
+    gap = next((i for i, name in enumerate(parameters) if name not in given), len(parameters))
+    end = skip + gap
+    named = [(name, skip + i) for i, name in enumerate(parameters) if i > gap and name in given]
+
+    def by_name(*values: Any) -> Any:
+        return function(*values[skip:end], **{name: values[index] for name, index in named})
+
+    def by_position(*values: Any) -> Any:
+        return function(*values[skip:end])
+
+    return by_name if named else by_position
 
 
 def call_of(
@@ -97,19 +112,33 @@ def call_of(
     return lambda: call(*values)
 
 
-def call_in_race(
+def calls_in_race(
     function: Callable[..., Any], parameters: Sequence[str], arguments: Mapping[str, Any]
-) -> Callable[[], None]:
-    """Return what `call_of` does, for a race, where one that fails costs itself alone.
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what a race times of an alternative, and what it calls after it, untimed.
 
-    A function may launch kernels of its own; asmtune's errors of those would end the tuning.
+    The second calls the function that the first has returned, if it has. One that fails costs
+    itself alone: it may launch kernels of its own, and asmtune's errors of those would end the
+    tuning.
     """
-    call = call_of(function, parameters, arguments)
+    passed = _passing(function, parameters, arguments, 0)
+    values = [arguments.get(name) for name in parameters]
+    returned: list[Any] = []
 
-    def run() -> None:
+    def guarded(work: Callable[[], None]) -> None:
+        from torch import no_grad
+
         try:
-            call()
+            with no_grad():
+                work()
         except AsmtuneError as error:
             raise RuntimeError(str(error)) from error
 
-    return run
+    def run() -> None:
+        returned[:] = [passed(*values)]
+
+    def complete() -> None:
+        while returned:  # what it holds is memory
+            _finish(returned.pop())
+
+    return partial(guarded, run), partial(guarded, complete)

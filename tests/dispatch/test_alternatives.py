@@ -17,7 +17,7 @@ from rich.console import Console
 import asmtune.runtime.autotuner as autotuner
 from asmtune import asm_autotune, patch
 from asmtune.base.errors import InputError
-from asmtune.core.alternatives import caller
+from asmtune.core.alternatives import caller, calls_in_race
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.report.runs import run_report
@@ -213,6 +213,37 @@ def test_arguments_go_by_position_up_to_the_first_gap() -> None:
     caller(noted, ["a", "b", "BLOCK", "c"], {"a", "b", "c"}, skip=1)(0, 1, 2, 64, 3)
     caller(noted, ["a", "b"], {"a", "b"})(1, 2)
     assert calls == [((1, 2), {"c": 3}, False), ((1, 2), {}, False)]
+
+
+def test_a_returned_function_is_called_after_and_not_timed(tmp_path: Path) -> None:
+    """A race calls it when the time is taken, and checks what it wrote; a launch at once."""
+    written: list[str] = []
+
+    def late(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int) -> Callable[[], None]:
+        total = x + y
+        written.append("run")
+
+        def copy() -> None:
+            assert not torch.is_grad_enabled()
+            out.copy_(total)
+            written.append("copied")
+
+        return copy
+
+    record = tuned(tmp_path, 3.0, vendor=late)
+    assert record.winner == WON
+    assert written[-2:] == ["run", "copied"]
+    x, out = torch.ones(4), torch.zeros(4)
+    given = {"x": x, "y": x, "out": out, "n": 4}
+    run, complete = calls_in_race(late, list(given), given)
+    run()
+    assert written[-1] == "run"
+    complete()
+    complete()
+    assert written[-2:] == ["run", "copied"]
+    assert out.tolist() == [2.0] * 4
+    caller(late, list(given), given)(x, out, out, 4)
+    assert out.tolist() == [3.0] * 4
 
 
 def test_configs_keep_the_name_and_lose_it_where_a_config_is_needed() -> None:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from asmtune.base.child import die_with_parent, import_like_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.compile.load import LoadedLaunch
-from asmtune.core.alternatives import Alternatives, call_in_race
+from asmtune.core.alternatives import Alternatives, calls_in_race
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
@@ -104,8 +104,9 @@ class Service:
             if config.alternative is not None:
                 function = self._alternatives[config.alternative]
                 names = candidate["config"]["parameters"]
-                call = call_in_race(function, names, self._arguments)
-                return self._tuner_hooks.around(LoadedLaunch(lambda: None, call), values)
+                run, complete = calls_in_race(function, names, self._arguments)
+                launch = LoadedLaunch(lambda: None, run, complete=complete)
+                return self._tuner_hooks.around(launch, values)
             launch = self._machine.launch(messages.binary_of(candidate["binary"]), values, hook)
             return self._tuner_hooks.around(launch, values)
 

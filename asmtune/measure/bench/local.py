@@ -95,6 +95,7 @@ class LocalBench:
         launch.prepare()
         with allocating():
             launch.run()
+            launch.complete()
         launch.finish()
 
     def energy(self, candidate: TimingCandidate) -> float | None:

@@ -222,7 +222,11 @@ class Trials:
             self._checker.prepare()
             launch.prepare()
 
-        return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
+        def finish() -> None:
+            launch.complete()
+            launch.finish()
+
+        return Subject(config, launch.run, prepare, finish, always=config == self._default)
 
     def _check_output(self, candidate: LoadableConfig, launch: LoadedLaunch) -> Failure | None:
         """Check a config's output; the first config that runs becomes the reference."""
@@ -231,6 +235,7 @@ class Trials:
         def run() -> None:
             launch.prepare()
             launch.run()
+            launch.complete()
 
         if self.reference is not None:
             return self._checker.check(run, launch.finish, candidate.slots)
