@@ -2,9 +2,11 @@
 
     python -m benchmarks.hopper gemm
     python -m benchmarks.hopper attention --shape 3 --plain
+    python -m benchmarks.hopper backward --plain
 
 Each shape is timed in a process of its own, which is killed after `--limit` seconds. `--plain`
-tunes the plain kernel as well. Shares are the vendor's time over the kernel's.
+tunes the plain kernel as well. A config of the backward pass is timed with the launches before and
+after it. Shares are the vendor's time over the kernel's.
 """
 
 from __future__ import annotations
@@ -19,8 +21,17 @@ from functools import partial
 import torch
 from triton.testing import do_bench
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
-from benchmarks.kernels.attention_backends import attend, fastest
+from asmtune.core.config import Config
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_attention_backward,
+    _hopper_gemm,
+    attention,
+    attention_backward,
+    matmul,
+)
+from asmtune.kernels._attention_host import Attending
+from benchmarks.kernels.attention_backends import attend, fastest, gradients
 from tests.gpu.hopper_process import attention_case, gemm_case, launch
 
 Row = tuple[str, Callable[[], object]]
@@ -70,6 +81,35 @@ def attention_rows(number: int, plain: bool) -> Iterator[Row]:
         yield str(config), partial(launch, _hopper_attention, arguments, config)
 
 
+def backward_rows(number: int, plain: bool) -> Iterator[Row]:
+    """Yield SDPA's fastest backward, the plain ones if they are wanted, and each config."""
+    *extents, causal = ATTENTIONS[number]
+    names = dict(zip(("B", "H", "KV", "M", "N", "D"), extents, strict=True))
+    given = attention_backward.inputs({**names, "causal": causal}, "fp16", "cuda")
+    heads = {name: x for name, x in given.items() if name != "causal"}
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        run = gradients({**heads, "how": Attending(bool(causal))})
+    yield "SDPA", run
+    if plain:
+        more = {"causal": bool(causal), "vendor": False, "gluon": False}
+        yield "plain", lambda: attention_backward.attention_backward(**heads, **more)
+    scale, module = extents[-1] ** -0.5, _hopper_attention_backward
+    results = [torch.empty_like(heads[name]) for name in "qkv"]
+
+    def whole(config: Config) -> None:
+        sums, delta = module.prepared_sums(heads["dy"], heads["y"])
+        made = {"dq": sums, "dk": results[1], "dv": results[2]}
+        arguments = module.arguments(
+            {**heads, "delta": delta}, made, causal=bool(causal), scale=scale
+        )
+        launch(module, arguments, config)
+        torch.mul(sums, scale, out=results[0])
+
+    for config in module.space().configs(D=extents[-1]):
+        yield str(config), partial(whole, config)
+
+
 def print_rows(rows: Iterator[Row], flops: float) -> None:
     """Print each row's name, then time, share of the vendor's speed, and TFLOP/s."""
     vendor = 0.0
@@ -86,7 +126,7 @@ def print_rows(rows: Iterator[Row], flops: float) -> None:
 def main() -> None:
     """Time one shape here, or each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kernel", choices=["gemm", "attention"])
+    parser.add_argument("kernel", choices=["gemm", "attention", "backward"])
     parser.add_argument("--shape", type=int, help="number of one shape; all if left out")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--limit", type=int, default=300)
@@ -111,8 +151,9 @@ def main() -> None:
         print_rows(gemm_rows(options.shape, options.plain), 2 * M * N * K)
     else:
         B, H, _, M, N, D, causal = ATTENTIONS[options.shape]
-        rows = attention_rows(options.shape, options.plain)
-        print_rows(rows, 4 * B * H * M * N * D / (2 if causal else 1))
+        forward = options.kernel == "attention"
+        rows = (attention_rows if forward else backward_rows)(options.shape, options.plain)
+        print_rows(rows, (4 if forward else 10) * B * H * M * N * D / (2 if causal else 1))
 
 
 if __name__ == "__main__":

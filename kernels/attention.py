@@ -171,10 +171,10 @@ def _gradients(*values: Any) -> tuple[torch.Tensor, ...]:
 
     `prepared` does not see PyTorch's switch of deterministic algorithms. It is read here.
     """
-    *given, vendor = values
+    *given, vendor, gluon = values
     repeats = is_dynamo_compiling() or is_deterministic()
     result: tuple[torch.Tensor, ...]
-    result = attention_backward(*given, vendor and not repeats)
+    result = attention_backward(*given, vendor and not repeats, gluon and not repeats)
     return result
 
 
@@ -291,8 +291,8 @@ def attention(
     """Compute attention by the tuned kernels, with its gradients.
 
     Results repeat bit by bit; where the vendor's forward is called, as far as its do. Gradients of
-    the vendor do not repeat so, and are left out where launches choose deterministically, as under
-    `torch.use_deterministic_algorithms`.
+    the vendor and of the Gluon kernel for Hopper do not repeat so, and are left out where launches
+    choose deterministically, as under `torch.use_deterministic_algorithms`.
 
     Args:
         q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
@@ -314,7 +314,7 @@ def attention(
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
         vendor: call FlashAttention-2 or cuDNN where tuning has found it faster, backward too.
-        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster, backward too.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
@@ -337,7 +337,7 @@ def attention(
         wanted = vendor and has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
         beside(tuners, *wanted)[_grid](**arguments)
     saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
-    return y, (*saved, vendor)
+    return y, (*saved, vendor, gluon)
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:

@@ -6,8 +6,8 @@ added in memory, so that results repeat bit by bit. Programs of keys come first,
 four products of the seven; they compute the sums of dy * y anew, in place of a launch before.
 
 The launch is timed beside functions that make the same three gradients: `apart` is the kernels
-`attention_backward_q` and `attention_backward_kv`, `flash` and `cudnn` are the vendor's, which add
-in an order that changes.
+`attention_backward_q` and `attention_backward_kv`, `flash` and `cudnn` are the vendor's, and
+`gluon` is the kernel for Hopper. Those but `apart` add in an order that changes.
 
 Shapes: dy, q and y are (batch, heads, queries, dim), k and v (batch, key heads, keys, dim),
 lse is (batch, heads, queries): logarithms to base 2, as `attention` keeps them.
@@ -34,18 +34,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
-from asmtune.kernels import attention_backward_kv as of_keys
-from asmtune.kernels import attention_backward_q as of_queries
-from asmtune.kernels._attention import (
-    at_head,
-    key_spans,
-    load_rows,
-    query_spans,
-    row_stride,
-    store_rows,
-)
-from asmtune.kernels._attention_backward import query_gradients
-from asmtune.kernels._attention_backward_whole import key_part, place_item
+from asmtune.kernels import attention_backward_kv, attention_backward_q
+from asmtune.kernels._attention_backward_whole import of_keys, of_queries
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_both
 from asmtune.kernels._attention_vendor import (
@@ -55,8 +45,9 @@ from asmtune.kernels._attention_vendor import (
     flash,
     flash_gradients,
     has_vendor,
+    plain_arguments,
 )
-from asmtune.kernels._common import check_shape, check_tensors
+from asmtune.kernels._common import beside, check_shape, check_tensors, is_hopper
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
@@ -65,7 +56,7 @@ KEY = ("D", "CAUSAL", "MULTIPLE", "DENSE", "GROUP", pow2("heads"), pow2("M"), po
 
 _HEADS = ("q", "k", "v", "dy", "y", "dq", "dk", "dv")
 _PLAIN = (
-    *("heads", "H", "GROUP", "M", "N"),
+    *("heads", "H", "M", "N"),
     *(f"stride_{name}{axis}" for name in _HEADS for axis in "bhr"),
 )
 
@@ -73,70 +64,38 @@ _PLAIN = (
 @triton.jit(do_not_specialize=_PLAIN)
 def kernel(
     dy_ptr, q_ptr, k_ptr, v_ptr, y_ptr, lse_ptr, dq_ptr, dk_ptr, dv_ptr,
-    heads, H, GROUP, M, N, scale,
+    heads, H, M, N, scale,
     stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
     stride_vb, stride_vh, stride_vr, stride_dyb, stride_dyh, stride_dyr,
     stride_yb, stride_yh, stride_yr, stride_dqb, stride_dqh, stride_dqr,
     stride_dkb, stride_dkh, stride_dkr, stride_dvb, stride_dvh, stride_dvr,
-    D: tl.constexpr, CAUSAL: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
-    HELD: tl.constexpr, STEP: tl.constexpr,
+    D: tl.constexpr, CAUSAL: tl.constexpr, GROUP: tl.constexpr, MULTIPLE: tl.constexpr,
+    DENSE: tl.constexpr, HELD: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """HELD keys and one head of queries, or HELD queries, a program."""
+    """HELD keys of a key head, or HELD queries of a head, a program."""
     EVEN: tl.constexpr = MULTIPLE % HELD == 0
     ENDED: tl.constexpr = MULTIPLE % STEP != 0
+    q = (q_ptr, stride_qb, stride_qh, stride_qr)
+    k = (k_ptr, stride_kb, stride_kh, stride_kr)
+    v = (v_ptr, stride_vb, stride_vh, stride_vr)
+    dy = (dy_ptr, stride_dyb, stride_dyh, stride_dyr)
+    y = (y_ptr, stride_yb, stride_yh, stride_yr)
+    sizes = (heads, H, M, N)
     pid = tl.program_id(0)
-    blocks = tl.cdiv(N, HELD)
-    is_key = pid < blocks * heads
-    item = pid
-    if not is_key:
-        item = pid - blocks * heads
-        blocks = tl.cdiv(M, HELD)
-    block, head = place_item(item, blocks, heads, CAUSAL)
-    if CAUSAL:
-        block = tl.where(is_key, block, blocks - 1 - block)
-    first = block * HELD
-    batch, row = (head // H).to(tl.int64), head.to(tl.int64) * M
-    own, shared = (head % H).to(tl.int64), (head % H // GROUP).to(tl.int64)
-    q_ptr = at_head(q_ptr, batch, own, stride_qb, stride_qh)
-    dy_ptr = at_head(dy_ptr, batch, own, stride_dyb, stride_dyh)
-    y_ptr = at_head(y_ptr, batch, own, stride_yb, stride_yh)
-    k_ptr = at_head(k_ptr, batch, shared, stride_kb, stride_kh)
-    v_ptr = at_head(v_ptr, batch, shared, stride_vb, stride_vh)
-    step_q, step_y = row_stride(stride_qr, q_ptr, D, DENSE), row_stride(stride_yr, y_ptr, D, DENSE)
-    step_dy = row_stride(stride_dyr, dy_ptr, D, DENSE)
-    step_k, step_v = row_stride(stride_kr, k_ptr, D, DENSE), row_stride(stride_vr, v_ptr, D, DENSE)
-    masks = (N, M, 0, None, lse_ptr, lse_ptr, 0)
-    at = first + tl.arange(0, HELD)
-    powers = scale * 1.4426950408889634
-    if is_key:
-        k = load_rows(k_ptr, first, step_k, N, D, HELD, EVEN)
-        v = load_rows(v_ptr, first, step_v, N, D, HELD, EVEN)
-        dk, dv = key_part(
-            *(k, v, (q_ptr, step_q), (dy_ptr, step_dy), (y_ptr, step_y), lse_ptr + row, at),
-            *(query_spans(first, masks, CAUSAL, False, 0, STEP, HELD), M, powers),
-            *(D, HELD, STEP, CAUSAL, ENDED),
+    programs = tl.cdiv(N, HELD) * (heads // GROUP)
+    if pid < programs:
+        dk = (dk_ptr, stride_dkb, stride_dkh, stride_dkr)
+        dv = (dv_ptr, stride_dvb, stride_dvh, stride_dvr)
+        of_keys(
+            *(pid, q, k, v, dy, y, lse_ptr, dk, dv, sizes, scale),
+            *(D, CAUSAL, GROUP, DENSE, EVEN, ENDED, HELD, STEP),
         )
-        dk_ptr = at_head(dk_ptr, batch, own, stride_dkb, stride_dkh)
-        dv_ptr = at_head(dv_ptr, batch, own, stride_dvb, stride_dvh)
-        step_dk = row_stride(stride_dkr, dk_ptr, D, DENSE)
-        step_dv = row_stride(stride_dvr, dv_ptr, D, DENSE)
-        store_rows(dk_ptr, first, step_dk, N, dk * scale, D, HELD, EVEN)
-        store_rows(dv_ptr, first, step_dv, N, dv, D, HELD, EVEN)
     else:
-        q = load_rows(q_ptr, first, step_q, M, D, HELD, EVEN)
-        dy = load_rows(dy_ptr, first, step_dy, M, D, HELD, EVEN)
-        y = load_rows(y_ptr, first, step_y, M, D, HELD, EVEN)
-        delta = tl.sum(dy.to(tl.float32) * y.to(tl.float32), 1)
-        lse = tl.load(lse_ptr + row + at, mask=at < M, other=float("inf"))
-        dq = query_gradients(
-            *(q, dy, (lse, delta), (k_ptr, step_k), (v_ptr, step_v), at),
-            *(key_spans(first, masks, CAUSAL, False, 0, 0, HELD, STEP), masks),
-            *((0, 0, row, 0, 1.0), powers, HELD, D, STEP, CAUSAL, False, 0, 0, False),
-            CAUSAL or ENDED,
+        dq = (dq_ptr, stride_dqb, stride_dqh, stride_dqr)
+        of_queries(
+            *(pid - programs, q, k, v, dy, y, lse_ptr, dq, sizes, scale),
+            *(D, CAUSAL, GROUP, DENSE, EVEN, ENDED, HELD, STEP),
         )
-        dq_ptr = at_head(dq_ptr, batch, own, stride_dqb, stride_dqh)
-        step_dq = row_stride(stride_dqr, dq_ptr, D, DENSE)
-        store_rows(dq_ptr, first, step_dq, M, dq * scale, D, HELD, EVEN)
 
 
 OUTPUTS = ("dq_ptr", "dk_ptr", "dv_ptr")
@@ -155,8 +114,8 @@ def space() -> Space:
 
 
 def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    held = values["HELD"]
-    return ((triton.cdiv(values["N"], held) + triton.cdiv(values["M"], held)) * values["heads"],)
+    keys, queries = (triton.cdiv(values[name], values["HELD"]) for name in "NM")
+    return (keys * (values["heads"] // values["GROUP"]) + queries * values["heads"],)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -196,18 +155,16 @@ def baseline(
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients, each head of queries its own, in float64 from a problem's."""
+    """Compute the gradients in float64 from a problem's arguments."""
     names = ("dy", "q", "k", "v", "y", "lse")
     dy, q, k, v, y, lse = (arguments[f"{name}_ptr"].double() for name in names)
-    how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return exact.differentiate(dy, q, k, v, lse, (dy * y).sum(-1), how)
+    return baseline(dy, q, k, v, y, lse, arguments["CAUSAL"], scale=arguments["scale"])
 
 
 def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
     q, k = given["q"], given["k"]
-    rooms = {f"d{name}": host.room_for_heads(q, given[name]) for name in "kv"}
-    results = {"dq": torch.empty_like(q), **rooms}
+    results = {f"d{name}": torch.empty_like(given[name]) for name in "qkv"}
     heads = {name: tensor for name, tensor in {**given, **results}.items() if name != "lse"}
     tensors = {f"{name}_ptr": tensor for name, tensor in {**given, **results}.items()}
     sizes = host.sizes(q, k, how)
@@ -220,17 +177,31 @@ def _given(values: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(kernel.arg_names, values, strict=False))
 
 
-def _launch_apart(*values: Any) -> None:
-    """Launch the two kernels of queries and of keys with the arguments of this kernel."""
+def _launch_apart(*values: Any) -> Callable[[], None]:
+    """Launch the two kernels of queries and of keys with the arguments of this kernel.
+
+    Return what copies the sums of heads that share keys, which a race does not time.
+    """
     given = _given(values)
+    wanted = {name: given[f"{name}_ptr"] for name in ("dk", "dv")}
+    rooms = {name: host.room_for_heads(given["q_ptr"], room) for name, room in wanted.items()}
+    given |= {f"{name}_ptr": room for name, room in rooms.items()}
+    given |= host.strides(**{name: given[f"{name}_ptr"] for name in _HEADS})
     lse = given["lse_ptr"]
     given |= {"padding_ptr": lse, "mask_ptr": lse, "delta_ptr": torch.empty_like(lse)}
     given |= {"window": 0, "ahead": None, "seed": 0, "threshold": 0, "boost": 1.0}
     given |= {"WINDOWED": False, "PADDING": 0, "MASK": 0, "DROPOUT": False}
     given |= {f"stride_mask{axis}": 0 for axis in "bhr"}
-    for module in (of_queries, of_keys):
+    for module in (attention_backward_q, attention_backward_kv):
         names = [name for name in module.kernel.arg_names if name in given]
         module._tuned[module._grid](**{name: given[name] for name in names})
+    made = {name: host.summed(room, wanted[name]) for name, room in rooms.items()}
+
+    def copy() -> None:
+        for name, sums in made.items():
+            wanted[name].copy_(sums)
+
+    return copy
 
 
 def _launch_flash(*values: Any) -> Callable[[], None]:
@@ -256,6 +227,21 @@ def _by_vendor(gradients: Callable[..., Any], values: tuple[Any, ...]) -> Callab
     return copy
 
 
+def _launch_gluon(*values: Any) -> None:
+    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
+    from asmtune.kernels import _hopper_attention_backward
+
+    _hopper_attention_backward.in_place_ofplain_arguments(*values)
+
+
+def _gluon(*values: Any) -> tuple[torch.Tensor, ...]:
+    """Compute `attention_backward` by the Gluon kernel for Hopper."""
+    from asmtune.kernels import _hopper_attention_backward
+
+    *heads, causal, scale = plain_arguments(*values)
+    return _hopper_attention_backward.gradients(*heads, causal=causal, scale=scale)
+
+
 def _two_launches(
     dy: torch.Tensor,
     q: torch.Tensor,
@@ -271,18 +257,19 @@ def _two_launches(
     seed: int = 0,
     scale: float | None = None,
     vendor: bool = True,  # noqa: ARG001
+    gluon: bool = True,  # noqa: ARG001
 ) -> tuple[torch.Tensor, ...]:
     """Compute `attention_backward` by the kernels of queries and of keys."""
     how = Attending(causal, window, padding, mask, dropout, seed, scale)
-    dq, delta = of_queries.attention_backward_q(dy, q, k, v, y, lse, how)
-    dk, dv = of_keys.attention_backward_kv(dy, q, k, v, lse, delta, how)
+    dq, delta = attention_backward_q.attention_backward_q(dy, q, k, v, y, lse, how)
+    dk, dv = attention_backward_kv.attention_backward_kv(dy, q, k, v, lse, delta, how)
     return dq, dk, dv
 
 
 _apart = prepared(_two_launches)
 
 
-@prepared(alternatives={"apart": _apart, "flash": flash, "cudnn": cudnn})
+@prepared(alternatives={"apart": _apart, "flash": flash, "cudnn": cudnn, "gluon": _gluon})
 def attention_backward(
     dy: torch.Tensor,
     q: torch.Tensor,
@@ -298,12 +285,13 @@ def attention_backward(
     seed: int = 0,
     scale: float | None = None,
     vendor: bool = True,
+    gluon: bool = True,
 ) -> tuple[torch.Tensor, ...]:
     """Compute the gradients of `attention`'s queries, keys and values by the fastest way.
 
     Windows, padding, masks, dropout and fp32 take the two kernels of queries and of keys, as does
-    `torch.compile`, which calls no alternative. Without the vendor's functions results repeat bit
-    by bit.
+    `torch.compile`, which calls no alternative. Without the vendor's functions and the Gluon
+    kernel results repeat bit by bit.
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
@@ -320,6 +308,7 @@ def attention_backward(
         seed: likewise.
         scale: likewise.
         vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         The gradients of q, k and v, of their dtype.
@@ -335,9 +324,9 @@ def attention_backward(
         return _two_launches(*given, causal, window, padding, mask, dropout, seed, scale)
     heads = {name: dense_heads(x) for name, x in {"dy": dy, "q": q, "k": k, "v": v, "y": y}.items()}
     arguments = _arguments({**heads, "lse": lse.contiguous()}, how)
-    (_tuned if vendor and has_vendor(q, k, how) else _alone)[_grid](**arguments)
-    dk, dv = arguments["dk_ptr"], arguments["dv_ptr"]
-    return arguments["dq_ptr"], host.summed(dk, k), host.summed(dv, v)
+    wanted = vendor and has_vendor(q, k, how), gluon and fits_hopper(q, how)
+    beside((_alone, _beside_gluon, _beside_vendor, _tuned), *wanted)[_grid](**arguments)
+    return tuple(arguments[name] for name in OUTPUTS)
 
 
 def _checked(heads: Mapping[str, torch.Tensor], lse: torch.Tensor, how: Attending) -> Attending:
@@ -356,8 +345,17 @@ def _checked(heads: Mapping[str, torch.Tensor], lse: torch.Tensor, how: Attendin
     return how.checked(what, q, k)
 
 
+def fits_hopper(q: torch.Tensor, how: Attending) -> bool:
+    """Return whether the Gluon kernel for Hopper computes the same."""
+    fits = q.element_size() == 2 and q.shape[3] in (64, 128) and how.is_plain
+    return fits and is_hopper(q.device)
+
+
 _OURS: dict[str, Callable[..., Any]] = {"apart": _launch_apart}
 _BY_VENDOR: dict[str, Callable[..., Any]] = {"flash": _launch_flash, "cudnn": _launch_cudnn}
+_BY_GLUON: dict[str, Callable[..., Any]] = {"gluon": _launch_gluon}
 _decorated = functools.partial(asm_autotune, space=space, key=KEY)
-_tuned = _decorated(alternatives={**_OURS, **_BY_VENDOR})(kernel)
+_tuned = _decorated(alternatives={**_OURS, **_BY_VENDOR, **_BY_GLUON})(kernel)
+_beside_vendor = _decorated(alternatives={**_OURS, **_BY_VENDOR})(kernel)
+_beside_gluon = _decorated(alternatives={**_OURS, **_BY_GLUON})(kernel)
 _alone = _decorated(alternatives=_OURS)(kernel)

@@ -4,13 +4,15 @@
     python -m tests.gpu.racecheck attention 3
 
 The number chooses a case. Each config is launched REPEATS times, with outputs poisoned before: the
-first result is compared with float64, the others with the first, bit by bit. A config is named
-before it is compiled, so that one that never ends is known. `apart 0` launches a kernel whose
+first result is compared with float64, the others with the first, bit by bit. What atomic additions
+make, which come in any order, is compared with float64 each time. A config is named before it is
+compiled, so that one that never ends is known. `apart 0` launches a kernel whose
 partitions share no memory, for racecheck alone.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -22,7 +24,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from asmtune.core.config import Config
-from asmtune.kernels import _hopper_attention, _hopper_gemm
+from asmtune.core.dtypes import dtype_of
+from asmtune.kernels import _hopper_attention, _hopper_attention_backward, _hopper_gemm
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
 from asmtune.testing.tolerances import excess
@@ -44,6 +47,12 @@ GEMMS: tuple[dict[str, Any], ...] = (
 def _heads(*extents: int, causal: bool, **more: Any) -> dict[str, Any]:
     return {"shape": extents, "causal": causal, **more}
 
+
+MODULES = {
+    "gemm": _hopper_gemm,
+    "attention": _hopper_attention,
+    "backward": _hopper_attention_backward,
+}
 
 ATTENTIONS: tuple[dict[str, Any], ...] = (
     _heads(1, 1, 1, 128, 128, 64, causal=False),
@@ -111,6 +120,29 @@ def attention_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], 
     return arguments, [y, lse], lambda: attend(q.double(), k.double(), v.double(), how)
 
 
+def backward_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
+    """Return a launch's arguments, its outputs, and what computes these in float64."""
+    B, H, KV, M, N, D = case["shape"]
+    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
+
+    def drawn(heads: int, rows: int) -> torch.Tensor:
+        if case.get("inside"):
+            return torch.randn(B, rows, heads, D, **kinds).transpose(1, 2)
+        return torch.randn(B, heads, rows, D, **kinds)
+
+    given = {"q": drawn(H, M), "dy": drawn(H, M), "k": drawn(KV, N), "v": drawn(KV, N)}
+    how = Attending(case["causal"], scale=case.get("scale", D**-0.5))
+    y, lse = attend(*(given[name].double() for name in "qkv"), how)
+    given["lse"] = lse.float()
+    dq, delta = _hopper_attention_backward.prepared_sums(given["dy"], y.to(kinds["dtype"]))
+    results = {"dk": torch.empty_like(given["k"]), "dv": torch.empty_like(given["v"]), "dq": dq}
+    arguments = _hopper_attention_backward.arguments(
+        {**given, "delta": delta}, results, causal=how.causal, scale=how.scale or 0.0
+    )
+    exact = functools.partial(_hopper_attention_backward.reference, arguments)
+    return arguments, [*results.values()], exact
+
+
 def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> None:
     """Launch a kernel by a config, without the tuner."""
     values = {**arguments, **config.kwargs}
@@ -123,10 +155,14 @@ def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> 
 def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
     """Return the error of each config over its tolerance; infinity where results do not repeat."""
     torch.manual_seed(0)
-    make = gemm_case if module is _hopper_gemm else attention_case
-    arguments, outputs, exact = make(case)
-    wanted, rows = exact(), {"fp16": "fp16 weights", "bf16": "bf16 weights"}
-    context = {"D": case["shape"][-1]} if module is _hopper_attention else {}
+    cases = {_hopper_gemm: gemm_case, _hopper_attention: attention_case}
+    arguments, outputs, exact = cases.get(module, backward_case)(case)
+    wanted = exact()
+    rows = {} if module is _hopper_gemm else {"fp16": "fp16 weights", "bf16": "bf16 weights"}
+    # What is added to in memory begins at 0, and is of rounded weights.
+    added = outputs[2:] if module is _hopper_attention_backward else []
+    rows |= {"fp32": rows[dtype_of(outputs[0])]} if added else {}
+    context = {} if module is _hopper_gemm else {"D": case["shape"][-1]}
     found = {}
     for config in module.space().configs(**context):
         if config.kwargs.get("GROUP_M", 8) != 8:
@@ -135,16 +171,21 @@ def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
         runs = []
         for _ in range(REPEATS):
             for output in outputs:
-                output.fill_(float("nan"))
+                output.fill_(0.0 if any(output is one for one in added) else float("nan"))
             launch(module, arguments, config)
             if not runs:
                 _say(f"{config}: wait")
             torch.cuda.synchronize()
             runs.append([output.clone() for output in outputs])
-        tolerances = rows if module is _hopper_attention else {}
-        pairs = zip(runs[0], wanted, strict=True)
-        error = max(excess(got, want, tolerances) for got, want in pairs)
-        same = all(torch.equal(x, y) for run in runs for x, y in zip(run, runs[0], strict=True))
+        fixed = len(outputs) - len(added)
+        pairs = [*zip(runs[0], wanted, strict=True)]
+        pairs += [(run[at], wanted[at]) for run in runs for at in range(fixed, len(outputs))]
+        error = max(excess(got, want, rows) for got, want in pairs)
+        same = all(
+            torch.equal(x, y)
+            for run in runs
+            for x, y in zip(run[:fixed], runs[0][:fixed], strict=True)
+        )
         found[str(config)] = error if same else float("inf")
         _say(f"{config}: {error} {same}")
     return found
@@ -162,9 +203,8 @@ def main(which: str, number: int) -> None:
         kernel[(1,)](x, num_warps=4)
         found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
     else:
-        module = {"gemm": _hopper_gemm, "attention": _hopper_attention}[which]
-        cases = {"gemm": GEMMS, "attention": ATTENTIONS}[which]
-        found = errors(module, cases[number])
+        cases = GEMMS if which == "gemm" else ATTENTIONS
+        found = errors(MODULES[which], cases[number])
     sys.stdout.write(json.dumps(found) + "\n")
 
 

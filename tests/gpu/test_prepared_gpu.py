@@ -205,7 +205,7 @@ def test_alternatives_of_attentions_backward(dtype: str, causal: int, dim: int) 
     rows = case_of("attention_backward").rows("cuda", dtype)
     names = ("dy", "q", "k", "v", "y", "lse")
     given = [problem.arguments[f"{name}_ptr"] for name in names]
-    rest = (bool(causal), None, None, None, 0.0, 0, None, True)
+    rest = (bool(causal), None, None, None, 0.0, 0, None, True, True)
     for name, function in module._tuned.options.choices["alternatives"].items():
         if name in skipped:
             continue

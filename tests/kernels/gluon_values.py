@@ -71,6 +71,9 @@ class Pointer:
     def __add__(self, more: Any) -> Pointer:
         return Pointer(self.data, self.offsets + more)
 
+    def __getitem__(self, axes: Any) -> Pointer:
+        return Pointer(self.data, np.asarray(self.offsets)[axes])
+
 
 class Descriptor:
     """Stands in for a tensor descriptor of a tensor of NumPy."""
@@ -107,6 +110,13 @@ class Descriptor:
 def store(pointer: Pointer, values: Any, mask: Any) -> None:
     """Write values where a mask holds."""
     pointer.data[np.asarray(pointer.offsets)[mask]] = np.asarray(values)[mask]
+
+
+def add(pointer: Pointer, values: Any, mask: Any = True, sem: str = "acq_rel") -> None:
+    """Add values where a mask holds; addresses may come twice."""
+    assert sem == "relaxed", "an addition that orders others costs more"
+    mask = np.broadcast_to(mask, np.shape(values))
+    np.add.at(pointer.data, np.asarray(pointer.offsets)[mask], np.asarray(values)[mask])
 
 
 def load(pointer: Pointer, mask: Any, other: float) -> Any:

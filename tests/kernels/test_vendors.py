@@ -146,7 +146,7 @@ def test_products_ask_gluon_for_what_it_computes(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("vendor", [False, True])
 @pytest.mark.parametrize("gluon", [False, True])
-@pytest.mark.parametrize("name", ["matmul", "linear", "attention"])
+@pytest.mark.parametrize("name", ["matmul", "linear", "attention", "attention_backward"])
 def test_arguments_choose_the_alternatives(
     name: str, gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +203,7 @@ def test_vendors_backward_gets_what_it_takes(who: str, causal: bool) -> None:
         call_of(launch, module.kernel.arg_names, given)()
         named = [given[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse")]
         whole = module.attention_backward.prepared.alternatives[who]
-        returned = whole(*named, causal, None, None, None, 0.0, 0, None, True)
+        returned = whole(*named, causal, None, None, None, 0.0, 0, None, True, True)
     for output, mine, want in zip(module.OUTPUTS, returned, wanted, strict=True):
         assert excess(given[output], want, {}) <= 1
         assert excess(mine, want, {}) <= 1
@@ -219,6 +219,8 @@ def chosen_backward(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[frozen
         return lambda **_: launches.append(names)
 
     monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    for place in ("attention", "attention_backward"):
+        monkeypatch.setattr(module_of(place), "is_hopper", lambda _: True)
     given = module_of("attention").inputs(
         {"B": 1, "H": 2, "KV": more.pop("KV", 2), "M": 64, "N": 64, "D": 64, "causal": 1},
         more.pop("dtype", "fp16"),
@@ -235,15 +237,17 @@ VENDORS = {"flash", "cudnn"}
 @pytest.mark.parametrize(
     ("more", "names"),
     [
-        ({}, OURS | VENDORS),
-        ({"vendor": False}, OURS),
-        ({"KV": 1}, OURS),
+        ({}, OURS | VENDORS | {"gluon"}),
+        ({"vendor": False}, OURS | {"gluon"}),
+        ({"gluon": False}, OURS | VENDORS),
+        ({"KV": 1}, OURS | {"gluon"}),
+        ({"vendor": False, "gluon": False}, OURS),
     ],
 )
 def test_backward_chooses_as_forward_does(
     more: dict[str, Any], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`vendor=False` holds in the backward pass, and shared heads in both."""
+    """`vendor=False` and `gluon=False` hold in the backward pass, and shared heads in both."""
     assert chosen_backward(monkeypatch, **more) == [names]
 
 
