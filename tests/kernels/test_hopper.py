@@ -198,10 +198,10 @@ def test_extents_of_one_and_activations_are_lowered() -> None:
         given = _hopper_gemm.arguments(a, b, c, b[0, 0], activation)
         lowering = Lowering(Problem(_hopper_gemm.kernel, given, _hopper_gemm.grid), target, 60)
         assert isinstance(lowering.request(config), LowerRequest)
-    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 1, 1, 33, 1, 128, 0)):
-        lowering = Lowering(_hopper_attention.problem(shape, "fp16", "meta"), target, 60)
-        chosen = _hopper_attention.space().first(**shape)
-        assert isinstance(lowering.request(chosen), LowerRequest)
+    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 3, 1, 33, 1, 128, 0)):
+        for module in (_hopper_attention, _hopper_attention_backward):
+            lowering = Lowering(module.problem(shape, "fp16", "meta"), target, 60)
+            assert isinstance(lowering.request(module.space().first(**shape)), LowerRequest)
 
 
 @pytest.mark.slow(seconds=8)
