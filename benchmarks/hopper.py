@@ -28,6 +28,7 @@ Row = tuple[str, Callable[[], object]]
 GEMMS = (  # M, N, K; B is (N, K) in memory
     (4096, 4096, 4096), (8192, 8192, 8192), (1536, 1536, 1536), (2048, 2048, 2048),
     (1024, 5120, 5120), (4608, 6144, 4096), (8192, 28672, 4096), (4096, 4096, 14336),
+    (3072, 3072, 3072), (5000, 5000, 5000),
 )  # fmt: skip
 ATTENTIONS = (  # batch, heads, key heads, queries, keys, dim, causal
     (4, 16, 16, 2048, 2048, 128, 0), (4, 16, 16, 2048, 2048, 128, 1),
@@ -49,7 +50,8 @@ def gemm_rows(number: int, plain: bool) -> Iterator[Row]:
     yield "cuBLAS", lambda: torch.matmul(a, b, out=c[0])
     if plain:
         yield "plain", lambda: matmul.matmul(a, b, vendor=False, gluon=False)
-    for config in _hopper_gemm.space():
+    M, N, _ = GEMMS[number]
+    for config in _hopper_gemm.space().configs(M=M, N=N):
         yield str(config), partial(launch, _hopper_gemm, arguments, config)
 
 

@@ -1,9 +1,9 @@
 """Matrix product in Gluon for Hopper: warps that load, warpgroups that multiply, tile after tile.
 
-A program walks over tiles of C. One warp fills a ring of stages by the copy engine (TMA). Two
-warpgroups multiply what it loads: each has half of a tile's rows, or, if PINGPONG, each has every
-other tile, so that one writes a tile while the other multiplies. Tiles are written by the copy
-engine while the next are multiplied.
+A program walks over tiles of C. One warp fills a ring of stages by the copy engine (TMA). Two or
+three warpgroups multiply what it loads: each has its share of a tile's rows, or, if PINGPONG, each
+of two has every other tile, so that one writes a tile while the other multiplies. Tiles are written
+by the copy engine while the next are multiplied.
 
 Barriers, of which each stage has two:
 
@@ -33,165 +33,23 @@ import torch
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels import _gemm
 from asmtune.kernels._common import processors
 from asmtune.kernels._hopper import (
     barriers_of,
     described,
-    load_tile,
-    next_stage,
     refuse_others,
     ring_of,
     set_block,
-    stage_before,
-    store_tile,
 )
+from asmtune.kernels._hopper_gemm_walk import load_tiles, multiply_tiles
 from asmtune.runtime.decorator import asm_autotune
-
-tile_origin = gluon.jit(_gemm.tile_origin.fn)
-activated = gluon.jit(_gemm.activated.fn)
-
-CONSUMERS = gl.constexpr(2)
-"""Warpgroups that multiply."""
-
-
-@gluon.jit
-def _load_tiles(
-    operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexpr, B_DENSE: gl.constexpr
-):
-    """Loads the blocks of every tile of this program, as stages become free."""
-    a_desc, b_desc = operands
-    a_ring, b_ring, full, empty, _ = rings
-    M, N, K, tiles, all_tiles = sizes
-    BLOCK_M: gl.constexpr = BLOCK[0]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    BLOCK_K: gl.constexpr = BLOCK[2]
-    STAGES: gl.constexpr = b_ring.shape[0]
-    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
-    ROWS: gl.constexpr = a_ring.shape[2]
-    NBYTES: gl.constexpr = PARTS * a_desc.block_type.nbytes + b_desc.block_type.nbytes
-    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
-    for index in range(gl.program_id(0), all_tiles, gl.num_programs(0)):
-        z = index // tiles
-        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        for at in range(0, K, BLOCK_K):
-            mbarrier.wait(empty.index(stage), phase ^ 1)
-            ready = full.index(stage)
-            mbarrier.expect(ready, NBYTES)
-            for part in gl.static_range(PARTS):
-                target = a_ring.index(stage * PARTS + part)
-                load_tile(a_desc, [z, row + part * ROWS, at], ready, target)
-            if B_DENSE == "n":
-                load_tile(b_desc, [z, at, column], ready, b_ring.index(stage))
-            else:
-                load_tile(b_desc, [z, column, at], ready, b_ring.index(stage))
-            stage, phase = next_stage(stage, phase, STAGES)
-
-
-@gluon.jit
-def _multiply_steps(
-    rings, stage, phase, steps, WHO: gl.constexpr, LAYOUT: gl.constexpr, BLOCK: gl.constexpr,
-    B_DENSE: gl.constexpr,
-):  # fmt: skip
-    """Sums the products of a tile's blocks, from a stage of the ring on."""
-    a_ring, b_ring, full, empty, turns = rings
-    STAGES: gl.constexpr = b_ring.shape[0]
-    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
-    PART: gl.constexpr = WHO if PARTS > 1 else 0
-    ROWS: gl.constexpr = a_ring.shape[2]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    BLOCK_K: gl.constexpr = BLOCK[2]
-    dtype: gl.constexpr = a_ring.dtype
-    A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], dtype)
-    B_BLOCK: gl.constexpr = [BLOCK_K, BLOCK_N] if B_DENSE == "n" else [BLOCK_N, BLOCK_K]
-    B_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(B_BLOCK, dtype)
-    acc = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
-    for step in range(steps):
-        mbarrier.wait(full.index(stage), phase)
-        a = a_ring.index(stage * PARTS + PART)._reinterpret(dtype, [ROWS, BLOCK_K], A_LAYOUT)
-        b = b_ring.index(stage)._reinterpret(dtype, B_BLOCK, B_LAYOUT)
-        if B_DENSE == "k":
-            b = b.permute((1, 0))
-        acc = warpgroup_mma(a, b, acc, is_async=True)
-        # The product of the step before is done: its stage is free.
-        acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
-        mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1, pred=step > 0)
-        stage, phase = next_stage(stage, phase, STAGES)
-    if PARTS == 1:
-        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1)
-    acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
-    mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1)
-    return acc
-
-
-@gluon.jit
-def _halved(x):
-    """Splits a tile into its left and its right columns, which stay in their threads."""
-    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
-
-
-@gluon.jit
-def _multiply_tiles(
-    c_desc, bias_ptr, rings, c_tiles, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr,
-    GROUP_M: gl.constexpr, B_DENSE: gl.constexpr, ACTIVATION: gl.constexpr,
-):  # fmt: skip
-    """Computes this warpgroup's part of the program's tiles, or every other tile."""
-    M, N, K, tiles, all_tiles = sizes
-    BLOCK_M: gl.constexpr = BLOCK[0]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    STAGES: gl.constexpr = rings[1].shape[0]
-    PARTS: gl.constexpr = rings[0].shape[0] // STAGES
-    ROWS: gl.constexpr = rings[0].shape[2]
-    PART: gl.constexpr = WHO if PARTS > 1 else 0
-    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    C_COLUMNS: gl.constexpr = c_tiles.shape[3]
-    C_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, C_COLUMNS], c_tiles.dtype)
-    steps = gl.cdiv(K, BLOCK[2])
-    first, every = gl.program_id(0), gl.num_programs(0)
-    at = gl.to_tensor(0)
-    turn = gl.to_tensor(1 if WHO == 0 else 0)
-    if PARTS == 1:
-        # Each warpgroup passes over the steps of the other's tiles.
-        at += WHO * steps
-        first += WHO * every
-        every *= CONSUMERS
-    for index in range(first, all_tiles, every):
-        z = index // tiles
-        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        if PARTS == 1:
-            mbarrier.wait(rings[4].index(WHO), turn)
-            turn ^= 1
-        acc = _multiply_steps(
-            rings, at % STAGES, at // STAGES & 1, steps, WHO, LAYOUT, BLOCK, B_DENSE
-        )
-        at += steps * (CONSUMERS if PARTS == 1 else 1)
-        if bias_ptr is not None:
-            n = column + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, LAYOUT))
-            acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
-        out = activated(acc, ACTIVATION).to(c_tiles.dtype)
-        pieces = (out,) if C_COLUMNS == BLOCK_N else _halved(out)
-        target = c_tiles.index(WHO)
-        rows = target._reinterpret(c_tiles.dtype, [ROWS, C_COLUMNS], C_LAYOUT)
-        for piece in gl.static_range(BLOCK_N // C_COLUMNS):
-            # The copy engine has read what was stored here before.
-            tma.store_wait(0)
-            rows.store(gl.convert_layout(pieces[piece], LAYOUT))
-            fence_async_shared()
-            store_tile(c_desc, [z, row + PART * ROWS, column + piece * C_COLUMNS], target)
-    tma.store_wait(0)
 
 
 @gluon.jit
@@ -211,17 +69,20 @@ def kernel(
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
-    PIECES: gl.constexpr,  # noqa: ARG001 (of C's block)
+    PIECES: gl.constexpr,
+    CONSUMERS: gl.constexpr,
     PINGPONG: gl.constexpr,
     GROUP_M: gl.constexpr,
 ):
     """Computes every so many-th tile of C of all products; PIECES: in which a tile is written."""
     BLOCK: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS
-    c_tiles = ring_of(c_desc, CONSUMERS)
+    B_COLUMNS: gl.constexpr = b_desc.block_type.shape[2 if B_DENSE == "n" else 1]
+    C_COLUMNS: gl.constexpr = c_desc.block_type.shape[2]
+    c_tiles = ring_of(c_desc, CONSUMERS * (BLOCK_N // PIECES // C_COLUMNS))
     rings = (
         ring_of(a_desc, STAGES * PARTS),
-        ring_of(b_desc, STAGES),
+        ring_of(b_desc, STAGES * (BLOCK_N // B_COLUMNS)),
         barriers_of(STAGES, 1),
         barriers_of(STAGES, PARTS),
         barriers_of(CONSUMERS, 1),
@@ -230,21 +91,28 @@ def kernel(
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     sizes = (M, N, K, tiles, batch * tiles)
     operands = (a_desc, b_desc)
-    gl.warp_specialize(
-        [
-            (
-                _multiply_tiles,
-                (c_desc, bias_ptr, rings, c_tiles, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION),
-            ),
-            (
-                _multiply_tiles,
-                (c_desc, bias_ptr, rings, c_tiles, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION),
-            ),
-            (_load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
-        ],
-        [4, 1],
-        [240, 24],
-    )
+    results = (c_desc, bias_ptr, c_tiles)
+    if CONSUMERS == 2:
+        gl.warp_specialize(
+            [
+                (multiply_tiles, (results, rings, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
+                (load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (multiply_tiles, (results, rings, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 2, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
+                (load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )
 
 
 OUTPUTS = ("c_desc",)
@@ -257,46 +125,75 @@ SHAPES = (
     {"batch": 1, "M": 1000, "N": 520, "K": 200},
 )
 
-_REGISTERS = 168
-"""Of a thread: 65536 over twelve warps, in units of 8."""
+_REGISTERS = {2: 168, 3: 128}
+"""Of a thread: 65536 over the warps, in units of 8."""
 
-_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "STAGES", "PIECES", "BLOCK_K", "GROUP_M")
-_TILES = (  # the first three, then pairs of STAGES and PIECES
-    (128, 256, False, ((3, 1), (4, 2))),
-    (256, 128, False, ((3, 1), (4, 2))),
-    (128, 128, False, ((4, 1), (5, 1))),
-    (128, 64, False, ((6, 1),)),
-    (128, 128, True, ((4, 1), (5, 1))),
-    (64, 256, True, ((3, 1), (4, 1))),
-    (64, 128, True, ((6, 1),)),
+_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "CONSUMERS", "GROUP_M", "STAGES", "PIECES", "BLOCK_K")
+_BOTH = (8, 16)
+_TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
+    (128, 256, False, 2, _BOTH, ((3, 1), (4, 2))),
+    (256, 128, False, 2, _BOTH, ((3, 1), (4, 2))),
+    (128, 128, False, 2, _BOTH, ((4, 1), (5, 1))),
+    (128, 64, False, 2, _BOTH, ((6, 1),)),
+    (128, 128, True, 2, _BOTH, ((4, 1), (5, 1))),
+    (64, 256, True, 2, _BOTH, ((3, 1), (4, 1))),
+    (64, 128, True, 2, _BOTH, ((6, 1),)),
+    (128, 192, False, 2, _BOTH, ((4, 1), (5, 3))),
+    (64, 192, True, 2, _BOTH, ((5, 1), (6, 3))),
+    (192, 128, False, 3, (8,), ((4, 1), (5, 2))),
+    (192, 192, False, 3, (8,), ((3, 1), (4, 3))),
+    (256, 192, False, 2, (8,), ((3, 3),)),
 )
 
 
 def set_blocks(values: Mapping[str, Any]) -> None:
-    """Set what a config's descriptors copy at a time: its `pre_hook`."""
+    """Set what a config's descriptors copy at a time: its `pre_hook`.
+
+    The extents of a block that is copied are powers of two: 192 columns are three blocks.
+    """
     m, n, k = (values[f"BLOCK_{axis}"] for axis in "MNK")
-    rows = m if values["PINGPONG"] else m // CONSUMERS.value
+    rows = m if values["PINGPONG"] else m // values["CONSUMERS"]
+    columns = _power_in(n)
     set_block(values["a_desc"], rows, k)
-    set_block(values["b_desc"], *((k, n) if values["B_DENSE"] == "n" else (n, k)))
-    set_block(values["c_desc"], rows, n // values["PIECES"])
+    set_block(values["b_desc"], *((k, columns) if values["B_DENSE"] == "n" else (columns, k)))
+    set_block(values["c_desc"], rows, _power_in(n // values["PIECES"]))
+
+
+def _power_in(extent: int) -> int:
+    """Return the largest power of two that divides an extent."""
+    return extent & -extent
 
 
 def space() -> Space:
     """List tiles with their stages: as many as shared memory holds, or nearly so."""
     configs = [
         Config(
-            dict(zip(_AXES, (m, n, pingpong, stages, pieces, 64, group), strict=True)),
+            dict(zip(_AXES, (*tile, group, *ring, 64), strict=True)),
             num_warps=4,
-            maxnreg=_REGISTERS,
+            maxnreg=_REGISTERS[tile[3]],
             pre_hook=set_blocks,
         )
-        for m, n, pingpong, rings in _TILES
-        for stages, pieces in rings
-        for group in (8, 16)
+        for *tile, groups, rings in _TILES
+        for ring in rings
+        for group in groups
     ]
     usual = (128, 128)
     default = next(c for c in configs if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) == usual)
-    return Space.from_configs(configs, default=default)
+    return (
+        Space.from_configs(configs, default=default)
+        .where("a tile is under twice as high and wide as C", _is_of_use)
+        .where("groups of tiles of another height are other groups", _is_another_order)
+    )
+
+
+def _is_of_use(BLOCK_M: int, BLOCK_N: int, M: int, N: int) -> bool:
+    high, wide = (max(128, triton.next_power_of_2(extent)) for extent in (M, N))
+    return high >= BLOCK_M and wide >= BLOCK_N
+
+
+def _is_another_order(GROUP_M: int, BLOCK_M: int, M: int) -> bool:
+    # Of the highest product that shares a config with this one.
+    return GROUP_M == 8 or triton.cdiv(triton.next_power_of_2(M), BLOCK_M) > 8
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:

@@ -126,9 +126,10 @@ def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
     make = gemm_case if module is _hopper_gemm else attention_case
     arguments, outputs, exact = make(case)
     wanted, rows = exact(), {"fp16": "fp16 weights", "bf16": "bf16 weights"}
-    context = {"D": case["shape"][-1]} if module is _hopper_attention else {}
-    found = {}
-    for config in module.space().configs(**context):
+    space, found = module.space(), {}
+    # Every tile of a product, those for larger ones too.
+    tiles = space.listed if module is _hopper_gemm else space.configs(D=case["shape"][-1])
+    for config in tiles:
         if config.kwargs.get("GROUP_M", 8) != 8:
             continue  # the order of tiles alone
         _say(f"{config}: compile")

@@ -26,15 +26,16 @@ def multiply(
     batch, M, N, K = extents
     a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
     c = np.full((batch, M, N), np.nan, np.float16)
-    rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // 2
-    k, n = config["BLOCK_K"], config["BLOCK_N"]
+    rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // config["CONSUMERS"]
+    k, piece = config["BLOCK_K"], config["BLOCK_N"] // config["PIECES"]
+    n = config["BLOCK_N"] & -config["BLOCK_N"]  # the widest block of a power of two
     weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
     machines = [Machine(program, programs, seed + program) for program in range(programs)]
     for machine in machines:
         machine.function(_hopper_gemm.kernel)(
             Descriptor(a, [1, rows, k]),
             Descriptor(weights, block),
-            Descriptor(c, [1, rows, n // config["PIECES"]]),
+            Descriptor(c, [1, rows, piece & -piece]),
             Pointer(bias) if finish else None,
             *map(Int, extents),
             *(dense, "relu" if finish else "none", programs),

@@ -1,0 +1,205 @@
+"""Device functions of the matrix product for Hopper: the loads, the products, and the results.
+
+`_hopper_gemm` tells how warps work together, and what each barrier is for.
+
+Triton's tensors have extents that are powers of two. A tile of 192 columns is made of two, of 128
+and 64 columns. In memory its part of B is three tiles of 64 columns, one after the other, and the
+first two are one of 128: in both layouts of B a tile's second half lies behind its first.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from asmtune.kernels import _gemm
+from asmtune.kernels._hopper import load_tile, next_stage, stage_before, store_tile
+
+tile_origin = gluon.jit(_gemm.tile_origin.fn)
+activated = gluon.jit(_gemm.activated.fn)
+
+
+@gluon.jit
+def load_tiles(
+    operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexpr, B_DENSE: gl.constexpr
+):
+    """Loads the blocks of every tile of this program, as stages become free."""
+    a_desc, b_desc = operands
+    a_ring, b_ring, full, empty, _ = rings
+    M, N, K, tiles, all_tiles = sizes
+    BLOCK_M: gl.constexpr = BLOCK[0]
+    BLOCK_N: gl.constexpr = BLOCK[1]
+    BLOCK_K: gl.constexpr = BLOCK[2]
+    STAGES: gl.constexpr = full.shape[0]
+    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
+    PIECES: gl.constexpr = b_ring.shape[0] // STAGES
+    ROWS: gl.constexpr = a_ring.shape[2]
+    COLUMNS: gl.constexpr = BLOCK_N // PIECES
+    NBYTES: gl.constexpr = PARTS * a_desc.block_type.nbytes + PIECES * b_desc.block_type.nbytes
+    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
+    for index in range(gl.program_id(0), all_tiles, gl.num_programs(0)):
+        z = index // tiles
+        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        for at in range(0, K, BLOCK_K):
+            mbarrier.wait(empty.index(stage), phase ^ 1)
+            ready = full.index(stage)
+            mbarrier.expect(ready, NBYTES)
+            for part in gl.static_range(PARTS):
+                target = a_ring.index(stage * PARTS + part)
+                load_tile(a_desc, [z, row + part * ROWS, at], ready, target)
+            for piece in gl.static_range(PIECES):
+                target = b_ring.index(stage * PIECES + piece)
+                n = column + piece * COLUMNS
+                if B_DENSE == "n":
+                    load_tile(b_desc, [z, at, n], ready, target)
+                else:
+                    load_tile(b_desc, [z, n, at], ready, target)
+            stage, phase = next_stage(stage, phase, STAGES)
+
+
+@gluon.jit
+def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, DENSE: gl.constexpr):
+    """Gives a block of B that begins at a tile of the ring, and may go on in the next one."""
+    BLOCK: gl.constexpr = [BLOCK_K, COLUMNS] if DENSE == "n" else [COLUMNS, BLOCK_K]
+    LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, b_ring.dtype)
+    b = b_ring.index(place)._reinterpret(b_ring.dtype, BLOCK, LAYOUT)
+    if DENSE == "k":
+        b = b.permute((1, 0))
+    return b
+
+
+@gluon.jit
+def _multiply_steps(
+    rings, stage, phase, steps, WHO: gl.constexpr, BLOCK: gl.constexpr, B_DENSE: gl.constexpr
+):
+    """Sums the products of a tile's blocks, from a stage of the ring on.
+
+    Returns the sums of the tile's first columns, as many as the largest power of two, and of the
+    rest, if there is one.
+    """
+    a_ring, b_ring, full, empty, turns = rings
+    STAGES: gl.constexpr = full.shape[0]
+    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
+    PIECES: gl.constexpr = b_ring.shape[0] // STAGES
+    PART: gl.constexpr = WHO if PARTS > 1 else 0
+    ROWS: gl.constexpr = a_ring.shape[2]
+    BLOCK_K: gl.constexpr = BLOCK[2]
+    # A block of three pieces: two are one product, the third another.
+    REST: gl.constexpr = BLOCK[1] // 3 if PIECES == 3 else 0
+    FIRST: gl.constexpr = BLOCK[1] - REST
+    A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], a_ring.dtype)
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FIRST, 16])
+    REST_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
+    acc = gl.zeros([ROWS, FIRST], gl.float32, LAYOUT)
+    rest = gl.zeros([ROWS, REST], gl.float32, REST_LAYOUT) if REST else None
+    for step in range(steps):
+        mbarrier.wait(full.index(stage), phase)
+        a = a_ring.index(stage * PARTS + PART)._reinterpret(a_ring.dtype, [ROWS, BLOCK_K], A_LAYOUT)
+        b = _columns_of(b_ring, stage * PIECES, FIRST, BLOCK_K, B_DENSE)
+        acc = warpgroup_mma(a, b, acc, is_async=True)
+        # Then the products of the step before are done: its stage is free.
+        if REST:
+            last = _columns_of(b_ring, stage * PIECES + PIECES - 1, REST, BLOCK_K, B_DENSE)
+            rest = warpgroup_mma(a, last, rest, is_async=True)
+            acc, rest = warpgroup_mma_wait(num_outstanding=2, deps=[acc, rest])
+        else:
+            acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
+        mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1, pred=step > 0)
+        stage, phase = next_stage(stage, phase, STAGES)
+    if PARTS == 1:
+        mbarrier.arrive(turns.index((WHO + 1) % turns.shape[0]), count=1)
+    if REST:
+        acc, rest = warpgroup_mma_wait(num_outstanding=0, deps=[acc, rest])
+    else:
+        acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
+    mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1)
+    return (acc, rest) if REST else (acc,)
+
+
+@gluon.jit
+def _halved(x):
+    """Splits a tile into its left and its right columns, which stay in their threads."""
+    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
+
+
+@gluon.jit
+def _finished(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
+    """Adds the bias, activates and rounds sums whose first column is given."""
+    COLUMNS: gl.constexpr = acc.shape[1]
+    if bias_ptr is not None:
+        n = column + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, acc.type.layout))
+        acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
+    return activated(acc, ACTIVATION).to(dtype)
+
+
+@gluon.jit
+def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr, WHO: gl.constexpr):
+    """Writes a warpgroup's pieces of a tile, so many at a time, each from memory of its own."""
+    c_desc, _, c_tiles = results
+    z, row, column = origin
+    ROWS: gl.constexpr = c_tiles.shape[2]
+    COLUMNS: gl.constexpr = c_tiles.shape[3]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    C_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, COLUMNS], c_tiles.dtype)
+    for first in gl.static_range(0, COUNT, TOGETHER):
+        # The copy engine has read what was stored here before.
+        tma.store_wait(0)
+        for i in gl.static_range(TOGETHER):
+            target = c_tiles.index(WHO * TOGETHER + i)
+            rows = target._reinterpret(c_tiles.dtype, [ROWS, COLUMNS], C_LAYOUT)
+            rows.store(gl.convert_layout(pieces[first + i], LAYOUT))
+        fence_async_shared()
+        for i in gl.static_range(TOGETHER):
+            target = c_tiles.index(WHO * TOGETHER + i)
+            store_tile(c_desc, [z, row, column + (first + i) * COLUMNS], target)
+
+
+@gluon.jit
+def multiply_tiles(
+    results, rings, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr, GROUP_M: gl.constexpr,
+    B_DENSE: gl.constexpr, ACTIVATION: gl.constexpr,
+):  # fmt: skip
+    """Computes this warpgroup's part of the program's tiles, or every so many-th tile."""
+    _, bias_ptr, c_tiles = results
+    M, N, K, tiles, all_tiles = sizes
+    a_ring, _, full, _, turns = rings
+    BLOCK_M: gl.constexpr = BLOCK[0]
+    BLOCK_N: gl.constexpr = BLOCK[1]
+    STAGES: gl.constexpr = full.shape[0]
+    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
+    PART: gl.constexpr = WHO if PARTS > 1 else 0
+    ROWS: gl.constexpr = a_ring.shape[2]
+    COLUMNS: gl.constexpr = c_tiles.shape[3]
+    CONSUMERS: gl.constexpr = turns.shape[0]
+    steps = gl.cdiv(K, BLOCK[2])
+    first, every = gl.program_id(0), gl.num_programs(0)
+    at = gl.to_tensor(0)
+    turn = gl.to_tensor(1 if WHO == 0 else 0)
+    if PARTS == 1:
+        # Each warpgroup passes over the steps of the others' tiles.
+        at += WHO * steps
+        first += WHO * every
+        every *= CONSUMERS
+    for index in range(first, all_tiles, every):
+        z = index // tiles
+        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        if PARTS == 1:
+            mbarrier.wait(turns.index(WHO), turn)
+            turn ^= 1
+        sums = _multiply_steps(rings, at % STAGES, at // STAGES & 1, steps, WHO, BLOCK, B_DENSE)
+        at += steps * (CONSUMERS if PARTS == 1 else 1)
+        out = _finished(sums[0], column, bias_ptr, N, ACTIVATION, c_tiles.dtype)
+        pieces = (out,) if out.shape[1] == COLUMNS else _halved(out)
+        if out.shape[1] < BLOCK_N:
+            after = column + out.shape[1]
+            pieces += (_finished(sums[1], after, bias_ptr, N, ACTIVATION, c_tiles.dtype),)
+        origin = (z, row + PART * ROWS, column)
+        _write(pieces, results, origin, BLOCK_N // COLUMNS, c_tiles.shape[0] // CONSUMERS, WHO)
+    tma.store_wait(0)
