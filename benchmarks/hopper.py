@@ -51,7 +51,7 @@ def gemm_rows(number: int, plain: bool) -> Iterator[Row]:
     if plain:
         yield "plain", lambda: matmul.matmul(a, b, vendor=False, gluon=False)
     M, N, _ = GEMMS[number]
-    for config in _hopper_gemm.space().configs(M=M, N=N):
+    for config in _hopper_gemm.space().configs(M=M, N=N, B_DENSE="k"):
         yield str(config), partial(launch, _hopper_gemm, arguments, config)
 
 

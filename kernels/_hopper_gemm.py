@@ -140,6 +140,8 @@ _TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
     (64, 128, True, 2, _BOTH, ((6, 1),)),
     (128, 192, False, 2, _BOTH, ((4, 1), (5, 3))),
     (64, 192, True, 2, _BOTH, ((5, 1), (6, 3))),
+    (128, 160, False, 2, _BOTH, ((5, 1),)),
+    (256, 160, False, 2, (8,), ((4, 5),)),
     (192, 128, False, 3, (8,), ((4, 1), (5, 2))),
     (192, 192, False, 3, (8,), ((3, 1), (4, 3))),
     (256, 192, False, 2, (8,), ((3, 3),)),
@@ -149,7 +151,7 @@ _TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
 def set_blocks(values: Mapping[str, Any]) -> None:
     """Set what a config's descriptors copy at a time: its `pre_hook`.
 
-    The extents of a block that is copied are powers of two: 192 columns are three blocks.
+    The extents of a block that is copied are powers of two: 192 columns are three blocks, 160 five.
     """
     m, n, k = (values[f"BLOCK_{axis}"] for axis in "MNK")
     rows = m if values["PINGPONG"] else m // values["CONSUMERS"]
@@ -182,6 +184,7 @@ def space() -> Space:
     return (
         Space.from_configs(configs, default=default)
         .where("a tile is under twice as high and wide as C", _is_of_use)
+        .where("blocks of 32 columns are of a B that is dense along K", _adds_up)
         .where("groups of tiles of another height are other groups", _is_another_order)
     )
 
@@ -189,6 +192,10 @@ def space() -> Space:
 def _is_of_use(BLOCK_M: int, BLOCK_N: int, M: int, N: int) -> bool:
     high, wide = (max(128, triton.next_power_of_2(extent)) for extent in (M, N))
     return high >= BLOCK_M and wide >= BLOCK_N
+
+
+def _adds_up(BLOCK_N: int, B_DENSE: str) -> bool:
+    return B_DENSE == "k" or BLOCK_N % 64 == 0
 
 
 def _is_another_order(GROUP_M: int, BLOCK_M: int, M: int) -> bool:

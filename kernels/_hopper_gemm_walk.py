@@ -3,8 +3,10 @@
 `_hopper_gemm` tells how warps work together, and what each barrier is for.
 
 Triton's tensors have extents that are powers of two. A tile of 192 columns is made of two, of 128
-and 64 columns. In memory its part of B is three tiles of 64 columns, one after the other, and the
-first two are one of 128: in both layouts of B a tile's second half lies behind its first.
+and 64 columns, and one of 160 of 128 and 32. The copy engine loads its part of B as three blocks of
+64 columns, or five of 32, one after the other, of which all but the last are read as one of 128.
+Where B is dense along K, each column is a row of 128 bytes, and any blocks add up. Where it is
+dense along N, rows are cut at 128 bytes, and so blocks of 64 columns do, and narrower ones do not.
 """
 
 from __future__ import annotations
@@ -81,8 +83,7 @@ def _multiply_steps(
 ):
     """Sums the products of a tile's blocks, from a stage of the ring on.
 
-    Returns the sums of the tile's first columns, as many as the largest power of two, and of the
-    rest, if there is one.
+    Returns the sums of all pieces of the tile's columns, or of all but the last, and of that.
     """
     a_ring, b_ring, full, empty, turns = rings
     STAGES: gl.constexpr = full.shape[0]
@@ -91,8 +92,7 @@ def _multiply_steps(
     PART: gl.constexpr = WHO if PARTS > 1 else 0
     ROWS: gl.constexpr = a_ring.shape[2]
     BLOCK_K: gl.constexpr = BLOCK[2]
-    # A block of three pieces: two are one product, the third another.
-    REST: gl.constexpr = BLOCK[1] // 3 if PIECES == 3 else 0
+    REST: gl.constexpr = BLOCK[1] // PIECES if PIECES > 1 else 0
     FIRST: gl.constexpr = BLOCK[1] - REST
     A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], a_ring.dtype)
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FIRST, 16])
@@ -124,9 +124,14 @@ def _multiply_steps(
 
 
 @gluon.jit
-def _halved(x):
-    """Splits a tile into its left and its right columns, which stay in their threads."""
-    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
+def _cut(x, COLUMNS: gl.constexpr):
+    """Splits a tile into pieces of so many columns, which stay in their threads."""
+    if x.shape[1] == COLUMNS:
+        pieces = (x,)
+    else:
+        left, right = x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
+        pieces = _cut(left, COLUMNS) + _cut(right, COLUMNS)
+    return pieces
 
 
 @gluon.jit
@@ -196,7 +201,7 @@ def multiply_tiles(
         sums = _multiply_steps(rings, at % STAGES, at // STAGES & 1, steps, WHO, BLOCK, B_DENSE)
         at += steps * (CONSUMERS if PARTS == 1 else 1)
         out = _finished(sums[0], column, bias_ptr, N, ACTIVATION, c_tiles.dtype)
-        pieces = (out,) if out.shape[1] == COLUMNS else _halved(out)
+        pieces = _cut(out, COLUMNS)
         if out.shape[1] < BLOCK_N:
             after = column + out.shape[1]
             pieces += (_finished(sums[1], after, bias_ptr, N, ACTIVATION, c_tiles.dtype),)

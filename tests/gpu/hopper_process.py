@@ -126,10 +126,12 @@ def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
     make = gemm_case if module is _hopper_gemm else attention_case
     arguments, outputs, exact = make(case)
     wanted, rows = exact(), {"fp16": "fp16 weights", "bf16": "bf16 weights"}
-    space, found = module.space(), {}
-    # Every tile of a product, those for larger ones too.
-    tiles = space.listed if module is _hopper_gemm else space.configs(D=case["shape"][-1])
-    for config in tiles:
+    found = {}
+    context: dict[str, Any] = {"D": case["shape"][-1]}
+    if module is _hopper_gemm:
+        # Every tile, those for larger products too.
+        context = {"M": 4096, "N": 4096, "B_DENSE": case["dense"]}
+    for config in module.space().configs(**context):
         if config.kwargs.get("GROUP_M", 8) != 8:
             continue  # the order of tiles alone
         _say(f"{config}: compile")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +34,12 @@ TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2}
 IN_TURN = {**TOGETHER, "BLOCK_M": 64, "PINGPONG": True}
 THREE = {**TOGETHER, "BLOCK_M": 192, "CONSUMERS": 3}
 TWO = {"BLOCK_N": 64, "STAGES": 2, "CONSUMERS": 2}
-GEMMS = [config.kwargs for config in _hopper_gemm.space().listed if config.kwargs["GROUP_M"] == 8]
+
+
+def gemms(dense: str) -> list[Mapping[str, Any]]:
+    """Return the configs of large products, in one order of tiles."""
+    configs = _hopper_gemm.space().configs(M=4096, N=4096, B_DENSE=dense)
+    return [config.kwargs for config in configs if config.kwargs["GROUP_M"] == 8]
 
 
 def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[str, int]:
@@ -46,7 +51,7 @@ def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[
 @pytest.mark.parametrize("dense", ["k", "n"])
 def test_products_by_every_config(dense: str) -> None:
     """Each config is right where no extent is a multiple of a tile's, on three programs."""
-    for config in GEMMS:
+    for config in gemms(dense):
         error, _ = multiply((2, 150, 264, 200), config, dense, 2, seed=7)
         assert error < 0.04, config
         if config["PIECES"] > 1:
@@ -76,16 +81,20 @@ def test_attention_by_blocks_stages_and_warpgroups(causal: int) -> None:
 def test_tiles_that_cannot_help_are_left_out() -> None:
     """Tiles of twice a product's extent, and groups that are the same groups, are not tuned."""
     space = _hopper_gemm.space()
-    assert list(space.configs(M=4096, N=4096)) == list(space.listed)
+    assert tuple(space.configs(M=4096, N=4096, B_DENSE="k")) == space.listed
+    narrow = [c for c in space.listed if c.kwargs["BLOCK_N"] % 64]
+    assert [c for c in space.listed if c not in narrow] == list(
+        space.configs(M=4096, N=4096, B_DENSE="n")
+    )
     for M, N in ((1, 8), (128, 128), (200, 4096), (4096, 200), (1024, 1000)):
-        left = [config.kwargs for config in space.configs(M=M, N=N)]
+        left = [config.kwargs for config in space.configs(M=M, N=N, B_DENSE="k")]
         assert max(c["BLOCK_M"] for c in left) == (128 if M <= 128 else 256)
         assert max(c["BLOCK_N"] for c in left) == (128 if N <= 128 else 256)
         taller = {c["BLOCK_M"] for c in left if c["GROUP_M"] == 16}
         assert taller == {
             c["BLOCK_M"] for c in left if c["BLOCK_M"] * 8 < M and c["CONSUMERS"] == 2
         }
-        assert space.first(M=M, N=N) == space.default
+        assert space.first(M=M, N=N, B_DENSE="n") == space.default
 
 
 def test_items_are_dealt_longest_first_and_evenly() -> None:
@@ -181,7 +190,7 @@ def machine_code(problem: Problem, config: Config, work: Settings) -> str:
 @pytest.mark.slow(seconds=6)
 def test_extents_of_one_and_activations_are_lowered() -> None:
     """Numbers that Triton takes as constants, a bias and each activation pass the front end."""
-    target, config = load_target("H200"), _hopper_gemm.space().first(M=1, N=64)
+    target, config = load_target("H200"), _hopper_gemm.space().first(M=1, N=64, B_DENSE="n")
     a, b, c = (torch.empty(1, 1, 64, device="meta", dtype=torch.float16) for _ in range(3))
     b = torch.empty(1, 64, 64, device="meta", dtype=torch.float16)
     for activation in ("none", "relu", "silu", "gelu"):
@@ -208,10 +217,11 @@ def tiles_of(BLOCK_M: int, BLOCK_N: int, *, PINGPONG: bool = False) -> Config:
         (tiles_of(128, 128, PINGPONG=True), 2, {128}),
         (tiles_of(128, 192), 5, {128, 64}),
         (tiles_of(64, 192, PINGPONG=True), 4, {128, 64}),
+        (tiles_of(256, 160), 7, {128, 32}),
         (tiles_of(192, 192), 6, {128, 64}),
         (tiles_of(256, 192), 5, {128, 64}),
     ],
-    ids=["wide", "in turn", "192", "192 in turn", "192 x 192", "256 x 192"],
+    ids=["wide", "in turn", "192", "192 in turn", "256 x 160", "192 x 192", "256 x 192"],
 )
 def test_products_stay_in_flight(
     config: Config, loads: int, widths: set[int], settings: Settings
