@@ -3,7 +3,8 @@
 A program walks over tiles of C. One warp fills a ring of stages by the copy engine (TMA). Two or
 three warpgroups multiply what it loads: each has its share of a tile's rows, or, if PINGPONG, each
 of two has every other tile, so that one writes a tile while the other multiplies. Tiles are written
-by the copy engine while the next are multiplied.
+by the copy engine while the next are multiplied. Where tiles are few, SPLIT_K programs share the
+sum of each (`_hopper_split`).
 
 Barriers, of which each stage has two:
 
@@ -26,6 +27,7 @@ Layout: A is dense along K, B along K or N; rows lie at multiples of 16 bytes, C
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +51,7 @@ from asmtune.kernels._hopper import (
     set_block,
 )
 from asmtune.kernels._hopper_gemm_walk import load_tiles, multiply_tiles
+from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -58,11 +61,13 @@ def kernel(
     b_desc,
     c_desc,
     bias_ptr,
+    sums_ptr,
+    count_ptr,
     batch,
     M,
     N,
     K,
-    B_DENSE: gl.constexpr,
+    B_ALONG_K: gl.constexpr,
     ACTIVATION: gl.constexpr,
     SMS: gl.constexpr,  # noqa: ARG001 (of the grid)
     BLOCK_M: gl.constexpr,
@@ -73,11 +78,15 @@ def kernel(
     CONSUMERS: gl.constexpr,
     PINGPONG: gl.constexpr,
     GROUP_M: gl.constexpr,
+    SPLIT_K: gl.constexpr,
 ):
-    """Computes every so many-th tile of C of all products; PIECES: in which a tile is written."""
-    BLOCK: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K)
+    """Computes every so many-th tile of C of all products, or part of a tile's sum.
+
+    PIECES: in which a tile is written. SPLIT_K: parts of a sum.
+    """
+    TILING: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS
-    B_COLUMNS: gl.constexpr = b_desc.block_type.shape[2 if B_DENSE == "n" else 1]
+    B_COLUMNS: gl.constexpr = b_desc.block_type.shape[1 if B_ALONG_K else 2]
     C_COLUMNS: gl.constexpr = c_desc.block_type.shape[2]
     c_tiles = ring_of(c_desc, CONSUMERS * (BLOCK_N // PIECES // C_COLUMNS))
     rings = (
@@ -91,13 +100,13 @@ def kernel(
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     sizes = (M, N, K, tiles, batch * tiles)
     operands = (a_desc, b_desc)
-    results = (c_desc, bias_ptr, c_tiles)
+    results = (c_desc, bias_ptr, c_tiles, (sums_ptr, count_ptr))
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (multiply_tiles, (results, rings, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
-                (multiply_tiles, (results, rings, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
-                (load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
+                (multiply_tiles, (results, rings, sizes, 0, TILING, B_ALONG_K, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 1, TILING, B_ALONG_K, ACTIVATION)),
+                (load_tiles, (operands, rings, sizes, TILING, B_ALONG_K)),
             ],
             [4, 1],
             [240, 24],
@@ -105,10 +114,10 @@ def kernel(
     else:
         gl.warp_specialize(
             [
-                (multiply_tiles, (results, rings, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
-                (multiply_tiles, (results, rings, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
-                (multiply_tiles, (results, rings, sizes, 2, BLOCK, GROUP_M, B_DENSE, ACTIVATION)),
-                (load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
+                (multiply_tiles, (results, rings, sizes, 0, TILING, B_ALONG_K, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 1, TILING, B_ALONG_K, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 2, TILING, B_ALONG_K, ACTIVATION)),
+                (load_tiles, (operands, rings, sizes, TILING, B_ALONG_K)),
             ],
             [4, 4, 1],
             [160, 160, 24],
@@ -128,7 +137,10 @@ SHAPES = (
 _REGISTERS = {2: 168, 3: 128}
 """Of a thread: 65536 over the warps, in units of 8."""
 
-_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "CONSUMERS", "GROUP_M", "STAGES", "PIECES", "BLOCK_K")
+_AXES = (
+    "BLOCK_M", "BLOCK_N", "PINGPONG", "CONSUMERS", "GROUP_M", "STAGES", "PIECES", "BLOCK_K",
+    "SPLIT_K",
+)  # fmt: skip
 _BOTH = (8, 16)
 _TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
     (128, 256, False, 2, _BOTH, ((3, 1), (4, 2))),
@@ -146,6 +158,12 @@ _TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
     (192, 192, False, 3, (8,), ((3, 1), (4, 3))),
     (256, 192, False, 2, (8,), ((3, 3),)),
 )
+_SPLIT_TILES = (  # of sums in parts: BLOCK_M, BLOCK_N, and STAGES
+    (128, 64, 6), (128, 128, 5), (128, 192, 4), (128, 256, 3), (256, 128, 3),
+)  # fmt: skip
+_PARTS = (2, 4)
+_LEAST_OF_A_PART = 512
+"""Of K: less takes no longer than the addition of parts."""
 
 
 def set_blocks(values: Mapping[str, Any]) -> None:
@@ -157,7 +175,7 @@ def set_blocks(values: Mapping[str, Any]) -> None:
     rows = m if values["PINGPONG"] else m // values["CONSUMERS"]
     columns = _power_in(n)
     set_block(values["a_desc"], rows, k)
-    set_block(values["b_desc"], *((k, columns) if values["B_DENSE"] == "n" else (columns, k)))
+    set_block(values["b_desc"], *((columns, k) if values["B_ALONG_K"] else (k, columns)))
     set_block(values["c_desc"], rows, _power_in(n // values["PIECES"]))
 
 
@@ -168,16 +186,25 @@ def _power_in(extent: int) -> int:
 
 def space() -> Space:
     """List tiles with their stages: as many as shared memory holds, or nearly so."""
-    configs = [
-        Config(
-            dict(zip(_AXES, (*tile, group, *ring, 64), strict=True)),
-            num_warps=4,
-            maxnreg=_REGISTERS[tile[3]],
-            pre_hook=set_blocks,
-        )
+    points = [
+        (*tile, group, *ring, 64, 1)
         for *tile, groups, rings in _TILES
         for ring in rings
         for group in groups
+    ]
+    points += [
+        (m, n, False, 2, 8, stages, 1, 64, parts)
+        for m, n, stages in _SPLIT_TILES
+        for parts in _PARTS
+    ]
+    configs = [
+        Config(
+            dict(zip(_AXES, point, strict=True)),
+            num_warps=4,
+            maxnreg=_REGISTERS[point[3]],
+            pre_hook=set_blocks,
+        )
+        for point in points
     ]
     usual = (128, 128)
     default = next(c for c in configs if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) == usual)
@@ -185,7 +212,8 @@ def space() -> Space:
         Space.from_configs(configs, default=default)
         .where("a tile is under twice as high and wide as C", _is_of_use)
         .where("blocks of 32 columns are of a B that is dense along K", _adds_up)
-        .where("groups of tiles of another height are other groups", _is_another_order)
+        .where("tiles that do not all run at a time are in another order", _is_another_order)
+        .where("a sum is split where all its parts run at a time and are long", _can_split)
     )
 
 
@@ -194,20 +222,53 @@ def _is_of_use(BLOCK_M: int, BLOCK_N: int, M: int, N: int) -> bool:
     return high >= BLOCK_M and wide >= BLOCK_N
 
 
-def _adds_up(BLOCK_N: int, B_DENSE: str) -> bool:
-    return B_DENSE == "k" or BLOCK_N % 64 == 0
+def _adds_up(BLOCK_N: int, B_ALONG_K: bool) -> bool:
+    return B_ALONG_K or BLOCK_N % 64 == 0
 
 
-def _is_another_order(GROUP_M: int, BLOCK_M: int, M: int) -> bool:
-    # Of the highest product that shares a config with this one.
-    return GROUP_M == 8 or triton.cdiv(triton.next_power_of_2(M), BLOCK_M) > 8
+def _is_another_order(
+    GROUP_M: int, BLOCK_M: int, BLOCK_N: int, batch: int, M: int, N: int, SMS: int
+) -> bool:
+    if GROUP_M == 8:
+        return True
+    rows, tiles = (_tiles(*z, BLOCK_M, BLOCK_N) for z in ((1, M, 1), (batch, M, N)))
+    return rows > 8 and tiles > SMS
+
+
+def _can_split(
+    SPLIT_K: int, BLOCK_M: int, BLOCK_N: int, batch: int, M: int, N: int, K: int, SMS: int
+) -> bool:
+    if SPLIT_K == 1:
+        return True
+    tiles = _tiles(batch, M, N, BLOCK_M, BLOCK_N)
+    return tiles * SPLIT_K <= SMS and SPLIT_K * _LEAST_OF_A_PART <= K
+
+
+def _tiles(batch: int, M: int, N: int, BLOCK_M: int, BLOCK_N: int) -> int:
+    """Count the tiles of the largest products that share a config with these."""
+    return batch * triton.cdiv(triton.next_power_of_2(M), BLOCK_M) * triton.cdiv(N, BLOCK_N)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sums_bytes(batch: int, M: int, N: int, K: int, SMS: int) -> int:
+    """Give the bytes that parts of sums take at most; 0 if the space splits none.
+
+    Tuning saves and restores this memory around every launch.
+    """
+    sizes = [
+        _tiles(batch, M, N, m, n) * parts * m * n * 4
+        for m, n, _ in _SPLIT_TILES
+        for parts in _PARTS
+        if _can_split(parts, m, n, batch, M, N, K, SMS)
+    ]
+    return triton.next_power_of_2(max(sizes)) if sizes else 0
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
-    """Give the grid: a program for each multiprocessor, or for each tile if they are fewer."""
+    """Give the grid: a program for each multiprocessor, or for each part of a tile if fewer."""
     tiles = triton.cdiv(values["M"], values["BLOCK_M"])
     tiles *= triton.cdiv(values["N"], values["BLOCK_N"])
-    return (min(values["batch"] * tiles, values["SMS"]),)
+    return (min(values["batch"] * tiles * values["SPLIT_K"], values["SMS"]),)
 
 
 def arguments(
@@ -227,19 +288,24 @@ def arguments(
         activation: by name, as in `matmul`.
     """
     batch, M, K = a.shape
-    dense = "n" if b.stride(2) == 1 else "k"
+    N, sms = b.shape[2], processors(a.device)
+    along_k = b.stride(2) != 1
+    room = _sums_bytes(batch, M, N, K, sms)
+    sums, counts = workspace(a.device, room) if room else (None, None)
     return {
         "a_desc": described(a),
-        "b_desc": described(b if dense == "n" else b.mT),
+        "b_desc": described(b.mT if along_k else b),
         "c_desc": described(c),
         "bias_ptr": bias,
+        "sums_ptr": sums,
+        "count_ptr": counts,
         "batch": batch,
         "M": M,
-        "N": b.shape[2],
+        "N": N,
         "K": K,
-        "B_DENSE": dense,
+        "B_ALONG_K": along_k,
         "ACTIVATION": activation,
-        "SMS": processors(a.device),
+        "SMS": sms,
     }
 
 
@@ -283,15 +349,17 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch of products of random matrices; device "meta" needs no GPU."""
     a, b = inputs(shape, dtype, device).values()
     c = torch.empty((*a.shape[:2], b.shape[2]), device=device, dtype=a.dtype)
-    return Problem(kernel, arguments(a, b, c), grid, shape, "hopper_gemm")
+    given = arguments(a, b, c)
+    known_too = {name: given[name] for name in ("B_ALONG_K", "SMS")}
+    return Problem(kernel, given, grid, {**shape, **known_too}, "hopper_gemm")
 
 
 def reference(values: Mapping[str, Any]) -> torch.Tensor:
     """Compute C in float64 from a problem's arguments."""
     b = values["b_desc"].base.double()
-    return values["a_desc"].base.double() @ (b if values["B_DENSE"] == "n" else b.mT)
+    return values["a_desc"].base.double() @ (b.mT if values["B_ALONG_K"] else b)
 
 
-tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_DENSE", "ACTIVATION"])(
+tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_ALONG_K", "ACTIVATION"])(
     kernel
 )

@@ -23,22 +23,23 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from asmtune.kernels import _gemm
 from asmtune.kernels._hopper import load_tile, next_stage, stage_before, store_tile
+from asmtune.kernels._hopper_split import blocks_of, gathered
 
 tile_origin = gluon.jit(_gemm.tile_origin.fn)
 activated = gluon.jit(_gemm.activated.fn)
 
 
 @gluon.jit
-def load_tiles(
-    operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexpr, B_DENSE: gl.constexpr
-):
-    """Loads the blocks of every tile of this program, as stages become free."""
+def load_tiles(operands, rings, sizes, TILING: gl.constexpr, B_ALONG_K: gl.constexpr):
+    """Loads the blocks of every tile, or part of a tile's sum, as stages become free."""
     a_desc, b_desc = operands
     a_ring, b_ring, full, empty, _ = rings
     M, N, K, tiles, all_tiles = sizes
-    BLOCK_M: gl.constexpr = BLOCK[0]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    BLOCK_K: gl.constexpr = BLOCK[2]
+    BLOCK_M: gl.constexpr = TILING[0]
+    BLOCK_N: gl.constexpr = TILING[1]
+    BLOCK_K: gl.constexpr = TILING[2]
+    GROUP_M: gl.constexpr = TILING[3]
+    SPLIT_K: gl.constexpr = TILING[4]
     STAGES: gl.constexpr = full.shape[0]
     PARTS: gl.constexpr = a_ring.shape[0] // STAGES
     PIECES: gl.constexpr = b_ring.shape[0] // STAGES
@@ -46,10 +47,12 @@ def load_tiles(
     COLUMNS: gl.constexpr = BLOCK_N // PIECES
     NBYTES: gl.constexpr = PARTS * a_desc.block_type.nbytes + PIECES * b_desc.block_type.nbytes
     stage, phase = gl.to_tensor(0), gl.to_tensor(0)
-    for index in range(gl.program_id(0), all_tiles, gl.num_programs(0)):
-        z = index // tiles
-        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        for at in range(0, K, BLOCK_K):
+    for index in range(gl.program_id(0), all_tiles * SPLIT_K, gl.num_programs(0)):
+        tile = index // SPLIT_K
+        z = tile // tiles
+        row, column = tile_origin(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        begin, end = blocks_of(index % SPLIT_K, K, BLOCK_K, SPLIT_K)
+        for at in range(begin * BLOCK_K, end * BLOCK_K, BLOCK_K):
             mbarrier.wait(empty.index(stage), phase ^ 1)
             ready = full.index(stage)
             mbarrier.expect(ready, NBYTES)
@@ -59,27 +62,27 @@ def load_tiles(
             for piece in gl.static_range(PIECES):
                 target = b_ring.index(stage * PIECES + piece)
                 n = column + piece * COLUMNS
-                if B_DENSE == "n":
-                    load_tile(b_desc, [z, at, n], ready, target)
-                else:
+                if B_ALONG_K:
                     load_tile(b_desc, [z, n, at], ready, target)
+                else:
+                    load_tile(b_desc, [z, at, n], ready, target)
             stage, phase = next_stage(stage, phase, STAGES)
 
 
 @gluon.jit
-def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, DENSE: gl.constexpr):
+def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, ALONG_K: gl.constexpr):
     """Gives a block of B that begins at a tile of the ring, and may go on in the next one."""
-    BLOCK: gl.constexpr = [BLOCK_K, COLUMNS] if DENSE == "n" else [COLUMNS, BLOCK_K]
+    BLOCK: gl.constexpr = [COLUMNS, BLOCK_K] if ALONG_K else [BLOCK_K, COLUMNS]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, b_ring.dtype)
     b = b_ring.index(place)._reinterpret(b_ring.dtype, BLOCK, LAYOUT)
-    if DENSE == "k":
+    if ALONG_K:
         b = b.permute((1, 0))
     return b
 
 
 @gluon.jit
 def _multiply_steps(
-    rings, stage, phase, steps, WHO: gl.constexpr, BLOCK: gl.constexpr, B_DENSE: gl.constexpr
+    rings, stage, phase, steps, WHO: gl.constexpr, TILING: gl.constexpr, B_ALONG_K: gl.constexpr
 ):
     """Sums the products of a tile's blocks, from a stage of the ring on.
 
@@ -91,9 +94,9 @@ def _multiply_steps(
     PIECES: gl.constexpr = b_ring.shape[0] // STAGES
     PART: gl.constexpr = WHO if PARTS > 1 else 0
     ROWS: gl.constexpr = a_ring.shape[2]
-    BLOCK_K: gl.constexpr = BLOCK[2]
-    REST: gl.constexpr = BLOCK[1] // PIECES if PIECES > 1 else 0
-    FIRST: gl.constexpr = BLOCK[1] - REST
+    BLOCK_K: gl.constexpr = TILING[2]
+    REST: gl.constexpr = TILING[1] // PIECES if PIECES > 1 else 0
+    FIRST: gl.constexpr = TILING[1] - REST
     A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], a_ring.dtype)
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FIRST, 16])
     REST_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
@@ -102,11 +105,11 @@ def _multiply_steps(
     for step in range(steps):
         mbarrier.wait(full.index(stage), phase)
         a = a_ring.index(stage * PARTS + PART)._reinterpret(a_ring.dtype, [ROWS, BLOCK_K], A_LAYOUT)
-        b = _columns_of(b_ring, stage * PIECES, FIRST, BLOCK_K, B_DENSE)
+        b = _columns_of(b_ring, stage * PIECES, FIRST, BLOCK_K, B_ALONG_K)
         acc = warpgroup_mma(a, b, acc, is_async=True)
         # Then the products of the step before are done: its stage is free.
         if REST:
-            last = _columns_of(b_ring, stage * PIECES + PIECES - 1, REST, BLOCK_K, B_DENSE)
+            last = _columns_of(b_ring, stage * PIECES + PIECES - 1, REST, BLOCK_K, B_ALONG_K)
             rest = warpgroup_mma(a, last, rest, is_async=True)
             acc, rest = warpgroup_mma_wait(num_outstanding=2, deps=[acc, rest])
         else:
@@ -135,7 +138,7 @@ def _cut(x, COLUMNS: gl.constexpr):
 
 
 @gluon.jit
-def _finished(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
+def _rounded(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
     """Adds the bias, activates and rounds sums whose first column is given."""
     COLUMNS: gl.constexpr = acc.shape[1]
     if bias_ptr is not None:
@@ -147,7 +150,7 @@ def _finished(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.cons
 @gluon.jit
 def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr, WHO: gl.constexpr):
     """Writes a warpgroup's pieces of a tile, so many at a time, each from memory of its own."""
-    c_desc, _, c_tiles = results
+    c_desc, _, c_tiles, _ = results
     z, row, column = origin
     ROWS: gl.constexpr = c_tiles.shape[2]
     COLUMNS: gl.constexpr = c_tiles.shape[3]
@@ -167,44 +170,63 @@ def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr,
 
 
 @gluon.jit
+def _finish(
+    sums, results, origin, N, WHO: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    ACTIVATION: gl.constexpr,
+):  # fmt: skip
+    """Writes a warpgroup's rows of a tile from their sums."""
+    _, bias_ptr, c_tiles, _ = results
+    column = origin[2]
+    COLUMNS: gl.constexpr = c_tiles.shape[3]
+    out = _rounded(sums[0], column, bias_ptr, N, ACTIVATION, c_tiles.dtype)
+    pieces = _cut(out, COLUMNS)
+    if out.shape[1] < BLOCK_N:
+        after = column + out.shape[1]
+        pieces += (_rounded(sums[1], after, bias_ptr, N, ACTIVATION, c_tiles.dtype),)
+    _write(pieces, results, origin, BLOCK_N // COLUMNS, c_tiles.shape[0] // CONSUMERS, WHO)
+
+
+@gluon.jit
 def multiply_tiles(
-    results, rings, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr, GROUP_M: gl.constexpr,
-    B_DENSE: gl.constexpr, ACTIVATION: gl.constexpr,
+    results, rings, sizes, WHO: gl.constexpr, TILING: gl.constexpr, B_ALONG_K: gl.constexpr,
+    ACTIVATION: gl.constexpr,
 ):  # fmt: skip
     """Computes this warpgroup's part of the program's tiles, or every so many-th tile."""
-    _, bias_ptr, c_tiles = results
+    shared = results[3]
     M, N, K, tiles, all_tiles = sizes
     a_ring, _, full, _, turns = rings
-    BLOCK_M: gl.constexpr = BLOCK[0]
-    BLOCK_N: gl.constexpr = BLOCK[1]
+    BLOCK_M: gl.constexpr = TILING[0]
+    BLOCK_N: gl.constexpr = TILING[1]
+    BLOCK_K: gl.constexpr = TILING[2]
+    GROUP_M: gl.constexpr = TILING[3]
+    SPLIT_K: gl.constexpr = TILING[4]
     STAGES: gl.constexpr = full.shape[0]
     PARTS: gl.constexpr = a_ring.shape[0] // STAGES
     PART: gl.constexpr = WHO if PARTS > 1 else 0
     ROWS: gl.constexpr = a_ring.shape[2]
-    COLUMNS: gl.constexpr = c_tiles.shape[3]
     CONSUMERS: gl.constexpr = turns.shape[0]
-    steps = gl.cdiv(K, BLOCK[2])
     first, every = gl.program_id(0), gl.num_programs(0)
     at = gl.to_tensor(0)
     turn = gl.to_tensor(1 if WHO == 0 else 0)
     if PARTS == 1:
-        # Each warpgroup passes over the steps of the others' tiles.
-        at += WHO * steps
+        # Each warpgroup passes over the steps of the others' tiles, whose sums are never split.
+        at += WHO * gl.cdiv(K, BLOCK_K)
         first += WHO * every
         every *= CONSUMERS
-    for index in range(first, all_tiles, every):
-        z = index // tiles
-        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    for index in range(first, all_tiles * SPLIT_K, every):
+        tile, part = index // SPLIT_K, index % SPLIT_K
+        row, column = tile_origin(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        begin, end = blocks_of(part, K, BLOCK_K, SPLIT_K)
+        steps = end - begin
         if PARTS == 1:
             mbarrier.wait(turns.index(WHO), turn)
             turn ^= 1
-        sums = _multiply_steps(rings, at % STAGES, at // STAGES & 1, steps, WHO, BLOCK, B_DENSE)
+        sums = _multiply_steps(rings, at % STAGES, at // STAGES & 1, steps, WHO, TILING, B_ALONG_K)
         at += steps * (CONSUMERS if PARTS == 1 else 1)
-        out = _finished(sums[0], column, bias_ptr, N, ACTIVATION, c_tiles.dtype)
-        pieces = _cut(out, COLUMNS)
-        if out.shape[1] < BLOCK_N:
-            after = column + out.shape[1]
-            pieces += (_finished(sums[1], after, bias_ptr, N, ACTIVATION, c_tiles.dtype),)
-        origin = (z, row + PART * ROWS, column)
-        _write(pieces, results, origin, BLOCK_N // COLUMNS, c_tiles.shape[0] // CONSUMERS, WHO)
+        complete = True
+        if SPLIT_K > 1:
+            sums, complete = gathered(sums, shared, tile * PARTS + PART, part, BLOCK_N, SPLIT_K)
+        if complete:
+            origin = (tile // tiles, row + PART * ROWS, column)
+            _finish(sums, results, origin, N, WHO, CONSUMERS, BLOCK_N, ACTIVATION)
     tma.store_wait(0)

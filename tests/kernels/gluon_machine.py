@@ -21,7 +21,17 @@ from triton.experimental.gluon import language as gl
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.gluon_memory import Joined, Memory, Slot
-from tests.kernels.gluon_values import DTYPES, Int, Tile, chosen, load, scalar, store, tile
+from tests.kernels.gluon_values import (
+    DTYPES,
+    Int,
+    Tile,
+    atomic_add,
+    chosen,
+    load,
+    scalar,
+    store,
+    tile,
+)
 
 Step = tuple[Any, ...]
 """An operation of a partition: its kind, and what it is about."""
@@ -290,7 +300,7 @@ class Machine:
             "gl": language, "tl": language, "mbarrier": barrier,
             "tma": SimpleNamespace(store_wait=self.store_wait),
             "load_tile": self.load, "store_tile": self.store,
-            "fence_async_shared": self.fence,
+            "fence_async_shared": self.fence, "thread_barrier": lambda: None,
             "warpgroup_mma": self.multiply, "warpgroup_mma_wait": self.multiplied,
         }  # fmt: skip
 
@@ -330,6 +340,7 @@ def _language(machine: Machine) -> SimpleNamespace:
         convert_layout=lambda x, _: x, static_range=lambda *span: map(Int, range(*span)),
         to_tensor=scalar, cdiv=lambda x, y: Int(-(-x // y)),
         minimum=lambda x, y: Int(min(x, y)), where=chosen, store=store, load=load,
+        atomic_add=atomic_add,
         maximum=lambda x, y: tile(np.maximum(x, y)) if np.ndim(x) else Int(max(x, y)),
         arange=lambda low, high, **_: tile(np.arange(low, high)),
         zeros=lambda shape, dtype, _: tile(np.zeros(shape, DTYPES[str(dtype)])),
