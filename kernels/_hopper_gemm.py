@@ -163,7 +163,7 @@ _SPLIT_TILES = (  # of sums in parts: BLOCK_M, BLOCK_N, and STAGES
 )  # fmt: skip
 _PARTS = (2, 4)
 _LEAST_OF_A_PART = 512
-"""Of K: less takes no longer than the addition of parts."""
+"""Of K: eight blocks, more than a ring has stages."""
 
 
 def set_blocks(values: Mapping[str, Any]) -> None:

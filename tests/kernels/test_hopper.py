@@ -92,12 +92,10 @@ def test_attention_by_blocks_stages_and_warpgroups(causal: int) -> None:
 def test_split_sums_do_not_depend_on_who_is_last(dense: str) -> None:
     """Parts of unequal length add up, bit by bit the same in any order of the programs."""
     splits = [c.kwargs for c in _hopper_gemm.space().listed if c.kwargs["SPLIT_K"] > 1]
-    assert len(splits) >= 8
     for config in splits:
         shape = (2, 150, 264, 430)
         forward, exact, _ = product(shape, config, dense, (0, 1, 2), seed=7)
-        backward, _, _ = product(shape, config, dense, (2, 0, 1), seed=8)
-        assert np.array_equal(forward, backward), config
+        assert np.array_equal(forward, product(shape, config, dense, (2, 0, 1), seed=8)[0]), config
         assert np.abs(forward - exact).max() < 0.06, config
 
 
@@ -108,14 +106,13 @@ def test_sums_are_split_where_parts_fill_the_device() -> None:
         splits = [c for c in space.configs(**gemm_context(M, N, "k", K)) if c.kwargs["SPLIT_K"] > 1]
         assert splits
         room = _hopper_gemm._sums_bytes(1, M, N, K, 132)
-        for c in splits:
-            tile = c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"]
-            programs = -(-M // c.kwargs["BLOCK_M"]) * -(-N // c.kwargs["BLOCK_N"])
-            assert programs * c.kwargs["SPLIT_K"] * tile * 4 <= room <= 32 << 20
-            assert programs * c.kwargs["SPLIT_K"] <= 132
+        for c in (config.kwargs for config in splits):
+            parts = -(-M // c["BLOCK_M"]) * -(-N // c["BLOCK_N"]) * c["SPLIT_K"]
+            assert parts <= 132
+            assert parts * c["BLOCK_M"] * c["BLOCK_N"] * 4 <= room <= 32 << 20
     for M, N, K in ((4096, 4096, 4096), (1, 64, 1016), (128, 128 * 133, 4096)):
-        configs = space.configs(**gemm_context(M, N, "k", K))
-        assert all(c.kwargs["SPLIT_K"] == 1 for c in configs)
+        left = space.configs(**gemm_context(M, N, "k", K))
+        assert {c.kwargs["SPLIT_K"] for c in left} == {1}
         assert _hopper_gemm._sums_bytes(1, M, N, K, 132) == 0
 
 
