@@ -20,6 +20,7 @@ import torch
 from triton.testing import do_bench
 
 from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from asmtune.runtime.options import numbers
 from benchmarks.kernels.attention_backends import attend, fastest
 from tests.gpu.hopper_process import attention_case, gemm_case, launch
 
@@ -28,6 +29,7 @@ Row = tuple[str, Callable[[], object]]
 GEMMS = (  # M, N, K; B is (N, K) in memory
     (4096, 4096, 4096), (8192, 8192, 8192), (1536, 1536, 1536), (2048, 2048, 2048),
     (1024, 5120, 5120), (4608, 6144, 4096), (8192, 28672, 4096), (4096, 4096, 14336),
+    (3072, 3072, 3072), (5000, 5000, 5000), (128, 6144, 4096), (256, 4096, 14336),
 )  # fmt: skip
 ATTENTIONS = (  # batch, heads, key heads, queries, keys, dim, causal
     (4, 16, 16, 2048, 2048, 128, 0), (4, 16, 16, 2048, 2048, 128, 1),
@@ -49,7 +51,7 @@ def gemm_rows(number: int, plain: bool) -> Iterator[Row]:
     yield "cuBLAS", lambda: torch.matmul(a, b, out=c[0])
     if plain:
         yield "plain", lambda: matmul.matmul(a, b, vendor=False, gluon=False)
-    for config in _hopper_gemm.space():
+    for config in _hopper_gemm.space().configs(**numbers(arguments)):
         yield str(config), partial(launch, _hopper_gemm, arguments, config)
 
 

@@ -25,6 +25,7 @@ from asmtune.core.config import Config
 from asmtune.kernels import _hopper_attention, _hopper_gemm
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
+from asmtune.runtime.options import numbers
 from asmtune.testing.tolerances import excess
 
 REPEATS = 5
@@ -38,6 +39,7 @@ GEMMS: tuple[dict[str, Any], ...] = (
     {"shape": (1, 1, 8, 8), "dense": "n"},
     {"shape": (1, 8192, 1024, 72), "dense": "k", "activation": "relu"},
     {"shape": (2, 257, 264, 2048), "dense": "n", "apart": 24},
+    {"shape": (1, 100, 1544, 4104), "dense": "k", "bias": True, "activation": "silu"},
 )
 
 
@@ -120,15 +122,27 @@ def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> 
     module.kernel[module.grid(values)](**values, **options)
 
 
+def configs_of(
+    module: ModuleType, case: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> list[Config]:
+    """List a case's configs, and of a product those for larger ones too."""
+    space = module.space()
+    if module is _hopper_attention:
+        return list(space.configs(D=case["shape"][-1]))
+    context = numbers(arguments)
+    split = [c for c in space.configs(**context) if c.kwargs["SPLIT_K"] > 1]
+    return [*space.configs(**{**context, "M": 4096, "N": 4096}), *split]
+
+
 def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
     """Return the error of each config over its tolerance; infinity where results do not repeat."""
     torch.manual_seed(0)
     make = gemm_case if module is _hopper_gemm else attention_case
     arguments, outputs, exact = make(case)
     wanted, rows = exact(), {"fp16": "fp16 weights", "bf16": "bf16 weights"}
-    context = {"D": case["shape"][-1]} if module is _hopper_attention else {}
     found = {}
-    for config in module.space().configs(**context):
+    found = {}
+    for config in configs_of(module, case, arguments):
         if config.kwargs.get("GROUP_M", 8) != 8:
             continue  # the order of tiles alone
         _say(f"{config}: compile")

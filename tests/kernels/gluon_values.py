@@ -104,15 +104,24 @@ class Descriptor:
         self.array[there] = block[here]
 
 
-def store(pointer: Pointer, values: Any, mask: Any) -> None:
+def store(pointer: Pointer, values: Any, mask: Any = None, **_: str) -> None:
     """Write values where a mask holds."""
-    pointer.data[np.asarray(pointer.offsets)[mask]] = np.asarray(values)[mask]
+    mask = np.ones(np.shape(pointer.offsets), bool) if mask is None else mask
+    values = np.broadcast_to(values, np.shape(pointer.offsets))
+    pointer.data[np.asarray(pointer.offsets)[mask]] = values[mask]
 
 
-def load(pointer: Pointer, mask: Any, other: float) -> Any:
+def load(pointer: Pointer, mask: Any = True, other: float = 0.0, **_: str) -> Any:
     """Read values; `other` where a mask does not hold."""
     offsets = np.where(mask, pointer.offsets, 0)
     return tile(np.where(mask, pointer.data[offsets], other))
+
+
+def atomic_add(pointer: Pointer, value: int, **_: str) -> Int:
+    """Add to a number in memory; return what it was."""
+    before = Int(pointer.data[pointer.offsets])
+    pointer.data[pointer.offsets] += value
+    return before
 
 
 def scalar(value: int) -> Int:

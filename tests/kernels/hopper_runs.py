@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,30 +18,48 @@ def halves(seed: int, *extents: int) -> Any:
     return np.random.default_rng(seed).standard_normal(extents).astype(np.float16)
 
 
+def product(
+    extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str,
+    order: Sequence[int], seed: int = 0, *, finish: bool = False,
+) -> tuple[Any, Any, list[Machine]]:  # fmt: skip
+    """Multiply by programs in an order, and add a bias and take ReLU to `finish`.
+
+    Returns C, C in float64, and the machines.
+    """
+    batch, M, N, K = extents
+    a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
+    c = np.full((batch, M, N), np.nan, np.float16)
+    high, wide, parts = config["BLOCK_M"], config["BLOCK_N"], config["SPLIT_K"]
+    tiles = batch * math.ceil(M / high) * math.ceil(N / wide)
+    sums = np.full(tiles * parts * high * wide, np.nan, np.float32)
+    counts = np.zeros(tiles * config["CONSUMERS"], np.int32)
+    rows = high if config["PINGPONG"] else high // config["CONSUMERS"]
+    k, piece = config["BLOCK_K"], wide // config["PIECES"]
+    n = wide & -wide  # the widest block of a power of two
+    weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
+    machines = [Machine(program, len(order), seed + program) for program in order]
+    for machine in machines:
+        machine.function(_hopper_gemm.kernel)(
+            Descriptor(a, [1, rows, k]),
+            Descriptor(weights, block),
+            Descriptor(c, [1, rows, piece & -piece]),
+            Pointer(bias) if finish else None,
+            *(Pointer(sums), Pointer(counts)),
+            *map(Int, extents),
+            *(dense == "k", "relu" if finish else "none", len(order)),
+            **config,
+        )
+    assert not counts.any(), "counts are not at 0 for the next launch"
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    return c, np.maximum(exact + bias, 0) if finish else exact, machines
+
+
 def multiply(
     extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str, programs: int,
     seed: int = 0, *, finish: bool = False,
 ) -> tuple[float, list[Machine]]:  # fmt: skip
     """Multiply, and add a bias and take ReLU to `finish`; return the largest error and machines."""
-    batch, M, N, K = extents
-    a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
-    c = np.full((batch, M, N), np.nan, np.float16)
-    rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // 2
-    k, n = config["BLOCK_K"], config["BLOCK_N"]
-    weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
-    machines = [Machine(program, programs, seed + program) for program in range(programs)]
-    for machine in machines:
-        machine.function(_hopper_gemm.kernel)(
-            Descriptor(a, [1, rows, k]),
-            Descriptor(weights, block),
-            Descriptor(c, [1, rows, n // config["PIECES"]]),
-            Pointer(bias) if finish else None,
-            *map(Int, extents),
-            *(dense, "relu" if finish else "none", programs),
-            **config,
-        )
-    exact = a.astype(np.float64) @ b.astype(np.float64)
-    exact = np.maximum(exact + bias, 0) if finish else exact
+    c, exact, machines = product(extents, config, dense, range(programs), seed, finish=finish)
     return float(np.abs(c - exact).max()), machines
 
 
