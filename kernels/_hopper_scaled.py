@@ -59,6 +59,7 @@ from asmtune.kernels._hopper_scaled_sums import (
     sum_in_tensor_core,
     tile_origin,
 )
+from asmtune.kernels._scaled_host import EXTENTS
 from asmtune.runtime.decorator import asm_autotune
 
 PIECE = gl.constexpr(128)
@@ -200,9 +201,6 @@ OUTPUTS = ("c_desc",)
 DTYPES = ("fp8e4nv", "fp8e5")
 """Dtypes of A; B is e4m3."""
 
-EXTENTS = {"GROUP_A": (0, 1, 128), "GROUP_B": (0, 1, 128), "GROUP_K": (0, 128)}
-"""Rows of A, columns of B and elements of K that may share a scale, 0 for all."""
-
 RESULTS = (torch.bfloat16, torch.float16, torch.float32)
 """Dtypes of C."""
 
@@ -280,8 +278,9 @@ def _fits_threads(
         return True
     rows = BLOCK_M if PINGPONG else BLOCK_M // CONSUMERS.value
     piece = min(BLOCK_N, PIECE.value)
-    # Scales of columns are held for this step and the next; four threads share a row.
-    columns = 2 * BLOCK_N // 4 if GROUP_B == 1 and GROUP_K else 0
+    # Four threads share a row. They hold its columns' scales for this step, by those of rows, and
+    # for the next.
+    columns = 3 * BLOCK_N // 4 if GROUP_B == 1 and GROUP_K else 0
     return rows * (BLOCK_N + piece) // 128 + columns <= 208
 
 

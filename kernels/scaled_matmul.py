@@ -31,14 +31,14 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _gemm_space
-from asmtune.kernels._common import beside, forward_only, is_expanded, is_hopper
+from asmtune.kernels._common import beside, forward_only
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
 from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
 from asmtune.kernels._gemm_host import grid, placed
 from asmtune.kernels._gemm_space import DEFAULT
 from asmtune.kernels._scaled import scaled_sum
-from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group
+from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
 from asmtune.kernels._split import gathered
 from asmtune.measure.bench.gpu import allocating
 from asmtune.runtime.decorator import asm_autotune
@@ -267,20 +267,6 @@ def _launch_gluon(*values: Any) -> None:
     _hopper_scaled.in_place_of_plain(*values)
 
 
-def _fits_hopper(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the Gluon kernel for Hopper takes a launch's operands."""
-    a, b = arguments["a_ptr"], arguments["b_ptr"]
-    return (
-        arguments["LAYOUT"] == "kk"
-        and arguments["MULTIPLE_STRIDES"] == arguments["MULTIPLE_C"] == 16
-        and arguments["GROUP_A"] in (0, 1, BLOCK)
-        and arguments["GROUP_B"] in (0, 1, BLOCK)
-        and arguments["GROUP_K"] in (0, BLOCK)
-        and not (is_expanded(a) or is_expanded(b))
-        and is_hopper(a.device)
-    )
-
-
 def has_vendor(arguments: Mapping[str, Any]) -> bool:
     """Return whether `torch._scaled_mm` takes a launch's operands, on this device, as they lie."""
     a, b, scale_a, scale_b, bias = operands_of(arguments)
@@ -345,7 +331,7 @@ def scaled_matmul(
     c: torch.Tensor = arguments["c_ptr"]
     if c.numel():
         tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
-        wanted = vendor and has_vendor(arguments), gluon and _fits_hopper(arguments)
+        wanted = vendor and has_vendor(arguments), gluon and fits_hopper(arguments)
         with allocating():
             beside(tuners, *wanted)[grid](**arguments)
     return c[0]

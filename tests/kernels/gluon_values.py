@@ -109,8 +109,8 @@ def store(pointer: Pointer, values: Any, mask: Any) -> None:
     pointer.data[np.asarray(pointer.offsets)[mask]] = np.asarray(values)[mask]
 
 
-def load(pointer: Pointer, mask: Any, other: float) -> Any:
-    """Read values; `other` where a mask does not hold."""
+def load(pointer: Pointer, mask: Any = True, other: float = 0.0) -> Any:
+    """Read values, or a number; `other` where a mask does not hold."""
     offsets = np.where(mask, pointer.offsets, 0)
     return tile(np.where(mask, pointer.data[offsets], other))
 
