@@ -12,7 +12,7 @@ Scales of groups of K are loaded a step ahead, while the product runs. Scales th
 are applied to the sums.
 
 With few rows, time goes into reading B. Tiles of few columns make as many programs as there are
-multiprocessors, or, if PER_SM is 2, twice as many, whose waits overlap.
+multiprocessors, or PER_SM times as many, whose waits overlap.
 
 Shapes: A is (M, K), B (N, K), C (M, N); scales as in `scaled_matmul`, in groups of EXTENTS.
 Dtypes: e4m3 and e5m2, in any pair; C is bf16, fp16 or fp32; scales are fp32.
@@ -52,6 +52,7 @@ from asmtune.kernels._hopper import (
 from asmtune.kernels._hopper_scaled_sums import (
     BLOCK_K,
     CONSUMERS,
+    joined,
     load_scales,
     load_tiles,
     scaled,
@@ -61,6 +62,9 @@ from asmtune.kernels._hopper_scaled_sums import (
 )
 from asmtune.kernels._scaled_host import EXTENTS
 from asmtune.runtime.decorator import asm_autotune
+
+REGISTERS = gl.constexpr((240, 104, 72))
+"""Of a thread that multiplies, for 1, 2 and 3 programs of a multiprocessor; 24 where warps load."""
 
 PIECE = gl.constexpr(128)
 """Columns that are written at once, and whose sums are scaled at once."""
@@ -107,6 +111,7 @@ def _multiply_tiles(
             turn ^= 1
         stage, phase = at % STAGES, at // STAGES & 1
         if FAST:
+            of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
             acc = sum_in_tensor_core(rings, stage, phase, steps, WHO, LAYOUT)
             pieces = (acc,) if SHAPE[2] == 1 else _halved(acc)
         else:
@@ -114,12 +119,14 @@ def _multiply_tiles(
                 rings, scales, sizes, origin, stage, phase, steps, WHO, PIECE_LAYOUT, GROUPS
             )
         at += steps * (CONSUMERS if PARTS == 1 else 1)
-        if GROUPS[2] == 0:
-            of_all = load_scales(scales, sizes, origin, 0, GROUPS, SHAPE, PIECE_LAYOUT)
+        if GROUPS[2] == 0 and not FAST:
+            # Beside two sums there is no room for them before.
+            of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
         for piece in gl.static_range(SHAPE[2]):
             out = gl.convert_layout(pieces[piece], PIECE_LAYOUT)
             if GROUPS[2] == 0:
-                out = scaled(out, of_all[0], of_all[1 + piece], GROUPS)
+                factor = joined(of_all[0], of_all[1 + piece], GROUPS)
+                out = scaled(out, of_all[0], factor, GROUPS)
             left = column + piece * COLUMNS
             if bias_ptr is not None:
                 n = left + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, PIECE_LAYOUT))
@@ -177,8 +184,7 @@ def kernel(
     sizes = (M, N, K, gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N))
     operands = (a_desc, b_desc)
     scales = ((scale_a_ptr, stride_sam, stride_sak), (scale_b_ptr, stride_sbn, stride_sbk))
-    # A thread's registers are what `_REGISTERS` leaves beside those of the warps that load.
-    REGISTERS: gl.constexpr = 240 if PER_SM == 1 else 104
+    TAKEN: gl.constexpr = REGISTERS[PER_SM - 1]
     gl.warp_specialize(
         [
             (
@@ -192,7 +198,7 @@ def kernel(
             (load_tiles, (operands, rings, sizes, BLOCK, GROUP_M)),
         ],
         [4, 1],
-        [REGISTERS, 24],
+        [TAKEN, 24],
     )
 
 
@@ -210,11 +216,11 @@ SHAPES = (
     {"M": 16, "N": 4096, "K": 4096, "GROUP_A": 0, "GROUP_B": 0, "GROUP_K": 0},
 )
 
-_REGISTERS = {1: 168, 2: 80}
-"""Of a thread, by programs of a multiprocessor: 65536 over twelve warps each, in units of 8."""
+_AT_START = (168, 80, 56)
+"""Registers of a thread, as REGISTERS: 65536 over twelve warps of each program, in units of 8."""
 
-_SHARED = {1: 226 * 1024, 2: 112 * 1024}
-"""Bytes of a program, of 228 KiB and 1 KiB of the driver's for each."""
+_SHARED = (226 * 1024, 112 * 1024, 74 * 1024)
+"""Bytes of a program, likewise: of 228 KiB, 1 KiB of the driver's for each."""
 
 _AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "PER_SM", "STAGES", "GROUP_M")
 _TILES = (  # the first four, then STAGES
@@ -229,6 +235,8 @@ _TILES = (  # the first four, then STAGES
     (64, 64, True, 2, (5, 6)),
     (64, 32, True, 2, (8,)),
     (64, 16, True, 2, (8, 10)),
+    (64, 32, True, 3, (5,)),
+    (64, 16, True, 3, (6,)),
 )
 
 
@@ -247,7 +255,7 @@ def space() -> Space:
         Config(
             dict(zip(_AXES, (m, n, pingpong, per_sm, stages, group), strict=True)),
             num_warps=4,
-            maxnreg=_REGISTERS[per_sm],
+            maxnreg=_AT_START[per_sm - 1],
             pre_hook=set_blocks,
         )
         for m, n, pingpong, per_sm, rings in _TILES
@@ -268,20 +276,19 @@ def _fits_shared(
 ) -> bool:
     rows = 2 * BLOCK_M if PINGPONG else BLOCK_M
     results = rows * min(BLOCK_N, PIECE.value) * SIZE_C
-    return (BLOCK_M + BLOCK_N) * BLOCK_K.value * STAGES + results <= _SHARED[PER_SM]
+    return (BLOCK_M + BLOCK_N) * BLOCK_K.value * STAGES + results <= _SHARED[PER_SM - 1]
 
 
 def _fits_threads(
-    BLOCK_M: int, BLOCK_N: int, PINGPONG: bool, GROUP_B: int, GROUP_K: int, FAST: bool
+    BLOCK_M: int, BLOCK_N: int, PINGPONG: bool, PER_SM: int, GROUP_B: int, GROUP_K: int, FAST: bool
 ) -> bool:
     if FAST:
         return True
     rows = BLOCK_M if PINGPONG else BLOCK_M // CONSUMERS.value
     piece = min(BLOCK_N, PIECE.value)
-    # Four threads share a row. They hold its columns' scales for this step, by those of rows, and
-    # for the next.
+    # Four threads share a row, whose columns' scales come with addresses of 64 bits.
     columns = 3 * BLOCK_N // 4 if GROUP_B == 1 and GROUP_K else 0
-    return rows * (BLOCK_N + piece) // 128 + columns <= 208
+    return rows * (BLOCK_N + piece) // 128 + columns + 32 <= REGISTERS.value[PER_SM - 1]
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:

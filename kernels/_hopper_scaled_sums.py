@@ -51,7 +51,7 @@ def load_tiles(operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexp
 
 
 @gluon.jit
-def _load_scale(scale, first, extent, group, GROUP: gl.constexpr, LAYOUT: gl.constexpr):
+def load_scale(scale, first, extent, group, GROUP: gl.constexpr, LAYOUT: gl.constexpr):
     """Returns scales of a tile's rows or columns: a vector, or a number where all share it.
 
     Args:
@@ -77,15 +77,14 @@ def _load_scale(scale, first, extent, group, GROUP: gl.constexpr, LAYOUT: gl.con
 
 @gluon.jit
 def load_scales(
-    scales, sizes, origin, group, GROUPS: gl.constexpr, SHAPE: gl.constexpr, LAYOUT: gl.constexpr
+    scales, sizes, origin, GROUPS: gl.constexpr, SHAPE: gl.constexpr, LAYOUT: gl.constexpr
 ):
-    """Returns scales of a tile's rows, and of its columns on the left and on the right.
+    """Returns scales of a tile's rows, and of its columns on the left and on the right, of all K.
 
     Args:
-        scales: those of A and of B, as `_load_scale` takes them.
+        scales: those of A and of B, as `load_scale` takes them.
         sizes: M, N and others.
         origin: row and column of the tile.
-        group: of K.
         GROUPS: rows, columns and elements of K that share a scale, 0 for all.
         SHAPE: rows, columns of a piece, and pieces, of which there are one or two.
         LAYOUT: of a piece.
@@ -93,28 +92,65 @@ def load_scales(
     DOWN: gl.constexpr = (gl.SliceLayout(1, LAYOUT), SHAPE[0])
     ACROSS: gl.constexpr = (gl.SliceLayout(0, LAYOUT), SHAPE[1])
     row, column = origin
-    down = _load_scale(scales[0], row, sizes[0], group, GROUPS[0], DOWN)
-    left = _load_scale(scales[1], column, sizes[1], group, GROUPS[1], ACROSS)
+    down = load_scale(scales[0], row, sizes[0], 0, GROUPS[0], DOWN)
+    left = load_scale(scales[1], column, sizes[1], 0, GROUPS[1], ACROSS)
     right = left
     if SHAPE[2] > 1:
-        right = _load_scale(scales[1], column + SHAPE[1], sizes[1], group, GROUPS[1], ACROSS)
+        right = load_scale(scales[1], column + SHAPE[1], sizes[1], 0, GROUPS[1], ACROSS)
     return down, left, right
 
 
 @gluon.jit
-def scaled(sums, down, across, GROUPS: gl.constexpr):
-    """Returns sums times the scales of their rows and columns."""
-    # Numbers by each other first: every element is multiplied once then.
-    if GROUPS[0] == 1:
-        if GROUPS[1] == 1:
-            found = sums * down[:, None] * across[None, :]
-        else:
-            found = sums * (down * across)[:, None]
+def joined(down, across, GROUPS: gl.constexpr):
+    """Returns the product of scales of rows and of columns, or the latter if both are vectors."""
+    return across if GROUPS[0] == 1 and GROUPS[1] == 1 else down * across
+
+
+@gluon.jit
+def scaled(sums, down, factor, GROUPS: gl.constexpr):
+    """Returns sums times the scales of rows and columns, of which the factor is `joined`."""
+    if GROUPS[0] == 1 and GROUPS[1] == 1:
+        found = sums * down[:, None] * factor[None, :]
+    elif GROUPS[0] == 1:
+        found = sums * factor[:, None]
     elif GROUPS[1] == 1:
-        found = sums * (down * across)[None, :]
+        found = sums * factor[None, :]
     else:
-        found = sums * (down * across)
+        found = sums * factor
     return found
+
+
+@gluon.jit
+def _product(some, down, scale, place, GROUPS: gl.constexpr, LAYOUT: gl.constexpr):
+    """Waits for a product, and returns it with the factor of its sums.
+
+    Scales of columns are loaded while the product runs, and the factor is computed before the wait.
+    So ptxas cannot wait for scales of rows, which were loaded a step ahead, before the product
+    begins, and their registers are free for those of the next step.
+
+    Args:
+        some: the product.
+        down: scales of rows.
+        scale: of columns, as `load_scale` takes it.
+        place: first column, columns of the matrix, and group of K.
+        GROUPS: rows, columns and elements of K that share a scale, 0 for all.
+        LAYOUT: of the scales of columns.
+    """
+    factor = down
+    if GROUPS[2] > 0:
+        across = load_scale(scale, place[0], place[1], place[2], GROUPS[1], LAYOUT)
+        factor = joined(down, across, GROUPS)
+    if GROUPS[2] > 0 and (GROUPS[0] == 1 or GROUPS[1] == 1):
+        some, factor = warpgroup_mma_wait(num_outstanding=0, deps=[some, factor])
+    else:
+        some = warpgroup_mma_wait(num_outstanding=0, deps=[some])
+    return some, factor
+
+
+@gluon.jit
+def _added(sums, some, down, factor, GROUPS: gl.constexpr):
+    """Returns sums and a product, the latter by scales if groups of K have their own."""
+    return sums + (scaled(some, down, factor, GROUPS) if GROUPS[2] > 0 else some)
 
 
 @gluon.jit
@@ -152,44 +188,48 @@ def sum_apart(
     Returns the sums of the left and of the right columns; those of one piece are on the left.
     """
     a_ring, b_ring, full, empty, turns = rings
+    M, N, _, _ = sizes
+    row, column = origin
     STAGES: gl.constexpr = full.shape[0]
     PARTS: gl.constexpr = a_ring.shape[0] // STAGES
     PART: gl.constexpr = WHO if PARTS > 1 else 0
     PIECES: gl.constexpr = b_ring.shape[0] // STAGES
     ROWS: gl.constexpr = a_ring.shape[1]
     COLUMNS: gl.constexpr = b_ring.shape[1]
-    SHAPE: gl.constexpr = (ROWS, COLUMNS, PIECES)
+    DOWN: gl.constexpr = (gl.SliceLayout(1, LAYOUT), ROWS)
+    ACROSS: gl.constexpr = (gl.SliceLayout(0, LAYOUT), COLUMNS)
     left = gl.zeros([ROWS, COLUMNS], gl.float32, LAYOUT)
     right = gl.zeros([ROWS, COLUMNS], gl.float32, LAYOUT)
     some = gl.zeros([ROWS, COLUMNS], gl.float32, LAYOUT)
+    down = 1.0
     if GROUPS[2] > 0:
-        down, across, beyond = load_scales(scales, sizes, origin, 0, GROUPS, SHAPE, LAYOUT)
+        down = load_scale(scales[0], row, M, 0, GROUPS[0], DOWN)
     for step in range(steps):
         mbarrier.wait(full.index(stage), phase)
         a = a_ring.index(stage * PARTS + PART)
-        for piece in gl.static_range(PIECES):
-            b = b_ring.index(stage * PIECES + piece).permute((1, 0))
+        if PIECES > 1:
+            b = b_ring.index(stage * PIECES).permute((1, 0))
             some = warpgroup_mma(a, b, some, use_acc=False, is_async=True)
-            if piece == PIECES - 1:
-                last = step == steps - 1
-                if PARTS == 1:
-                    mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1, pred=last)
-                if GROUPS[2] > 0:
-                    # Of the next step; in the last one, its own again.
-                    group = gl.minimum(step + 1, steps - 1)
-                    ahead = load_scales(scales, sizes, origin, group, GROUPS, SHAPE, LAYOUT)
-            some = warpgroup_mma_wait(num_outstanding=0, deps=[some])
-            if piece == PIECES - 1:
-                mbarrier.arrive(empty.index(stage), count=1)
-            if piece == 0:
-                left += scaled(some, down, across, GROUPS) if GROUPS[2] > 0 else some
-                if PIECES > 1:
-                    # Waits for nothing, but keeps the sum before the next product. It would take
-                    # registers of its own after that, of which there are too few.
-                    left, some = warpgroup_mma_wait(num_outstanding=0, deps=[left, some])
-            else:
-                right += scaled(some, down, beyond, GROUPS) if GROUPS[2] > 0 else some
+            some, factor = _product(some, down, scales[1], (column, N, step), GROUPS, ACROSS)
+            left = _added(left, some, down, factor, GROUPS)
+            # Waits for nothing, but keeps the sum before the next product. It would take registers
+            # of its own after that, of which there are too few.
+            left, some = warpgroup_mma_wait(num_outstanding=0, deps=[left, some])
+        b = b_ring.index(stage * PIECES + PIECES - 1).permute((1, 0))
+        some = warpgroup_mma(a, b, some, use_acc=False, is_async=True)
+        if PARTS == 1:
+            mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1, pred=step == steps - 1)
+        last = (column + (PIECES - 1) * COLUMNS, N, step)
+        some, factor = _product(some, down, scales[1], last, GROUPS, ACROSS)
+        mbarrier.arrive(empty.index(stage), count=1)
+        before = down
         if GROUPS[2] > 0:
-            down, across, beyond = ahead
+            # Of the next step; in the last one, its own again.
+            following = gl.minimum(step + 1, steps - 1)
+            down = load_scale(scales[0], row, M, following, GROUPS[0], DOWN)
+        if PIECES > 1:
+            right = _added(right, some, before, factor, GROUPS)
+        else:
+            left = _added(left, some, before, factor, GROUPS)
         stage, phase = next_stage(stage, phase, STAGES)
     return left, right

@@ -47,7 +47,9 @@ def multiply(
 
 def _scales(seed: int, extents: tuple[int, int], groups: tuple[int, int]) -> Any:
     """Draw scales of a matrix by the extents of their groups, 0 for all."""
-    counts = [-(-extent // (group or extent)) for extent, group in zip(extents, groups, strict=True)]
+    counts = [
+        -(-extent // (group or extent)) for extent, group in zip(extents, groups, strict=True)
+    ]
     return np.random.default_rng(seed).uniform(0.5, 1.5, counts).astype(np.float32)
 
 

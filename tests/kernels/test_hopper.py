@@ -22,7 +22,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled, attention, matmul
 from tests.gpu import hopper_process
 from tests.gpu.racecheck import Line, handover_lines, other_hazards
 from tests.kernels.gluon_machine import Machine, MachineError
@@ -218,9 +218,11 @@ def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
     shape, x = heads(1, 1, 1, 128, 128, 64, 0), {"x_ptr": torch.empty(2, device="meta")}
     three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
     product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
+    scaled = _hopper_scaled.problem(_hopper_scaled.SHAPES[0], "fp8e4nv", "meta")
     return {
         "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
         "gemm": (gemm, product, list(gemm.space())[-1]),
+        "scaled": (_hopper_scaled, scaled, _hopper_scaled.space().first(**scaled.shape)),
         "apart": (hopper_process, Problem(hopper_process.kernel, x, lambda _: (1,)), Config({})),
     }
 
