@@ -66,6 +66,9 @@ from asmtune.runtime.decorator import asm_autotune
 REGISTERS = gl.constexpr((240, 104, 72))
 """Of a thread that multiplies, for 1, 2 and 3 programs of a multiprocessor; 24 where warps load."""
 
+SHARED = gl.constexpr((226 * 1024, 112 * 1024, 74 * 1024))
+"""Bytes of a program, likewise: of 228 KiB, 1 KiB of the driver's for each."""
+
 PIECE = gl.constexpr(128)
 """Columns that are written at once, and whose sums are scaled at once."""
 
@@ -77,19 +80,45 @@ def _halved(x):
 
 
 @gluon.jit
+def _write(
+    pieces, of_all, c_desc, c_tiles, bias_ptr, N, origin, WHO: gl.constexpr, GROUPS: gl.constexpr,
+    LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """Writes a tile's sums by pieces of columns; by scales of all K, if there are such."""
+    row, column = origin
+    COLUMNS: gl.constexpr = c_tiles.shape[2]
+    BUFFERS: gl.constexpr = c_tiles.shape[0] // CONSUMERS
+    for piece in gl.static_range(len(pieces)):
+        out = gl.convert_layout(pieces[piece], LAYOUT)
+        if GROUPS[2] == 0:
+            factor = joined(of_all[0], of_all[1 + piece], GROUPS)
+            out = scaled(out, of_all[0], factor, GROUPS)
+        left = column + piece * COLUMNS
+        if bias_ptr is not None:
+            n = left + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, LAYOUT))
+            out += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
+        target = c_tiles.index(WHO * BUFFERS + piece % BUFFERS)
+        if piece == 0 or BUFFERS == 1:
+            # The copy engine has read what was stored here before.
+            tma.store_wait(0)
+        target.store(out.to(c_tiles.dtype))
+        fence_async_shared()
+        store_tile(c_desc, [row, left], target)
+
+
+@gluon.jit
 def _multiply_tiles(
     c_desc, scales, bias_ptr, rings, c_tiles, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr,
     GROUP_M: gl.constexpr, GROUPS: gl.constexpr, FAST: gl.constexpr,
 ):  # fmt: skip
     """Computes this warpgroup's part of the program's tiles, or every other tile."""
     M, N, K, all_tiles = sizes
-    BLOCK_N: gl.constexpr = BLOCK[1]
     STAGES: gl.constexpr = rings[2].shape[0]
     PARTS: gl.constexpr = rings[0].shape[0] // STAGES
     ROWS: gl.constexpr = rings[0].shape[1]
     COLUMNS: gl.constexpr = c_tiles.shape[2]
-    SHAPE: gl.constexpr = (ROWS, COLUMNS, BLOCK_N // COLUMNS)
-    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 32])
+    SHAPE: gl.constexpr = (ROWS, COLUMNS, BLOCK[1] // COLUMNS)
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK[1], 32])
     PIECE_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 32])
     steps = gl.cdiv(K, BLOCK_K)
     first, every = gl.program_id(0), gl.num_programs(0)
@@ -100,12 +129,10 @@ def _multiply_tiles(
         at += WHO * steps
         first += WHO * every
         every *= CONSUMERS
-    target = c_tiles.index(WHO)
     for index in range(first, all_tiles, every):
-        row, column = tile_origin(index, M, N, BLOCK[0], BLOCK_N, GROUP_M)
-        if PARTS > 1:
-            row += WHO * ROWS
-        origin = (row, column)
+        row, column = tile_origin(index, M, N, BLOCK[0], BLOCK[1], GROUP_M)
+        origin = (row + (WHO * ROWS if PARTS > 1 else 0), column)
+        of_all = (None, None, None)
         if PARTS == 1:
             mbarrier.wait(rings[4].index(WHO), turn)
             turn ^= 1
@@ -118,24 +145,12 @@ def _multiply_tiles(
             pieces = sum_apart(
                 rings, scales, sizes, origin, stage, phase, steps, WHO, PIECE_LAYOUT, GROUPS
             )
-        at += steps * (CONSUMERS if PARTS == 1 else 1)
-        if GROUPS[2] == 0 and not FAST:
-            # Beside two sums there is no room for them before.
-            of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
-        for piece in gl.static_range(SHAPE[2]):
-            out = gl.convert_layout(pieces[piece], PIECE_LAYOUT)
             if GROUPS[2] == 0:
-                factor = joined(of_all[0], of_all[1 + piece], GROUPS)
-                out = scaled(out, of_all[0], factor, GROUPS)
-            left = column + piece * COLUMNS
-            if bias_ptr is not None:
-                n = left + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, PIECE_LAYOUT))
-                out += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
-            # The copy engine has read what was stored here before.
-            tma.store_wait(0)
-            target.store(out.to(c_tiles.dtype))
-            fence_async_shared()
-            store_tile(c_desc, [row, left], target)
+                # Beside two sums there is no room for them before.
+                of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
+        at += steps * (CONSUMERS if PARTS == 1 else 1)
+        results = (pieces[: SHAPE[2]], of_all, c_desc, c_tiles, bias_ptr)
+        _write(*results, N, origin, WHO, GROUPS, PIECE_LAYOUT)
     tma.store_wait(0)
 
 
@@ -172,7 +187,12 @@ def kernel(
     GROUPS: gl.constexpr = (GROUP_A, GROUP_B, GROUP_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS
     PIECES: gl.constexpr = BLOCK_N // b_desc.block_type.shape[0]
-    c_tiles = ring_of(c_desc, CONSUMERS)
+    # Both halves of a result have a place of their own where shared memory has room.
+    OPERANDS: gl.constexpr = (BLOCK_M + BLOCK_N) * BLOCK_K * STAGES
+    HALVES: gl.constexpr = BLOCK_N // c_desc.block_type.shape[1]
+    ROOM: gl.constexpr = SHARED[PER_SM - 1] - OPERANDS >= 2 * CONSUMERS * c_desc.block_type.nbytes
+    BUFFERS: gl.constexpr = 2 if HALVES == 2 and ROOM else 1
+    c_tiles = ring_of(c_desc, CONSUMERS * BUFFERS)
     rings = (
         ring_of(a_desc, STAGES * PARTS),
         ring_of(b_desc, STAGES * PIECES),
@@ -218,9 +238,6 @@ SHAPES = (
 
 _AT_START = (168, 80, 56)
 """Registers of a thread, as REGISTERS: 65536 over twelve warps of each program, in units of 8."""
-
-_SHARED = (226 * 1024, 112 * 1024, 74 * 1024)
-"""Bytes of a program, likewise: of 228 KiB, 1 KiB of the driver's for each."""
 
 _AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "PER_SM", "STAGES", "GROUP_M")
 _TILES = (  # the first four, then STAGES
@@ -276,7 +293,7 @@ def _fits_shared(
 ) -> bool:
     rows = 2 * BLOCK_M if PINGPONG else BLOCK_M
     results = rows * min(BLOCK_N, PIECE.value) * SIZE_C
-    return (BLOCK_M + BLOCK_N) * BLOCK_K.value * STAGES + results <= _SHARED[PER_SM - 1]
+    return (BLOCK_M + BLOCK_N) * BLOCK_K.value * STAGES + results <= SHARED.value[PER_SM - 1]
 
 
 def _fits_threads(
