@@ -53,6 +53,7 @@ from asmtune.kernels._hopper_scaled_sums import (
     BLOCK_K,
     CONSUMERS,
     joined,
+    load_scale,
     load_scales,
     load_tiles,
     scaled,
@@ -81,19 +82,28 @@ def _halved(x):
 
 @gluon.jit
 def _write(
-    pieces, of_all, c_desc, c_tiles, bias_ptr, N, origin, WHO: gl.constexpr, GROUPS: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    pieces, of_all, scales, sizes, c_desc, c_tiles, bias_ptr, origin, WHO: gl.constexpr,
+    GROUPS: gl.constexpr, FAST: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Writes a tile's sums by pieces of columns; by scales of all K, if there are such."""
     row, column = origin
+    M, N, _, _ = sizes
+    ROWS: gl.constexpr = pieces[0].shape[0]
     COLUMNS: gl.constexpr = c_tiles.shape[2]
+    DOWN: gl.constexpr = (gl.SliceLayout(1, LAYOUT), ROWS)
+    ACROSS: gl.constexpr = (gl.SliceLayout(0, LAYOUT), COLUMNS)
     BUFFERS: gl.constexpr = c_tiles.shape[0] // CONSUMERS
     for piece in gl.static_range(len(pieces)):
         out = gl.convert_layout(pieces[piece], LAYOUT)
-        if GROUPS[2] == 0:
-            factor = joined(of_all[0], of_all[1 + piece], GROUPS)
-            out = scaled(out, of_all[0], factor, GROUPS)
         left = column + piece * COLUMNS
+        if GROUPS[2] == 0:
+            if FAST:
+                down, across = of_all[0], of_all[1 + piece]
+            else:
+                # Beside two sums there was no room for them.
+                down = load_scale(scales[0], row, M, 0, GROUPS[0], DOWN)
+                across = load_scale(scales[1], left, N, 0, GROUPS[1], ACROSS)
+            out = scaled(out, down, joined(down, across, GROUPS), GROUPS)
         if bias_ptr is not None:
             n = left + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, LAYOUT))
             out += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
@@ -145,12 +155,9 @@ def _multiply_tiles(
             pieces = sum_apart(
                 rings, scales, sizes, origin, stage, phase, steps, WHO, PIECE_LAYOUT, GROUPS
             )
-            if GROUPS[2] == 0:
-                # Beside two sums there is no room for them before.
-                of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
         at += steps * (CONSUMERS if PARTS == 1 else 1)
-        results = (pieces[: SHAPE[2]], of_all, c_desc, c_tiles, bias_ptr)
-        _write(*results, N, origin, WHO, GROUPS, PIECE_LAYOUT)
+        results = (pieces[: SHAPE[2]], of_all, scales, sizes, c_desc, c_tiles, bias_ptr)
+        _write(*results, origin, WHO, GROUPS, FAST, PIECE_LAYOUT)
     tma.store_wait(0)
 
 

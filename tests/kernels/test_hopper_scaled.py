@@ -11,6 +11,7 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 from asmtune.kernels import _hopper_scaled, _scaled_host, scaled_matmul
 from asmtune.runtime.autotuner import AsmAutotuner
 from tests.kernels.gluon_machine import Machine, MachineError
@@ -105,6 +106,31 @@ def test_tiles_compile_without_spills(groups: Groups, fast: bool, settings: Sett
         assert code.count("USETMAXREG.DEALLOC.CTAPOOL 0x18") >= 1
 
 
+def with_bias(extents: Groups, groups: Groups, out: torch.dtype, fast: bool) -> Problem:
+    """Make a launch with a bias."""
+    shape = {**shape_of(groups), **dict(zip("MNK", extents, strict=True))}
+    given = scaled_matmul.inputs(shape, "fp8e5", "meta") | {"fast_accum": fast}
+    bias = torch.empty(extents[1], dtype=out, device="meta")
+    arguments = _hopper_scaled.arguments(
+        scaled_matmul._arguments(**given, out_dtype=out, bias=bias)
+    )
+    return Problem(_hopper_scaled.kernel, arguments, _hopper_scaled.grid)
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize(
+    ("extents", "groups", "fast"),
+    [((1, 8, 16), TENSOR, True), ((1, 8, 16), TENSOR, False), ((300, 520, 400), ROW, False)],
+)
+def test_odd_launches_with_a_bias_compile(
+    extents: Groups, groups: Groups, fast: bool, settings: Settings
+) -> None:
+    """Numbers that Triton takes as constants pass, and biases fit in registers beside scales."""
+    problem = with_bias(extents, groups, torch.float16, fast)
+    for config in (configs(groups, fast)[0], configs(groups, fast)[-1]):
+        assert "QGMMA" in machine_code(problem, config, settings)  # which refuses spills
+
+
 _PRODUCT = r"QGMMA\S+ R\d+, gdesc\[UR\d+\], R\d+, gsb0 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x(\d)"
 
 
@@ -146,8 +172,7 @@ def test_pairs_of_formats_and_dtypes_of_results(a: str, b: str, settings: Settin
     right = torch.empty(256, 256, dtype=getattr(torch, b), device="meta").mT
     one, bias = torch.empty(1, 1, device="meta"), torch.empty(256, device="meta")
     plain = scaled_matmul._arguments(left, right, one, one, torch.float32, bias, True)
-    given = _hopper_scaled.arguments(plain)
-    problem = _hopper_scaled.Problem(_hopper_scaled.kernel, given, _hopper_scaled.grid)
+    problem = Problem(_hopper_scaled.kernel, _hopper_scaled.arguments(plain), _hopper_scaled.grid)
     code = machine_code(problem, configs(TENSOR, True, 4)[-1], settings)
     names = {"float8_e4m3fn": "E4M3", "float8_e5m2": "E5M2"}
     assert set(re.findall(r"QGMMA\S+F32\.(\S+)", code)) == {f"{names[a]}.{names[b]}"}
