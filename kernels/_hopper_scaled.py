@@ -83,9 +83,12 @@ def _halved(x):
 @gluon.jit
 def _write(
     pieces, of_all, scales, sizes, c_desc, c_tiles, bias_ptr, origin, WHO: gl.constexpr,
-    GROUPS: gl.constexpr, FAST: gl.constexpr, LAYOUT: gl.constexpr,
+    GROUPS: gl.constexpr, AHEAD: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Writes a tile's sums by pieces of columns; by scales of all K, if there are such."""
+    """Writes a tile's sums by pieces of columns; by scales of all K, if there are such.
+
+    These are `of_all` if AHEAD, and are loaded now if not.
+    """
     row, column = origin
     M, N, _, _ = sizes
     ROWS: gl.constexpr = pieces[0].shape[0]
@@ -97,10 +100,9 @@ def _write(
         out = gl.convert_layout(pieces[piece], LAYOUT)
         left = column + piece * COLUMNS
         if GROUPS[2] == 0:
-            if FAST:
+            if AHEAD:
                 down, across = of_all[0], of_all[1 + piece]
             else:
-                # Beside two sums there was no room for them.
                 down = load_scale(scales[0], row, M, 0, GROUPS[0], DOWN)
                 across = load_scale(scales[1], left, N, 0, GROUPS[1], ACROSS)
             out = scaled(out, down, joined(down, across, GROUPS), GROUPS)
@@ -130,6 +132,8 @@ def _multiply_tiles(
     SHAPE: gl.constexpr = (ROWS, COLUMNS, BLOCK[1] // COLUMNS)
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK[1], 32])
     PIECE_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 32])
+    # Beside two sums, or with a scale for each of 256 columns, registers would not do.
+    AHEAD: gl.constexpr = FAST and (GROUPS[1] != 1 or SHAPE[2] == 1)
     steps = gl.cdiv(K, BLOCK_K)
     first, every = gl.program_id(0), gl.num_programs(0)
     at = gl.to_tensor(0)
@@ -143,12 +147,13 @@ def _multiply_tiles(
         row, column = tile_origin(index, M, N, BLOCK[0], BLOCK[1], GROUP_M)
         origin = (row + (WHO * ROWS if PARTS > 1 else 0), column)
         of_all = (None, None, None)
+        if AHEAD:
+            of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
         if PARTS == 1:
             mbarrier.wait(rings[4].index(WHO), turn)
             turn ^= 1
         stage, phase = at % STAGES, at // STAGES & 1
         if FAST:
-            of_all = load_scales(scales, sizes, origin, GROUPS, SHAPE, PIECE_LAYOUT)
             acc = sum_in_tensor_core(rings, stage, phase, steps, WHO, LAYOUT)
             pieces = (acc,) if SHAPE[2] == 1 else _halved(acc)
         else:
@@ -157,7 +162,7 @@ def _multiply_tiles(
             )
         at += steps * (CONSUMERS if PARTS == 1 else 1)
         results = (pieces[: SHAPE[2]], of_all, scales, sizes, c_desc, c_tiles, bias_ptr)
-        _write(*results, origin, WHO, GROUPS, FAST, PIECE_LAYOUT)
+        _write(*results, origin, WHO, GROUPS, AHEAD, PIECE_LAYOUT)
     tma.store_wait(0)
 
 
