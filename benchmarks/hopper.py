@@ -1,10 +1,12 @@
-"""Times the Gluon kernels for Hopper, every config of each, beside cuBLAS and the fastest SDPA.
+"""Times the Gluon kernels for Hopper, every config of each, beside the vendors' functions.
 
     python -m benchmarks.hopper gemm
     python -m benchmarks.hopper attention --shape 3 --plain
+    python -m benchmarks.hopper scaled --shape 40
 
 Each shape is timed in a process of its own, which is killed after `--limit` seconds. `--plain`
-tunes the plain kernel as well. Shares are the vendor's time over the kernel's.
+tunes the plain kernel as well. The vendors' are cuBLAS, the fastest SDPA, and `torch._scaled_mm`.
+Shares are the vendor's time over the kernel's.
 """
 
 from __future__ import annotations
@@ -19,10 +21,18 @@ from functools import partial
 import torch
 from triton.testing import do_bench
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_gemm,
+    _hopper_scaled,
+    attention,
+    matmul,
+    scaled_matmul,
+)
 from asmtune.runtime.options import numbers
+from benchmarks.kernels import wide
 from benchmarks.kernels.attention_backends import attend, fastest
-from tests.gpu.hopper_process import attention_case, gemm_case, launch
+from tests.gpu.hopper_process import attention_case, gemm_case, launch, scaled_inputs
 
 Row = tuple[str, Callable[[], object]]
 
@@ -37,6 +47,13 @@ ATTENTIONS = (  # batch, heads, key heads, queries, keys, dim, causal
     (1, 32, 8, 16384, 16384, 128, 1), (4, 16, 16, 1024, 1024, 64, 0),
     (2, 16, 16, 4096, 4096, 64, 0), (2, 16, 16, 4096, 4096, 64, 1),
 )  # fmt: skip
+SCALED = tuple(  # M, N, K and granularity: 20 shapes a tensor, a row and a block each
+    (shape["M"], shape["N"], shape["K"], name)
+    for shape in wide.SHAPES["scaled_matmul"]()
+    for name, groups in scaled_matmul.GRANULARITIES.items()
+    if groups == (shape["GROUP_A"], shape["GROUP_B"], shape["GROUP_K"])
+)
+SHAPES = {"gemm": GEMMS, "attention": ATTENTIONS, "scaled": SCALED}
 
 
 def microseconds(run: Callable[[], object]) -> float:
@@ -72,6 +89,21 @@ def attention_rows(number: int, plain: bool) -> Iterator[Row]:
         yield str(config), partial(launch, _hopper_attention, arguments, config)
 
 
+def scaled_rows(number: int, plain: bool) -> Iterator[Row]:
+    """Yield `torch._scaled_mm`, the plain kernel if it is wanted, and each config."""
+    *extents, groups = SCALED[number]
+    given = scaled_inputs({"shape": extents, "groups": groups, "fast": groups != "block"})
+    launched = scaled_matmul._arguments(**given)
+    if scaled_matmul.has_vendor(launched):
+        yield "torch._scaled_mm", lambda: scaled_matmul.by_torch(**given)
+    if plain:
+        more = {"vendor": False, "gluon": False}
+        yield "plain", lambda: scaled_matmul.scaled_matmul(**given, **more)
+    arguments = _hopper_scaled.arguments(launched)
+    for config in _hopper_scaled.space().configs(**numbers(arguments)):
+        yield str(config), partial(launch, _hopper_scaled, arguments, config)
+
+
 def print_rows(rows: Iterator[Row], flops: float) -> None:
     """Print each row's name, then time, share of the vendor's speed, and TFLOP/s."""
     vendor = 0.0
@@ -88,12 +120,12 @@ def print_rows(rows: Iterator[Row], flops: float) -> None:
 def main() -> None:
     """Time one shape here, or each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kernel", choices=["gemm", "attention"])
+    parser.add_argument("kernel", choices=SHAPES)
     parser.add_argument("--shape", type=int, help="number of one shape; all if left out")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--limit", type=int, default=300)
     options = parser.parse_args()
-    shapes = GEMMS if options.kernel == "gemm" else ATTENTIONS
+    shapes = SHAPES[options.kernel]
     if options.shape is None:
         for number in range(len(shapes)):
             command = [*sys.argv[1:], "--shape", str(number)]
@@ -108,9 +140,10 @@ def main() -> None:
         return
     shape = shapes[options.shape]
     print(f"{options.kernel} {' '.join(map(str, shape))}", flush=True)
-    if options.kernel == "gemm":
-        M, N, K = GEMMS[options.shape]
-        print_rows(gemm_rows(options.shape, options.plain), 2 * M * N * K)
+    if options.kernel != "attention":
+        M, N, K = shape[:3]
+        rows = gemm_rows if options.kernel == "gemm" else scaled_rows
+        print_rows(rows(options.shape, options.plain), 2 * M * N * K)
     else:
         B, H, _, M, N, D, causal = ATTENTIONS[options.shape]
         rows = attention_rows(options.shape, options.plain)

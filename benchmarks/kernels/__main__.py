@@ -136,7 +136,7 @@ def prepare(options: argparse.Namespace) -> None:
     for name in options.kernels or KERNELS:
         module_of(name)
     # Public functions import these at their first launch on a Hopper.
-    for name in ("_hopper_gemm", "_hopper_attention"):
+    for name in ("_hopper_gemm", "_hopper_attention", "_hopper_scaled"):
         import_module(f"asmtune.kernels.{name}")
     for module in kernel_modules():
         for tuner in autotuners(module):

@@ -22,7 +22,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from asmtune.core.config import Config
-from asmtune.kernels import _hopper_attention, _hopper_gemm
+from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled, scaled_matmul
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
 from asmtune.runtime.options import numbers
@@ -58,6 +58,24 @@ ATTENTIONS: tuple[dict[str, Any], ...] = (
     _heads(1, 3, 1, 1, 1, 64, causal=True),
     _heads(2, 4, 4, 700, 700, 64, causal=True, inside=True),
     _heads(1, 2, 2, 300, 5000, 128, causal=False, scale=0.3),
+)
+
+
+def _scaled(*extents: int, groups: str, **more: Any) -> dict[str, Any]:
+    return {"shape": extents, "groups": groups, **more}
+
+
+SCALED: tuple[dict[str, Any], ...] = (
+    _scaled(128, 256, 256, groups="block"),
+    _scaled(64, 128, 128, groups="tensor", fast=True),
+    _scaled(1024, 1024, 4096, groups="block", out=torch.float32),
+    _scaled(4096, 4096, 4096, groups="tensor", fast=True),
+    _scaled(1000, 2000, 1008, groups="row", fast=True, bias=True),
+    _scaled(300, 520, 400, groups="row", bias=True, out=torch.float16),
+    _scaled(257, 264, 2064, groups="block", dtype="fp8e5"),
+    _scaled(1, 4096, 4096, groups="block"),
+    _scaled(64, 2112, 7168, groups="row", fast=True),
+    _scaled(1, 8, 16, groups="tensor", dtype="fp8e5"),
 )
 
 
@@ -113,6 +131,38 @@ def attention_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], 
     return arguments, [y, lse], lambda: attend(q.double(), k.double(), v.double(), how)
 
 
+def scaled_inputs(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `scaled_matmul`."""
+    names = ("M", "N", "K", "GROUP_A", "GROUP_B", "GROUP_K")
+    groups = scaled_matmul.GRANULARITIES[case["groups"]]
+    shape = dict(zip(names, (*case["shape"], *groups), strict=True))
+    out = case.get("out", torch.bfloat16)
+    given = scaled_matmul.inputs(shape, case.get("dtype", "fp8e4nv"), "cuda")
+    given["fast_accum"] = case.get("fast", False)
+    bias = torch.randn(shape["N"], device="cuda", dtype=out) if case.get("bias") else None
+    return {**given, "out_dtype": out, "bias": bias}
+
+
+def scaled_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
+    """Return a launch's arguments, its outputs, and what computes these in float64."""
+    plain = scaled_matmul._arguments(**scaled_inputs(case))
+    c, exact = plain["c_ptr"], lambda: [scaled_matmul.reference(plain)[0]]
+    return _hopper_scaled.arguments(plain), [c[0]], exact
+
+
+CASES = {
+    "gemm": (_hopper_gemm, GEMMS, gemm_case),
+    "attention": (_hopper_attention, ATTENTIONS, attention_case),
+    "scaled": (_hopper_scaled, SCALED, scaled_case),
+}
+"""Modules by name, each with its cases, and what makes a launch of one."""
+
+TOLERANCES = {
+    "attention": {"fp16": "fp16 weights", "bf16": "bf16 weights"},
+    "scaled": {"bf16": "bf16 fp8 sums", "fp16": "fp8 sums", "fp32": "fp8 sums"},
+}
+
+
 def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> None:
     """Launch a kernel by a config, without the tuner."""
     values = {**arguments, **config.kwargs}
@@ -122,27 +172,24 @@ def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> 
     module.kernel[module.grid(values)](**values, **options)
 
 
-def configs_of(
-    module: ModuleType, case: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> list[Config]:
-    """List a case's configs, and of a product those for larger ones too."""
-    space = module.space()
-    if module is _hopper_attention:
-        return list(space.configs(D=case["shape"][-1]))
-    context = numbers(arguments)
+def configs_of(module: ModuleType, arguments: Mapping[str, Any]) -> list[Config]:
+    """List a launch's configs, and of a product those for larger ones too."""
+    space, context = module.space(), numbers(arguments)
+    if module is not _hopper_gemm:
+        return list(space.configs(**context))
     split = [c for c in space.configs(**context) if c.kwargs["SPLIT_K"] > 1]
     return [*space.configs(**{**context, "M": 4096, "N": 4096}), *split]
 
 
-def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
+def errors(which: str, case: Mapping[str, Any]) -> dict[str, float]:
     """Return the error of each config over its tolerance; infinity where results do not repeat."""
     torch.manual_seed(0)
-    make = gemm_case if module is _hopper_gemm else attention_case
+    module, _, make = CASES[which]
     arguments, outputs, exact = make(case)
-    wanted, rows = exact(), {"fp16": "fp16 weights", "bf16": "bf16 weights"}
+    wanted, tolerances = exact(), TOLERANCES.get(which, {})
     found = {}
     found = {}
-    for config in configs_of(module, case, arguments):
+    for config in configs_of(module, arguments):
         if config.kwargs.get("GROUP_M", 8) != 8:
             continue  # the order of tiles alone
         _say(f"{config}: compile")
@@ -155,7 +202,6 @@ def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
                 _say(f"{config}: wait")
             torch.cuda.synchronize()
             runs.append([output.clone() for output in outputs])
-        tolerances = rows if module is _hopper_attention else {}
         pairs = zip(runs[0], wanted, strict=True)
         error = max(excess(got, want, tolerances) for got, want in pairs)
         same = all(torch.equal(x, y) for run in runs for x, y in zip(run, runs[0], strict=True))
@@ -176,9 +222,7 @@ def main(which: str, number: int) -> None:
         kernel[(1,)](x, num_warps=4)
         found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
     else:
-        module = {"gemm": _hopper_gemm, "attention": _hopper_attention}[which]
-        cases = {"gemm": GEMMS, "attention": ATTENTIONS}[which]
-        found = errors(module, cases[number])
+        found = errors(which, CASES[which][1][number])
     sys.stdout.write(json.dumps(found) + "\n")
 
 

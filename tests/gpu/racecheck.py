@@ -19,11 +19,11 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm
 from tests.gpu import hopper_process
 
 LIMIT_S = 300
-MODULES = {"gemm": _hopper_gemm, "attention": _hopper_attention, "apart": hopper_process}
+MODULES = {name: module for name, (module, _, _) in hopper_process.CASES.items()}
+MODULES["apart"] = hopper_process
 
 Line = tuple[str, int]
 """A file's name, and the number of a line."""

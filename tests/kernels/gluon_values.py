@@ -112,7 +112,7 @@ def store(pointer: Pointer, values: Any, mask: Any = None, **_: str) -> None:
 
 
 def load(pointer: Pointer, mask: Any = True, other: float = 0.0, **_: str) -> Any:
-    """Read values; `other` where a mask does not hold."""
+    """Read values, or a number; `other` where a mask does not hold."""
     offsets = np.where(mask, pointer.offsets, 0)
     return tile(np.where(mask, pointer.data[offsets], other))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm
+from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled
 from tests.kernels.gluon_machine import Machine
 from tests.kernels.gluon_values import Descriptor, Int, Pointer
 
@@ -60,6 +60,63 @@ def multiply(
 ) -> tuple[float, list[Machine]]:  # fmt: skip
     """Multiply, and add a bias and take ReLU to `finish`; return the largest error and machines."""
     c, exact, machines = product(extents, config, dense, range(programs), seed, finish=finish)
+    return float(np.abs(c - exact).max()), machines
+
+
+def _scales(seed: int, extents: tuple[int, int], groups: tuple[int, int]) -> Any:
+    """Draw scales of a matrix by the extents of their groups, 0 for all."""
+    counts = [
+        -(-extent // (group or extent)) for extent, group in zip(extents, groups, strict=True)
+    ]
+    return np.random.default_rng(seed).uniform(0.5, 1.5, counts).astype(np.float32)
+
+
+def _spread(scales: Any, extents: tuple[int, int], groups: tuple[int, int]) -> Any:
+    """Repeat scales for each element of a matrix."""
+    for axis, (extent, group) in enumerate(zip(extents, groups, strict=True)):
+        scales = np.repeat(scales, group or extent, axis)
+    return scales[: extents[0], : extents[1]].astype(np.float64)
+
+
+def multiply_scaled(
+    extents: tuple[int, int, int], groups: tuple[int, int, int], config: Mapping[str, Any],
+    programs: int, seed: int = 0, *, fast: bool = False, finish: bool = False,
+) -> tuple[float, list[Machine]]:  # fmt: skip
+    """Multiply by scales, and add a bias to `finish`; return the largest error and machines.
+
+    Args:
+        extents: M, N and K.
+        groups: rows of A, columns of B and elements of K that share a scale, 0 for all.
+        config: of the kernel.
+        programs: how many.
+        seed: of the order of partitions.
+        fast: sum all of K in the tensor core.
+        finish: see above.
+    """
+    M, N, K = extents
+    a, b, bias = halves(1, M, K), halves(2, N, K), halves(3, N)
+    down, along, across = (M, K), (groups[0], groups[2]), (groups[1], groups[2])
+    scale_a, scale_b = _scales(4, down, along), _scales(5, (N, K), across)
+    c = np.full((M, N), np.nan, np.float16)
+    rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // 2
+    piece = min(config["BLOCK_N"], 128)
+    machines = [Machine(program, programs, seed + program) for program in range(programs)]
+    for machine in machines:
+        # Scales of A lie by column, as `torch._scaled_mm` wants them, those of B by row.
+        machine.function(_hopper_scaled.kernel)(
+            Descriptor(a, [rows, 128]),
+            Descriptor(b, [config["BLOCK_N"] if fast else piece, 128]),
+            Descriptor(c, [rows, piece]),
+            *(Pointer(scale_a.T.ravel()), Pointer(scale_b.ravel())),
+            Pointer(bias) if finish else None,
+            *map(Int, extents),
+            *map(Int, (1, scale_a.shape[0], 1, scale_b.shape[1])),
+            *(*groups, fast, 2, programs),
+            **config,
+        )
+    left = a * _spread(scale_a, down, along)
+    exact = left @ (b * _spread(scale_b, (N, K), across)).T
+    exact = exact + bias if finish else exact
     return float(np.abs(c - exact).max()), machines
 
 

@@ -23,7 +23,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled, attention, matmul
 from asmtune.runtime.options import numbers
 from tests.gpu import hopper_process
 from tests.gpu.racecheck import Line, handover_lines, other_hazards
@@ -311,11 +311,13 @@ def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
     three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
     product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
     long = gemm.problem({"batch": 1, "M": 128, "N": 4096, "K": 4096}, "fp16", "meta")
+    scaled = _hopper_scaled.problem(_hopper_scaled.SHAPES[0], "fp8e4nv", "meta")
     return {
         "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
         "gemm": (gemm, product, tiles_of(64, 128, PINGPONG=True)),
         "gemm of three": (gemm, product, tiles_of(192, 192)),
         "gemm in parts": (gemm, long, tiles_of(128, 128, SPLIT_K=2)),
+        "scaled": (_hopper_scaled, scaled, _hopper_scaled.space().first(**scaled.shape)),
         "apart": (hopper_process, Problem(hopper_process.kernel, x, lambda _: (1,)), Config({})),
     }
 
