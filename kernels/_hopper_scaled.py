@@ -132,8 +132,8 @@ def _multiply_tiles(
     SHAPE: gl.constexpr = (ROWS, COLUMNS, BLOCK[1] // COLUMNS)
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK[1], 32])
     PIECE_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 32])
-    # Beside two sums, or with a scale for each of 256 columns, registers would not do.
-    AHEAD: gl.constexpr = FAST and (GROUPS[1] != 1 or SHAPE[2] == 1)
+    # Beside two sums, or with a scale for each column of a large tile, registers would not do.
+    AHEAD: gl.constexpr = FAST and (GROUPS[1] != 1 or ROWS * BLOCK[1] <= 64 * 128)
     steps = gl.cdiv(K, BLOCK_K)
     first, every = gl.program_id(0), gl.num_programs(0)
     at = gl.to_tensor(0)
@@ -297,6 +297,7 @@ def space() -> Space:
         Space.from_configs(configs, default=default)
         .where("stages and results fit in shared memory", _fits_shared)
         .where("sums and products fit in a thread's registers", _fits_threads)
+        .where("results of 32 bits, scales and biases of columns do too", _fits_results)
     )
 
 
@@ -318,6 +319,10 @@ def _fits_threads(
     # Four threads share a row, whose columns' scales come with addresses of 64 bits.
     columns = 3 * BLOCK_N // 4 if GROUP_B == 1 and GROUP_K else 0
     return rows * (BLOCK_N + piece) // 128 + columns + 32 <= REGISTERS.value[PER_SM - 1]
+
+
+def _fits_results(BLOCK_N: int, GROUP_B: int, FAST: bool, SIZE_C: int) -> bool:
+    return FAST or PIECE.value >= BLOCK_N or GROUP_B != 1 or SIZE_C < 4
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
