@@ -8,11 +8,11 @@ rows, or, if PINGPONG, every other tile. A stage has 128 of K. What is new are t
   of the other warpgroup run meanwhile. Sums of a tile of 256 columns would not fit in registers
   twice, so that its left and right halves are multiplied one after the other.
 
-Scales of groups of K are loaded a step ahead, while the product runs. Scales that serve all of K
-are applied to the sums.
+Where groups of K have scales, those of rows are loaded a step ahead, those of columns while the
+product runs, one number for 128 columns. Scales that serve all of K are applied to the sums.
 
 With few rows, time goes into reading B. Tiles of few columns make as many programs as there are
-multiprocessors, or PER_SM times as many, whose waits overlap.
+multiprocessors, or PER_SM times as many, so that the waits of some overlap with work of others.
 
 Shapes: A is (M, K), B (N, K), C (M, N); scales as in `scaled_matmul`, in groups of EXTENTS.
 Dtypes: e4m3 and e5m2, in any pair; C is bf16, fp16 or fp32; scales are fp32.
@@ -47,19 +47,17 @@ from asmtune.kernels._hopper import (
     refuse_others,
     ring_of,
     set_block,
-    store_tile,
 )
 from asmtune.kernels._hopper_scaled_sums import (
     BLOCK_K,
     CONSUMERS,
-    joined,
-    load_scale,
+    halved,
     load_scales,
     load_tiles,
-    scaled,
     sum_apart,
     sum_in_tensor_core,
     tile_origin,
+    write_pieces,
 )
 from asmtune.kernels._scaled_host import EXTENTS
 from asmtune.runtime.decorator import asm_autotune
@@ -72,50 +70,6 @@ SHARED = gl.constexpr((226 * 1024, 112 * 1024, 74 * 1024))
 
 PIECE = gl.constexpr(128)
 """Columns that are written at once, and whose sums are scaled at once."""
-
-
-@gluon.jit
-def _halved(x):
-    """Splits a tile into its left and its right columns, which stay in their threads."""
-    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
-
-
-@gluon.jit
-def _write(
-    pieces, of_all, scales, sizes, c_desc, c_tiles, bias_ptr, origin, WHO: gl.constexpr,
-    GROUPS: gl.constexpr, AHEAD: gl.constexpr, LAYOUT: gl.constexpr,
-):  # fmt: skip
-    """Writes a tile's sums by pieces of columns; by scales of all K, if there are such.
-
-    These are `of_all` if AHEAD, and are loaded now if not.
-    """
-    row, column = origin
-    M, N, _, _ = sizes
-    ROWS: gl.constexpr = pieces[0].shape[0]
-    COLUMNS: gl.constexpr = c_tiles.shape[2]
-    DOWN: gl.constexpr = (gl.SliceLayout(1, LAYOUT), ROWS)
-    ACROSS: gl.constexpr = (gl.SliceLayout(0, LAYOUT), COLUMNS)
-    BUFFERS: gl.constexpr = c_tiles.shape[0] // CONSUMERS
-    for piece in gl.static_range(len(pieces)):
-        out = gl.convert_layout(pieces[piece], LAYOUT)
-        left = column + piece * COLUMNS
-        if GROUPS[2] == 0:
-            if AHEAD:
-                down, across = of_all[0], of_all[1 + piece]
-            else:
-                down = load_scale(scales[0], row, M, 0, GROUPS[0], DOWN)
-                across = load_scale(scales[1], left, N, 0, GROUPS[1], ACROSS)
-            out = scaled(out, down, joined(down, across, GROUPS), GROUPS)
-        if bias_ptr is not None:
-            n = left + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, LAYOUT))
-            out += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
-        target = c_tiles.index(WHO * BUFFERS + piece % BUFFERS)
-        if piece == 0 or BUFFERS == 1:
-            # The copy engine has read what was stored here before.
-            tma.store_wait(0)
-        target.store(out.to(c_tiles.dtype))
-        fence_async_shared()
-        store_tile(c_desc, [row, left], target)
 
 
 @gluon.jit
@@ -155,14 +109,14 @@ def _multiply_tiles(
         stage, phase = at % STAGES, at // STAGES & 1
         if FAST:
             acc = sum_in_tensor_core(rings, stage, phase, steps, WHO, LAYOUT)
-            pieces = (acc,) if SHAPE[2] == 1 else _halved(acc)
+            pieces = (acc,) if SHAPE[2] == 1 else halved(acc)
         else:
             pieces = sum_apart(
                 rings, scales, sizes, origin, stage, phase, steps, WHO, PIECE_LAYOUT, GROUPS
             )
         at += steps * (CONSUMERS if PARTS == 1 else 1)
         results = (pieces[: SHAPE[2]], of_all, scales, sizes, c_desc, c_tiles, bias_ptr)
-        _write(*results, origin, WHO, GROUPS, AHEAD, PIECE_LAYOUT)
+        write_pieces(*results, origin, WHO, GROUPS, AHEAD, PIECE_LAYOUT)
     tma.store_wait(0)
 
 

@@ -1,17 +1,19 @@
-"""Device functions of `_hopper_scaled`: loads of blocks and of scales, and sums over K."""
+"""Device functions of `_hopper_scaled`: loads of blocks and scales, sums over K, and results."""
 
 from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
     mbarrier,
+    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 
 from asmtune.kernels import _gemm
-from asmtune.kernels._hopper import load_tile, next_stage, stage_before
+from asmtune.kernels._hopper import load_tile, next_stage, stage_before, store_tile
 
 tile_origin = gluon.jit(_gemm.tile_origin.fn)
 
@@ -101,14 +103,14 @@ def load_scales(
 
 
 @gluon.jit
-def joined(down, across, GROUPS: gl.constexpr):
+def _joined(down, across, GROUPS: gl.constexpr):
     """Returns the product of scales of rows and of columns, or the latter if both are vectors."""
     return across if GROUPS[0] == 1 and GROUPS[1] == 1 else down * across
 
 
 @gluon.jit
-def scaled(sums, down, factor, GROUPS: gl.constexpr):
-    """Returns sums times the scales of rows and columns, of which the factor is `joined`."""
+def _scaled(sums, down, factor, GROUPS: gl.constexpr):
+    """Returns sums times the scales of rows and columns, of which the factor is `_joined`."""
     if GROUPS[0] == 1 and GROUPS[1] == 1:
         found = sums * down[:, None] * factor[None, :]
     elif GROUPS[0] == 1:
@@ -139,7 +141,7 @@ def _product(some, down, scale, place, GROUPS: gl.constexpr, LAYOUT: gl.constexp
     factor = down
     if GROUPS[2] > 0:
         across = load_scale(scale, place[0], place[1], place[2], GROUPS[1], LAYOUT)
-        factor = joined(down, across, GROUPS)
+        factor = _joined(down, across, GROUPS)
     if GROUPS[2] > 0 and (GROUPS[0] == 1 or GROUPS[1] == 1):
         some, factor = warpgroup_mma_wait(num_outstanding=0, deps=[some, factor])
     else:
@@ -150,7 +152,7 @@ def _product(some, down, scale, place, GROUPS: gl.constexpr, LAYOUT: gl.constexp
 @gluon.jit
 def _added(sums, some, down, factor, GROUPS: gl.constexpr):
     """Returns sums and a product, the latter by scales if groups of K have their own."""
-    return sums + (scaled(some, down, factor, GROUPS) if GROUPS[2] > 0 else some)
+    return sums + (_scaled(some, down, factor, GROUPS) if GROUPS[2] > 0 else some)
 
 
 @gluon.jit
@@ -233,3 +235,47 @@ def sum_apart(
             left = _added(left, some, before, factor, GROUPS)
         stage, phase = next_stage(stage, phase, STAGES)
     return left, right
+
+
+@gluon.jit
+def halved(x):
+    """Splits a tile into its left and its right columns, which stay in their threads."""
+    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
+
+
+@gluon.jit
+def write_pieces(
+    pieces, of_all, scales, sizes, c_desc, c_tiles, bias_ptr, origin, WHO: gl.constexpr,
+    GROUPS: gl.constexpr, AHEAD: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """Writes a tile's sums by pieces of columns; by scales of all K, if there are such.
+
+    These are `of_all` if AHEAD, and are loaded now if not.
+    """
+    row, column = origin
+    M, N, _, _ = sizes
+    ROWS: gl.constexpr = pieces[0].shape[0]
+    COLUMNS: gl.constexpr = c_tiles.shape[2]
+    DOWN: gl.constexpr = (gl.SliceLayout(1, LAYOUT), ROWS)
+    ACROSS: gl.constexpr = (gl.SliceLayout(0, LAYOUT), COLUMNS)
+    BUFFERS: gl.constexpr = c_tiles.shape[0] // CONSUMERS
+    for piece in gl.static_range(len(pieces)):
+        out = gl.convert_layout(pieces[piece], LAYOUT)
+        left = column + piece * COLUMNS
+        if GROUPS[2] == 0:
+            if AHEAD:
+                down, across = of_all[0], of_all[1 + piece]
+            else:
+                down = load_scale(scales[0], row, M, 0, GROUPS[0], DOWN)
+                across = load_scale(scales[1], left, N, 0, GROUPS[1], ACROSS)
+            out = _scaled(out, down, _joined(down, across, GROUPS), GROUPS)
+        if bias_ptr is not None:
+            n = left + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, LAYOUT))
+            out += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
+        target = c_tiles.index(WHO * BUFFERS + piece % BUFFERS)
+        if piece == 0 or BUFFERS == 1:
+            # The copy engine has read what was stored here before.
+            tma.store_wait(0)
+        target.store(out.to(c_tiles.dtype))
+        fence_async_shared()
+        store_tile(c_desc, [row, left], target)
