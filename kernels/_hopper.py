@@ -16,7 +16,14 @@ from asmtune.kernels._common import is_hopper
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
-DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+DTYPES = {
+    torch.float16: gl.float16,
+    torch.bfloat16: gl.bfloat16,
+    torch.float32: gl.float32,
+    torch.float8_e4m3fn: gl.float8e4nv,
+    torch.float8_e5m2: gl.float8e5,
+}
+HALVES = (torch.float16, torch.bfloat16)
 
 
 @gluon.jit
@@ -73,15 +80,23 @@ def set_block(descriptor: TensorDescriptor, rows: int, columns: int) -> None:
     descriptor.layout = _layout(descriptor.block_shape, descriptor.base.dtype)
 
 
-def refuse_others(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
+def refuse_others(
+    what: str, tensors: Mapping[str, torch.Tensor], dtypes: Sequence[torch.dtype] = HALVES
+) -> None:
     """Refuse tensors that the copy engine cannot address, of other dtypes, or on other GPUs.
+
+    Args:
+        what: the function's name.
+        tensors: arguments by name.
+        dtypes: those that they may have, of DTYPES.
 
     Raises:
         ValueError: a tensor does not fit; the message says what it is and what it must be.
     """
     for name, tensor in tensors.items():
-        if tensor.dtype not in DTYPES:
-            raise ValueError(f"{what}: {name} is {tensor.dtype}; it must be fp16 or bf16")
+        if tensor.dtype not in dtypes:
+            names = " or ".join(str(DTYPES[dtype]) for dtype in dtypes)
+            raise ValueError(f"{what}: {name} is {tensor.dtype}; it must be {names}")
         step = 16 // tensor.element_size()
         strides = zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True)
         apart = all(

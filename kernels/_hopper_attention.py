@@ -4,10 +4,13 @@ A program walks over blocks of queries, the longest first. One warp fills rings 
 by the copy engine (TMA). Each of CONSUMERS warpgroups has 64 queries of a block. It issues the
 products of the next scores and of this block's values together, and then computes the softmax of
 those scores, so that its own products and those of the other warpgroups run under its softmax.
+Where memory allows, a warpgroup has two tiles of queries, and those of the next block are loaded
+while it works on this one. To compute the next block's first scores beside this one's last values
+was tried on an H100 and was slower.
 
 Barriers:
 
-- `full` and `empty` of each stage of the keys and of the values, and of each warpgroup's queries.
+- `full` and `empty` of each stage of the keys and of the values, and of each tile of queries.
   The loading warp arrives at `full` and announces the bytes; each reader arrives at `empty` once
   its product is done. A wait for use n of a stage waits for phase n of `full` and n - 1 of `empty`.
 - `turns`: a warpgroup issues products when the one before it has issued its own. All walk over the
@@ -65,11 +68,11 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
     MULTIPLE: gl.constexpr = FIXED[2]
     q_ring, k_ring, _ = rings
     q_full = barriers[0][0]
+    TILES: gl.constexpr = q_ring.shape[0] // y_tiles.shape[0]
     BLOCK_N: gl.constexpr = k_ring.shape[3]
     D: gl.constexpr = k_ring.shape[4]
     MASKED: gl.constexpr = CAUSAL or MULTIPLE % BLOCK_N != 0
     TILE_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], q_ring.dtype)
-    q = q_ring.index(WHO)._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
     target = y_tiles.index(WHO)
     y = target._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
     zero = gl.to_tensor(0)
@@ -78,9 +81,12 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
     heads, M = sizes[0], sizes[1]
     for turn in range(rounds(gl.cdiv(M, BLOCK_M) * heads)):
         head, first, blocks = item_at(turn, sizes, BLOCK_M, BLOCK_N, CAUSAL)
-        mbarrier.wait(q_full.index(WHO), turn & 1)
+        tile = WHO * TILES + turn % TILES
+        mbarrier.wait(q_full.index(tile), turn // TILES & 1)
+        q = q_ring.index(tile)._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
+        place = (tile, first + WHO * ROWS, blocks)
         acc, top, total, m, at = attend_item(
-            q, rings, barriers, at, (first + WHO * ROWS, blocks), sizes, scale, WHO, CAUSAL, MASKED
+            q, rings, barriers, at, place, sizes, scale, WHO, CAUSAL, MASKED
         )
         # A query whose scores are all -inf has no sum.
         blind = total == 0.0
@@ -97,20 +103,29 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
     tma.store_wait(0)
 
 
+_SHARED = 226 * 1024
+
+
+@gluon.constexpr_function
+def query_tiles(D, BLOCK_N, STAGES, CONSUMERS):
+    """Give a warpgroup's tiles of queries: two where there is memory for both."""
+    rows = ROWS.value * CONSUMERS
+    return 2 if 2 * D * (3 * rows + 2 * BLOCK_N * STAGES) <= _SHARED else 1
+
+
 @gluon.jit
 def kernel(
     q_desc, k_desc, v_desc, y_desc, lse_ptr, heads, H, GROUP, M, N, together, scale,
-    D: gl.constexpr,  # noqa: ARG001 (of blocks, the space and the grid, as SMS and BLOCK_N are)
-    CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr,
-    SMS: gl.constexpr,  # noqa: ARG001
-    BLOCK_N: gl.constexpr,  # noqa: ARG001
-    STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
+    D: gl.constexpr, CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr,
+    SMS: gl.constexpr,  # noqa: ARG001 (of the grid)
+    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
 ):  # fmt: skip
     """Attends for every so many-th block of 64 * CONSUMERS queries, of all heads."""
-    rings = (ring_of(q_desc, CONSUMERS), ring_of(k_desc, STAGES), ring_of(v_desc, STAGES))
+    TILES: gl.constexpr = CONSUMERS * query_tiles(D, BLOCK_N, STAGES, CONSUMERS)
+    rings = (ring_of(q_desc, TILES), ring_of(k_desc, STAGES), ring_of(v_desc, STAGES))
     y_tiles = ring_of(y_desc, CONSUMERS)
     barriers = (
-        (barriers_of(CONSUMERS, 1), barriers_of(CONSUMERS, 1)),
+        (barriers_of(TILES, 1), barriers_of(TILES, 1)),
         (barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)),
         (barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)),
         barriers_of(CONSUMERS, 1),
@@ -158,7 +173,6 @@ _TILES = (  # BLOCK_N, STAGES, CONSUMERS
 )  # fmt: skip
 _REGISTERS = {2: 168, 3: 128}
 """Of a thread: 65536 over the warps, in units of 8."""
-_SHARED = 226 * 1024
 _L2_BYTES = 24 << 20
 """Keys and values that stay in L2 beside all else: half of an H100's."""
 

@@ -63,8 +63,9 @@ def load_all(descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAU
     """Loads queries, keys and values of every item of this program, in the order they are read."""
     q_desc, k_desc, v_desc = descs
     q_ring, k_ring, v_ring = rings
-    q_bars, k_bars, v_bars, _ = barriers
-    CONSUMERS: gl.constexpr = q_ring.shape[0]
+    q_bars, k_bars, v_bars, turns = barriers
+    CONSUMERS: gl.constexpr = turns.shape[0]
+    TILES: gl.constexpr = q_ring.shape[0] // CONSUMERS
     STAGES: gl.constexpr = k_ring.shape[0]
     BLOCK_N: gl.constexpr = k_ring.shape[3]
     stage, phase = gl.to_tensor(0), gl.to_tensor(0)
@@ -76,8 +77,8 @@ def load_all(descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAU
             _load(k_desc, k_ring, k_bars, stage, phase, batch, shared, block * BLOCK_N)
             if block == 0:
                 for who in gl.static_range(CONSUMERS):
-                    row = first + who * ROWS
-                    _load(q_desc, q_ring, q_bars, who, turn & 1, batch, own, row)
+                    tile, use = who * TILES + turn % TILES, turn // TILES & 1
+                    _load(q_desc, q_ring, q_bars, tile, use, batch, own, first + who * ROWS)
             _load(v_desc, v_ring, v_bars, stage, phase, batch, shared, block * BLOCK_N)
             stage, phase = next_stage(stage, phase, STAGES)
 
@@ -132,9 +133,9 @@ def _walk(
     parities of the next keys and values, and the parity of the next turn.
     """
     acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn = state
-    q_ring, k_ring, v_ring = rings
+    _, k_ring, v_ring = rings
     _, k_bars, v_bars, turns = barriers
-    CONSUMERS: gl.constexpr = q_ring.shape[0]
+    CONSUMERS: gl.constexpr = turns.shape[0]
     STAGES: gl.constexpr = k_ring.shape[0]
     BLOCK_N: gl.constexpr = k_ring.shape[3]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
@@ -176,7 +177,7 @@ def attend_item(
     stages and parities of the next keys and values, and the parity of the next turn.
     """
     k_stage, k_phase, v_stage, v_phase, turn = at
-    first, blocks = place
+    tile, first, blocks = place
     q_ring, k_ring, v_ring = rings
     q_bars, k_bars, v_bars, _ = barriers
     N = sizes[2]
@@ -210,7 +211,7 @@ def attend_item(
     else:
         state = _walk(q, rings, barriers, state, m, (1, blocks), N, scale, WHO, CAUSAL, False)
     acc, p, top, total, k_stage, k_phase, v_stage, v_phase, turn = state
-    mbarrier.arrive(q_bars[1].index(WHO), count=1)
+    mbarrier.arrive(q_bars[1].index(tile), count=1)
 
     mbarrier.wait(v_bars[0].index(v_stage), v_phase)
     sums = _add_values(p, v_ring, v_stage, acc)

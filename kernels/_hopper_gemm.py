@@ -1,9 +1,10 @@
 """Matrix product in Gluon for Hopper: warps that load, warpgroups that multiply, tile after tile.
 
-A program walks over tiles of C. One warp fills a ring of stages by the copy engine (TMA). Two
-warpgroups multiply what it loads: each has half of a tile's rows, or, if PINGPONG, each has every
-other tile, so that one writes a tile while the other multiplies. Tiles are written by the copy
-engine while the next are multiplied.
+A program walks over tiles of C. One warp fills a ring of stages by the copy engine (TMA). Two or
+three warpgroups multiply what it loads: each has its share of a tile's rows, or, if PINGPONG, each
+of two has every other tile, so that one writes a tile while the other multiplies. Tiles are written
+by the copy engine while the next are multiplied. Where tiles are few, SPLIT_K programs share the
+sum of each (`_hopper_split`).
 
 Barriers, of which each stage has two:
 
@@ -26,6 +27,7 @@ Layout: A is dense along K, B along K or N; rows lie at multiples of 16 bytes, C
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,165 +35,24 @@ import torch
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels import _gemm
 from asmtune.kernels._common import processors
 from asmtune.kernels._hopper import (
     barriers_of,
     described,
-    load_tile,
-    next_stage,
     refuse_others,
     ring_of,
     set_block,
-    stage_before,
-    store_tile,
 )
+from asmtune.kernels._hopper_gemm_walk import load_tiles, multiply_tiles
+from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
-
-tile_origin = gluon.jit(_gemm.tile_origin.fn)
-activated = gluon.jit(_gemm.activated.fn)
-
-CONSUMERS = gl.constexpr(2)
-"""Warpgroups that multiply."""
-
-
-@gluon.jit
-def _load_tiles(
-    operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexpr, B_DENSE: gl.constexpr
-):
-    """Loads the blocks of every tile of this program, as stages become free."""
-    a_desc, b_desc = operands
-    a_ring, b_ring, full, empty, _ = rings
-    M, N, K, tiles, all_tiles = sizes
-    BLOCK_M: gl.constexpr = BLOCK[0]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    BLOCK_K: gl.constexpr = BLOCK[2]
-    STAGES: gl.constexpr = b_ring.shape[0]
-    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
-    ROWS: gl.constexpr = a_ring.shape[2]
-    NBYTES: gl.constexpr = PARTS * a_desc.block_type.nbytes + b_desc.block_type.nbytes
-    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
-    for index in range(gl.program_id(0), all_tiles, gl.num_programs(0)):
-        z = index // tiles
-        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        for at in range(0, K, BLOCK_K):
-            mbarrier.wait(empty.index(stage), phase ^ 1)
-            ready = full.index(stage)
-            mbarrier.expect(ready, NBYTES)
-            for part in gl.static_range(PARTS):
-                target = a_ring.index(stage * PARTS + part)
-                load_tile(a_desc, [z, row + part * ROWS, at], ready, target)
-            if B_DENSE == "n":
-                load_tile(b_desc, [z, at, column], ready, b_ring.index(stage))
-            else:
-                load_tile(b_desc, [z, column, at], ready, b_ring.index(stage))
-            stage, phase = next_stage(stage, phase, STAGES)
-
-
-@gluon.jit
-def _multiply_steps(
-    rings, stage, phase, steps, WHO: gl.constexpr, LAYOUT: gl.constexpr, BLOCK: gl.constexpr,
-    B_DENSE: gl.constexpr,
-):  # fmt: skip
-    """Sums the products of a tile's blocks, from a stage of the ring on."""
-    a_ring, b_ring, full, empty, turns = rings
-    STAGES: gl.constexpr = b_ring.shape[0]
-    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
-    PART: gl.constexpr = WHO if PARTS > 1 else 0
-    ROWS: gl.constexpr = a_ring.shape[2]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    BLOCK_K: gl.constexpr = BLOCK[2]
-    dtype: gl.constexpr = a_ring.dtype
-    A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], dtype)
-    B_BLOCK: gl.constexpr = [BLOCK_K, BLOCK_N] if B_DENSE == "n" else [BLOCK_N, BLOCK_K]
-    B_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(B_BLOCK, dtype)
-    acc = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
-    for step in range(steps):
-        mbarrier.wait(full.index(stage), phase)
-        a = a_ring.index(stage * PARTS + PART)._reinterpret(dtype, [ROWS, BLOCK_K], A_LAYOUT)
-        b = b_ring.index(stage)._reinterpret(dtype, B_BLOCK, B_LAYOUT)
-        if B_DENSE == "k":
-            b = b.permute((1, 0))
-        acc = warpgroup_mma(a, b, acc, is_async=True)
-        # The product of the step before is done: its stage is free.
-        acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
-        mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1, pred=step > 0)
-        stage, phase = next_stage(stage, phase, STAGES)
-    if PARTS == 1:
-        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS), count=1)
-    acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
-    mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1)
-    return acc
-
-
-@gluon.jit
-def _halved(x):
-    """Splits a tile into its left and its right columns, which stay in their threads."""
-    return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
-
-
-@gluon.jit
-def _multiply_tiles(
-    c_desc, bias_ptr, rings, c_tiles, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr,
-    GROUP_M: gl.constexpr, B_DENSE: gl.constexpr, ACTIVATION: gl.constexpr,
-):  # fmt: skip
-    """Computes this warpgroup's part of the program's tiles, or every other tile."""
-    M, N, K, tiles, all_tiles = sizes
-    BLOCK_M: gl.constexpr = BLOCK[0]
-    BLOCK_N: gl.constexpr = BLOCK[1]
-    STAGES: gl.constexpr = rings[1].shape[0]
-    PARTS: gl.constexpr = rings[0].shape[0] // STAGES
-    ROWS: gl.constexpr = rings[0].shape[2]
-    PART: gl.constexpr = WHO if PARTS > 1 else 0
-    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    C_COLUMNS: gl.constexpr = c_tiles.shape[3]
-    C_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, C_COLUMNS], c_tiles.dtype)
-    steps = gl.cdiv(K, BLOCK[2])
-    first, every = gl.program_id(0), gl.num_programs(0)
-    at = gl.to_tensor(0)
-    turn = gl.to_tensor(1 if WHO == 0 else 0)
-    if PARTS == 1:
-        # Each warpgroup passes over the steps of the other's tiles.
-        at += WHO * steps
-        first += WHO * every
-        every *= CONSUMERS
-    for index in range(first, all_tiles, every):
-        z = index // tiles
-        row, column = tile_origin(index % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        if PARTS == 1:
-            mbarrier.wait(rings[4].index(WHO), turn)
-            turn ^= 1
-        acc = _multiply_steps(
-            rings, at % STAGES, at // STAGES & 1, steps, WHO, LAYOUT, BLOCK, B_DENSE
-        )
-        at += steps * (CONSUMERS if PARTS == 1 else 1)
-        if bias_ptr is not None:
-            n = column + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, LAYOUT))
-            acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
-        out = activated(acc, ACTIVATION).to(c_tiles.dtype)
-        pieces = (out,) if C_COLUMNS == BLOCK_N else _halved(out)
-        target = c_tiles.index(WHO)
-        rows = target._reinterpret(c_tiles.dtype, [ROWS, C_COLUMNS], C_LAYOUT)
-        for piece in gl.static_range(BLOCK_N // C_COLUMNS):
-            # The copy engine has read what was stored here before.
-            tma.store_wait(0)
-            rows.store(gl.convert_layout(pieces[piece], LAYOUT))
-            fence_async_shared()
-            store_tile(c_desc, [z, row + PART * ROWS, column + piece * C_COLUMNS], target)
-    tma.store_wait(0)
 
 
 @gluon.jit
@@ -200,28 +61,37 @@ def kernel(
     b_desc,
     c_desc,
     bias_ptr,
+    sums_ptr,
+    count_ptr,
     batch,
     M,
     N,
     K,
-    B_DENSE: gl.constexpr,
+    B_ALONG_K: gl.constexpr,
     ACTIVATION: gl.constexpr,
     SMS: gl.constexpr,  # noqa: ARG001 (of the grid)
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
-    PIECES: gl.constexpr,  # noqa: ARG001 (of C's block)
+    PIECES: gl.constexpr,
+    CONSUMERS: gl.constexpr,
     PINGPONG: gl.constexpr,
     GROUP_M: gl.constexpr,
+    SPLIT_K: gl.constexpr,
 ):
-    """Computes every so many-th tile of C of all products; PIECES: in which a tile is written."""
-    BLOCK: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K)
+    """Computes every so many-th tile of C of all products, or part of a tile's sum.
+
+    PIECES: in which a tile is written. SPLIT_K: parts of a sum.
+    """
+    TILING: gl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS
-    c_tiles = ring_of(c_desc, CONSUMERS)
+    B_COLUMNS: gl.constexpr = b_desc.block_type.shape[1 if B_ALONG_K else 2]
+    C_COLUMNS: gl.constexpr = c_desc.block_type.shape[2]
+    c_tiles = ring_of(c_desc, CONSUMERS * (BLOCK_N // PIECES // C_COLUMNS))
     rings = (
         ring_of(a_desc, STAGES * PARTS),
-        ring_of(b_desc, STAGES),
+        ring_of(b_desc, STAGES * (BLOCK_N // B_COLUMNS)),
         barriers_of(STAGES, 1),
         barriers_of(STAGES, PARTS),
         barriers_of(CONSUMERS, 1),
@@ -230,21 +100,28 @@ def kernel(
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     sizes = (M, N, K, tiles, batch * tiles)
     operands = (a_desc, b_desc)
-    gl.warp_specialize(
-        [
-            (
-                _multiply_tiles,
-                (c_desc, bias_ptr, rings, c_tiles, sizes, 0, BLOCK, GROUP_M, B_DENSE, ACTIVATION),
-            ),
-            (
-                _multiply_tiles,
-                (c_desc, bias_ptr, rings, c_tiles, sizes, 1, BLOCK, GROUP_M, B_DENSE, ACTIVATION),
-            ),
-            (_load_tiles, (operands, rings, sizes, BLOCK, GROUP_M, B_DENSE)),
-        ],
-        [4, 1],
-        [240, 24],
-    )
+    results = (c_desc, bias_ptr, c_tiles, (sums_ptr, count_ptr))
+    if CONSUMERS == 2:
+        gl.warp_specialize(
+            [
+                (multiply_tiles, (results, rings, sizes, 0, TILING, B_ALONG_K, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 1, TILING, B_ALONG_K, ACTIVATION)),
+                (load_tiles, (operands, rings, sizes, TILING, B_ALONG_K)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (multiply_tiles, (results, rings, sizes, 0, TILING, B_ALONG_K, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 1, TILING, B_ALONG_K, ACTIVATION)),
+                (multiply_tiles, (results, rings, sizes, 2, TILING, B_ALONG_K, ACTIVATION)),
+                (load_tiles, (operands, rings, sizes, TILING, B_ALONG_K)),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )
 
 
 OUTPUTS = ("c_desc",)
@@ -257,53 +134,141 @@ SHAPES = (
     {"batch": 1, "M": 1000, "N": 520, "K": 200},
 )
 
-_REGISTERS = 168
-"""Of a thread: 65536 over twelve warps, in units of 8."""
+_REGISTERS = {2: 168, 3: 128}
+"""Of a thread: 65536 over the warps, in units of 8."""
 
-_AXES = ("BLOCK_M", "BLOCK_N", "PINGPONG", "STAGES", "PIECES", "BLOCK_K", "GROUP_M")
-_TILES = (  # the first three, then pairs of STAGES and PIECES
-    (128, 256, False, ((3, 1), (4, 2))),
-    (256, 128, False, ((3, 1), (4, 2))),
-    (128, 128, False, ((4, 1), (5, 1))),
-    (128, 64, False, ((6, 1),)),
-    (128, 128, True, ((4, 1), (5, 1))),
-    (64, 256, True, ((3, 1), (4, 1))),
-    (64, 128, True, ((6, 1),)),
+_AXES = (
+    "BLOCK_M", "BLOCK_N", "PINGPONG", "CONSUMERS", "GROUP_M", "STAGES", "PIECES", "BLOCK_K",
+    "SPLIT_K",
+)  # fmt: skip
+_BOTH = (8, 16)
+_TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
+    (128, 256, False, 2, _BOTH, ((3, 1), (4, 2))),
+    (256, 128, False, 2, _BOTH, ((3, 1), (4, 2))),
+    (128, 128, False, 2, _BOTH, ((4, 1), (5, 1))),
+    (128, 64, False, 2, _BOTH, ((6, 1),)),
+    (128, 128, True, 2, _BOTH, ((4, 1), (5, 1))),
+    (64, 256, True, 2, _BOTH, ((3, 1), (4, 1))),
+    (64, 128, True, 2, _BOTH, ((6, 1),)),
+    (128, 192, False, 2, _BOTH, ((4, 1), (5, 3))),
+    (64, 192, True, 2, _BOTH, ((5, 1), (6, 3))),
+    (128, 160, False, 2, _BOTH, ((5, 1),)),
+    (256, 160, False, 2, (8,), ((4, 5),)),
+    (192, 128, False, 3, (8,), ((4, 1), (5, 2))),
+    (192, 192, False, 3, (8,), ((3, 1), (4, 3))),
+    (256, 192, False, 2, (8,), ((3, 3),)),
 )
+_SPLIT_TILES = (  # of sums in parts: BLOCK_M, BLOCK_N, and STAGES
+    (128, 64, 6), (128, 128, 5), (128, 192, 4), (128, 256, 3), (256, 128, 3),
+)  # fmt: skip
+_PARTS = (2, 4)
+_LEAST_OF_A_PART = 512
+"""Of K: eight blocks, more than a ring has stages."""
 
 
 def set_blocks(values: Mapping[str, Any]) -> None:
-    """Set what a config's descriptors copy at a time: its `pre_hook`."""
+    """Set what a config's descriptors copy at a time: its `pre_hook`.
+
+    The extents of a block that is copied are powers of two: 192 columns are three blocks, 160 five.
+    """
     m, n, k = (values[f"BLOCK_{axis}"] for axis in "MNK")
-    rows = m if values["PINGPONG"] else m // CONSUMERS.value
+    rows = m if values["PINGPONG"] else m // values["CONSUMERS"]
+    columns = _power_in(n)
     set_block(values["a_desc"], rows, k)
-    set_block(values["b_desc"], *((k, n) if values["B_DENSE"] == "n" else (n, k)))
-    set_block(values["c_desc"], rows, n // values["PIECES"])
+    set_block(values["b_desc"], *((columns, k) if values["B_ALONG_K"] else (k, columns)))
+    set_block(values["c_desc"], rows, _power_in(n // values["PIECES"]))
+
+
+def _power_in(extent: int) -> int:
+    """Return the largest power of two that divides an extent."""
+    return extent & -extent
 
 
 def space() -> Space:
     """List tiles with their stages: as many as shared memory holds, or nearly so."""
+    points = [
+        (*tile, group, *ring, 64, 1)
+        for *tile, groups, rings in _TILES
+        for ring in rings
+        for group in groups
+    ]
+    points += [
+        (m, n, False, 2, 8, stages, 1, 64, parts)
+        for m, n, stages in _SPLIT_TILES
+        for parts in _PARTS
+    ]
     configs = [
         Config(
-            dict(zip(_AXES, (m, n, pingpong, stages, pieces, 64, group), strict=True)),
+            dict(zip(_AXES, point, strict=True)),
             num_warps=4,
-            maxnreg=_REGISTERS,
+            maxnreg=_REGISTERS[point[3]],
             pre_hook=set_blocks,
         )
-        for m, n, pingpong, rings in _TILES
-        for stages, pieces in rings
-        for group in (8, 16)
+        for point in points
     ]
     usual = (128, 128)
     default = next(c for c in configs if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) == usual)
-    return Space.from_configs(configs, default=default)
+    return (
+        Space.from_configs(configs, default=default)
+        .where("a tile is under twice as high and wide as C", _is_of_use)
+        .where("blocks of 32 columns are of a B that is dense along K", _adds_up)
+        .where("tiles that do not all run at a time are in another order", _is_another_order)
+        .where("a sum is split where all its parts run at a time and are long", _can_split)
+    )
+
+
+def _is_of_use(BLOCK_M: int, BLOCK_N: int, M: int, N: int) -> bool:
+    high, wide = (max(128, triton.next_power_of_2(extent)) for extent in (M, N))
+    return high >= BLOCK_M and wide >= BLOCK_N
+
+
+def _adds_up(BLOCK_N: int, B_ALONG_K: bool) -> bool:
+    return B_ALONG_K or BLOCK_N % 64 == 0
+
+
+def _is_another_order(
+    GROUP_M: int, BLOCK_M: int, BLOCK_N: int, batch: int, M: int, N: int, SMS: int
+) -> bool:
+    if GROUP_M == 8:
+        return True
+    rows, tiles = (_tiles(*z, BLOCK_M, BLOCK_N) for z in ((1, M, 1), (batch, M, N)))
+    return rows > 8 and tiles > SMS
+
+
+def _can_split(
+    SPLIT_K: int, BLOCK_M: int, BLOCK_N: int, batch: int, M: int, N: int, K: int, SMS: int
+) -> bool:
+    if SPLIT_K == 1:
+        return True
+    tiles = _tiles(batch, M, N, BLOCK_M, BLOCK_N)
+    return tiles * SPLIT_K <= SMS and SPLIT_K * _LEAST_OF_A_PART <= K
+
+
+def _tiles(batch: int, M: int, N: int, BLOCK_M: int, BLOCK_N: int) -> int:
+    """Count the tiles of the largest products that share a config with these."""
+    return batch * triton.cdiv(triton.next_power_of_2(M), BLOCK_M) * triton.cdiv(N, BLOCK_N)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sums_bytes(batch: int, M: int, N: int, K: int, SMS: int) -> int:
+    """Give the bytes that parts of sums take at most; 0 if the space splits none.
+
+    Tuning saves and restores this memory around every launch.
+    """
+    sizes = [
+        _tiles(batch, M, N, m, n) * parts * m * n * 4
+        for m, n, _ in _SPLIT_TILES
+        for parts in _PARTS
+        if _can_split(parts, m, n, batch, M, N, K, SMS)
+    ]
+    return triton.next_power_of_2(max(sizes)) if sizes else 0
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int]:
-    """Give the grid: a program for each multiprocessor, or for each tile if they are fewer."""
+    """Give the grid: a program for each multiprocessor, or for each part of a tile if fewer."""
     tiles = triton.cdiv(values["M"], values["BLOCK_M"])
     tiles *= triton.cdiv(values["N"], values["BLOCK_N"])
-    return (min(values["batch"] * tiles, values["SMS"]),)
+    return (min(values["batch"] * tiles * values["SPLIT_K"], values["SMS"]),)
 
 
 def arguments(
@@ -323,19 +288,24 @@ def arguments(
         activation: by name, as in `matmul`.
     """
     batch, M, K = a.shape
-    dense = "n" if b.stride(2) == 1 else "k"
+    N, sms = b.shape[2], processors(a.device)
+    along_k = b.stride(2) != 1
+    room = _sums_bytes(batch, M, N, K, sms)
+    sums, counts = workspace(a.device, room) if room else (None, None)
     return {
         "a_desc": described(a),
-        "b_desc": described(b if dense == "n" else b.mT),
+        "b_desc": described(b.mT if along_k else b),
         "c_desc": described(c),
         "bias_ptr": bias,
+        "sums_ptr": sums,
+        "count_ptr": counts,
         "batch": batch,
         "M": M,
-        "N": b.shape[2],
+        "N": N,
         "K": K,
-        "B_DENSE": dense,
+        "B_ALONG_K": along_k,
         "ACTIVATION": activation,
-        "SMS": processors(a.device),
+        "SMS": sms,
     }
 
 
@@ -379,15 +349,17 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch of products of random matrices; device "meta" needs no GPU."""
     a, b = inputs(shape, dtype, device).values()
     c = torch.empty((*a.shape[:2], b.shape[2]), device=device, dtype=a.dtype)
-    return Problem(kernel, arguments(a, b, c), grid, shape, "hopper_gemm")
+    given = arguments(a, b, c)
+    known_too = {name: given[name] for name in ("B_ALONG_K", "SMS")}
+    return Problem(kernel, given, grid, {**shape, **known_too}, "hopper_gemm")
 
 
 def reference(values: Mapping[str, Any]) -> torch.Tensor:
     """Compute C in float64 from a problem's arguments."""
     b = values["b_desc"].base.double()
-    return values["a_desc"].base.double() @ (b if values["B_DENSE"] == "n" else b.mT)
+    return values["a_desc"].base.double() @ (b.mT if values["B_ALONG_K"] else b)
 
 
-tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_DENSE", "ACTIVATION"])(
+tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_ALONG_K", "ACTIVATION"])(
     kernel
 )

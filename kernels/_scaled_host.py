@@ -1,16 +1,21 @@
-"""Checks of products of FP8 with scales, and the extents of groups that share a scale."""
+"""Checks of products of FP8 with scales, extents of groups, and what the Gluon kernel takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import triton
 
+from asmtune.kernels._common import is_expanded, is_hopper
 from asmtune.kernels._fp8 import NAMES
 
 BLOCK = 128
 """Extent of groups wherever it gives as many as there are."""
+
+EXTENTS = {"GROUP_A": (0, 1, BLOCK), "GROUP_B": (0, 1, BLOCK), "GROUP_K": (0, BLOCK)}
+"""Rows of A, columns of B and elements of K that share a scale in the Gluon kernel, 0 for all."""
 
 
 def extent_of_group(name: str, extent: int, count: int) -> int:
@@ -87,3 +92,15 @@ def check_operands(
         raise ValueError(
             f"scaled_matmul: out_dtype is {out_dtype}; it must be bfloat16, float16 or float32"
         )
+
+
+def fits_hopper(arguments: Mapping[str, Any]) -> bool:
+    """Return whether the Gluon kernel for Hopper takes the operands of a launch."""
+    a, b = arguments["a_ptr"], arguments["b_ptr"]
+    return (
+        arguments["LAYOUT"] == "kk"
+        and arguments["MULTIPLE_STRIDES"] == arguments["MULTIPLE_C"] == 16
+        and all(arguments[name] in extents for name, extents in EXTENTS.items())
+        and not (is_expanded(a) or is_expanded(b))
+        and is_hopper(a.device)
+    )

@@ -66,10 +66,16 @@ _NARROWEST = 128
 """Least columns of a tile: what a warp loads at once of halves."""
 
 _MOST_PARTS = 512
-"""Most programs that share the amax of a group."""
+"""Most programs that share the amax of a group; all groups' together are as many or more."""
+
+_MOST_TILES = 32
+"""Most tiles of a group that one program reads alone."""
 
 _TILE = 8192
 """Elements of a tile of the pass that finds the amax: 32 a thread."""
+
+_NARROW = 256
+"""Least columns of such a tile where groups lie side by side."""
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -139,8 +145,13 @@ SHAPES = (
     _shape(8192, 8192, (1, 0)),
     _shape(4096, 4096, (1, 128), 1),
     _shape(64, 7168, (1, 128)),
+    _shape(8192, 7168, (0, 0)),
+    _shape(8192, 7168, (0, 1)),
 )
-"""Activations and weights of DeepSeek-V3, rows, e5m2 and few rows; a group of 0 is a whole axis."""
+"""Activations and weights of DeepSeek-V3, rows, e5m2, few rows, a whole tensor, and columns.
+
+A group of 0 is a whole axis.
+"""
 
 DEFAULT = Config({"ROWS": 1, "COLS": _NARROWEST, "TILES": 1}, num_warps=8)
 
@@ -354,16 +365,19 @@ def _fits(groups: Mapping[str, int]) -> bool:
 def _amaxes(x: torch.Tensor, groups: Mapping[str, int]) -> torch.Tensor:
     """Find the amax of each group by parts, and that of the parts, in one order or another."""
     (rows, cols), counts = x.shape, count_groups(x, groups)
-    wide = min(_TILE // 2, triton.next_power_of_2(cols))
+    # Narrow groups of whole columns: a wide tile would have few rows, and few programs share it.
+    most = max(groups["PAD_COLS"], _NARROW) if groups["GROUP_COLS"] else _TILE // 2
+    wide = min(_TILE // 2, most, triton.next_power_of_2(cols))
     high = min(_TILE // wide, triton.next_power_of_2(rows))
     down = count_tiles(rows, groups["GROUP_ROWS"], groups["PAD_ROWS"], high)
     across = count_tiles(cols, groups["GROUP_COLS"], groups["PAD_COLS"], wide)
-    tiles = down[1] * across[1]
-    each = triton.cdiv(tiles, min(_MOST_PARTS, tiles)) if rows > _MOST_PARTS else tiles
+    programs, tiles = down[0] * across[0], down[1] * across[1]
+    parts = 1 if tiles <= _MOST_TILES else min(tiles, triton.cdiv(_MOST_PARTS, programs))
+    each = triton.cdiv(tiles, parts)
     parts = triton.cdiv(tiles, each)
     amax = torch.empty((parts, *counts), dtype=torch.float32, device=x.device)
     sizes = {**groups, "ROWS": high, "COLS": wide, "each": each}
-    amax_tuned[(down[0] * across[0], parts)](x_ptr=x, amax_ptr=amax, **row_sizes(x=x), **sizes)
+    amax_tuned[(programs, parts)](x_ptr=x, amax_ptr=amax, **row_sizes(x=x), **sizes)
     if parts == 1:
         return amax[0]
     found = amax.view(parts, -1)

@@ -31,14 +31,14 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _gemm_space
-from asmtune.kernels._common import forward_only
+from asmtune.kernels._common import beside, forward_only
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
 from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
 from asmtune.kernels._gemm_host import grid, placed
 from asmtune.kernels._gemm_space import DEFAULT
 from asmtune.kernels._scaled import scaled_sum
-from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group
+from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
 from asmtune.kernels._split import gathered
 from asmtune.measure.bench.gpu import allocating
 from asmtune.runtime.decorator import asm_autotune
@@ -206,12 +206,12 @@ def baseline(
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """Compute C in float64 from a problem's arguments."""
-    a, b, scale_a, scale_b, bias = _operands(arguments)
+    a, b, scale_a, scale_b, bias = operands_of(arguments)
     return baseline(a.double(), b.double(), scale_a.double(), scale_b.double(), bias=bias)[None]
 
 
-def _operands(given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Give what the public function was given from a launch's arguments."""
+def operands_of(given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Give A, B, their scales and the bias, as the public function takes them, of a launch."""
     a = given["a_ptr"][0].view(KINDS[given["FORMAT_A"]])
     b = given["b_ptr"][0].view(KINDS[given["FORMAT_B"]])
     return a, b, given["scale_a_ptr"], given["scale_b_ptr"], given["bias_ptr"]
@@ -232,18 +232,44 @@ def by_torch(
     return torch._scaled_mm(a, b, scale_a, scale_b, **how)
 
 
+def _gluon(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    out_dtype: torch.dtype = torch.bfloat16,
+    bias: torch.Tensor | None = None,
+    fast_accum: bool = False,
+    **_: bool,
+) -> torch.Tensor:
+    """Compute `scaled_matmul` by the Gluon kernel for Hopper."""
+    from asmtune.kernels import _hopper_scaled
+
+    arguments = _arguments(a, b, scale_a, scale_b, out_dtype, bias, fast_accum)
+    _hopper_scaled.multiply(arguments)
+    c: torch.Tensor = arguments["c_ptr"]
+    return c[0]
+
+
 def _launch_torch(*values: Any) -> None:
     """Launch `torch._scaled_mm` with the arguments of this kernel."""
     given = dict(zip(kernel.arg_names, values, strict=False))
-    a, b, scale_a, scale_b, bias = _operands(given)
+    a, b, scale_a, scale_b, bias = operands_of(given)
     c = given["c_ptr"][0]
     how = {"bias": bias, "out_dtype": c.dtype, "use_fast_accum": given["FAST"]}
     torch._scaled_mm(a, b, scale_a, scale_b, **how, out=c)
 
 
+def _launch_gluon(*values: Any) -> None:
+    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
+    from asmtune.kernels import _hopper_scaled
+
+    _hopper_scaled.in_place_of_plain(*values)
+
+
 def has_vendor(arguments: Mapping[str, Any]) -> bool:
     """Return whether `torch._scaled_mm` takes a launch's operands, on this device, as they lie."""
-    a, b, scale_a, scale_b, bias = _operands(arguments)
+    a, b, scale_a, scale_b, bias = operands_of(arguments)
     (M, K), N, out = a.shape, b.shape[1], arguments["c_ptr"].dtype
     capability = _capability(a.device)
     if capability < (8, 9) or a.dtype == b.dtype == torch.float8_e5m2:
@@ -266,7 +292,7 @@ def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
 
 
-@prepared(alternatives={"torch": by_torch})
+@prepared(alternatives={"torch": by_torch, "gluon": _gluon})
 def scaled_matmul(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -277,6 +303,7 @@ def scaled_matmul(
     fast_accum: bool = False,
     *,
     vendor: bool = True,
+    gluon: bool = True,
 ) -> torch.Tensor:
     """Compute (a * scale_a) @ (b * scale_b) + bias by the tuned kernel.
 
@@ -290,6 +317,7 @@ def scaled_matmul(
         fast_accum: leave sums over K to Hopper's tensor cores, which keep some 14 bits of
             them; has no effect on groups along K, or on other devices.
         vendor: call `torch._scaled_mm` where it takes the operands and tuning has found it faster.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:
         (M, N), of out_dtype.
@@ -302,8 +330,10 @@ def scaled_matmul(
     arguments = _arguments(a, b, scale_a, scale_b, out_dtype, bias, fast_accum)
     c: torch.Tensor = arguments["c_ptr"]
     if c.numel():
+        tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+        wanted = vendor and has_vendor(arguments), gluon and fits_hopper(arguments)
         with allocating():
-            (_tuned if vendor and has_vendor(arguments) else _alone)[grid](**arguments)
+            beside(tuners, *wanted)[grid](**arguments)
     return c[0]
 
 
@@ -350,5 +380,8 @@ _KEY = (
     *("GROUP_A", "GROUP_B", "GROUP_K", "FORMAT_A", "FORMAT_B", "FAST"),
 )
 _decorated = functools.partial(asm_autotune, space=space, key=_KEY, tiles=True)
-_tuned = _decorated(alternatives={"torch": _launch_torch})(kernel)
+_BY_VENDOR, _BY_GLUON = {"torch": _launch_torch}, {"gluon": _launch_gluon}
+_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
+_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
+_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
 _alone = _decorated()(kernel)

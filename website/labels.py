@@ -151,6 +151,8 @@ SOURCES: Final = (
     "h100_kernels",
     "limits",
     "aibench8",
+    "h100_aibench8",
+    "h100_host_cost",
     "ladder",
     "roofline",
     "false_alarms",

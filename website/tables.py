@@ -364,10 +364,27 @@ def cold_start() -> str:
 
 
 def aibench8() -> str:
-    """Give the speed of eight small kernels, and without each part of asmtune."""
-    data = results("aibench8")["summary"]
-    rows = ([label, f"{data['geometric_mean'][name]:.2f}"] for name, label in AIBENCH8.items())
-    return table((f"{data['kernels']} kernels", "speed, plain untuned Triton = 1"), rows)
+    """Give the speed of eight small kernels on two devices, and without each part of asmtune."""
+    files = [results(name)["summary"] for name in ("aibench8", "h100_aibench8")]
+    rows = (
+        [label, *(f"{data['geometric_mean'][name]:.2f}" for data in files)]
+        for name, label in AIBENCH8.items()
+    )
+    head = f"{files[0]['kernels']} kernels, plain untuned Triton = 1"
+    return table((head, "H200", "H100"), rows)
+
+
+def host_cost() -> str:
+    """Compare the host time of public functions with PyTorch's, in microseconds of a call."""
+    data = results("h100_host_cost")
+    rows = []
+    for name, function in data["functions"].items():
+        for phase in (phase for phase in data["aims"] if phase in function):
+            figures = function[phase]
+            medians = [figures[who]["median_us"] for who in ("ours", "torch", "function")]
+            cells = [*(f"{median:.1f}" for median in medians), f"{figures['of_torch']:.2f}"]
+            rows.append([f"`{name}`, {phase}", *cells])
+    return table(("call", "asmtune", "PyTorch", "function", "asmtune / PyTorch"), rows)
 
 
 def lowprec_groups() -> str:
@@ -428,6 +445,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         prune_overhead,
         cold_start,
         aibench8,
+        host_cost,
         lowprec_groups,
         sources,
     )

@@ -15,8 +15,10 @@ the same. Bars are speedups over the untuned kernel in `baselines/`:
     contract_off  tuned as well, but told nothing: no divisor of sizes, no alignment, so that
                   it is the masked variant that takes any argument
     asm_off       the same space, as many timings as `full` took, of configs drawn at random:
-                  no code is looked at; several draws, of which the median counts. One draw,
-                  where `full` timed the whole space
+                  no code is looked at
+
+All but `dispatch_off` are tuned by several seeds, each as often, of which the median counts; once,
+where `full` timed the whole space.
 """
 
 from __future__ import annotations
@@ -81,11 +83,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aibench8")
     parser.add_argument("--kernels", default="", help=f"some of {','.join(TASKS)}; default: all")
     parser.add_argument("--effort", choices=sorted(EFFORTS), default="balanced")
-    parser.add_argument("--seeds", type=int, default=5, help="draws by chance of each kernel")
+    parser.add_argument("--seeds", type=int, default=5, help="draws of each way to tune")
     parser.add_argument("--rounds", type=int, default=40, help="samples of each in the last race")
     parser.add_argument("--launches", type=int, default=100, help="in a graph of the last race")
     parser.add_argument(
-        "--seconds", type=float, default=330.0, help="after which no more draws are made"
+        "--seconds", type=float, default=330.0, help="after which no more draws begin"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")

@@ -31,7 +31,7 @@ class Plan:
         tuner: tunes the problems.
         target: the GPU, to compile for.
         policy: timing policy of the final race.
-        seeds: number of draws by chance, of which the first always runs.
+        seeds: how often each way to tune is drawn; the first draw of each always runs.
         device: device of the tensors.
     """
 
@@ -46,7 +46,7 @@ class Plan:
 
         Args:
             task: the kernel.
-            ends_s: time by `time.monotonic` after which no further draw by chance begins.
+            ends_s: time by `time.monotonic` after which no further draws begin.
 
         Raises:
             AsmtuneError: it cannot be tuned.
@@ -55,36 +55,41 @@ class Plan:
         problem = task.problem(self.device)
         search = Search.of(task, problem)
         masked = replace(search, problem=without_contract(problem))
-        full = self.tuner.tuned(search, "full")
-        general = self.tuner.tuned(masked, "contract_off")
-        configs = len(list(search.space.configs(**problem.shape)))
-        # Where all were timed, any order of them finds the same.
-        draws = self._draws(search, full, 1 if full.timed >= configs else self.seeds, ends_s)
+        found = self._draws(search, masked, ends_s)
         ours = _Ours(self, task, as_tuple(task.module.reference(problem.arguments)))
+        problems = {"full": problem, "contract_off": masked.problem, "asm_off": problem}
         entrants = [
             *untuned(task, self.device),
-            ours.entrant("full", problem, full.winner),
             ours.entrant("dispatch_off", problem, search.space.first(**problem.shape)),
-            ours.entrant("contract_off", masked.problem, general.winner),
-            *(ours.entrant("asm_off", problem, t.winner, n) for n, t in enumerate(draws)),
+            *(
+                ours.entrant(bar, problems[bar], draw.winner, seed)
+                for bar, draws in found.items()
+                for seed, draw in enumerate(draws)
+            ),
         ]
         rows = race(entrants, GpuClock(self.policy), self.policy)
-        tuning = {"full": full.summary, "contract_off": general.summary}
         return {
             **task.facts,
             "contract": contract_of(problem),
-            "configs": configs,
+            "configs": len(list(search.space.configs(**problem.shape))),
             "race": rows,
-            "tuning": {**tuning, "asm_off": [draw.summary for draw in draws]},
+            "tuning": {bar: [draw.summary for draw in draws] for bar, draws in found.items()},
             "seconds": round(time.monotonic() - began, 1),
         }
 
-    def _draws(self, search: Search, full: Tuning, most: int, ends_s: float) -> list[Tuning]:
-        """Tune by chance, with as many timings as the full run, until the time is up."""
-        draws: list[Tuning] = []
-        while len(draws) < most and (not draws or time.monotonic() < ends_s):
-            draws.append(self.tuner.by_chance(search, full.timed, len(draws)))
-        return draws
+    def _draws(self, search: Search, masked: Search, ends_s: float) -> dict[str, list[Tuning]]:
+        """Tune by each bar's way, each with as many seeds, until the time is up."""
+        found: dict[str, list[Tuning]] = {"full": [], "contract_off": [], "asm_off": []}
+        configs = len(list(search.space.configs(**search.problem.shape)))
+        for seed in range(self.seeds):
+            full = self.tuner.tuned(search, "full", seed)
+            found["full"].append(full)
+            found["contract_off"].append(self.tuner.tuned(masked, "contract_off", seed))
+            found["asm_off"].append(self.tuner.by_chance(search, full.timed, seed))
+            # Where all were timed, any order of them finds the same.
+            if full.timed >= configs or time.monotonic() >= ends_s:
+                break
+        return found
 
 
 @dataclass(frozen=True)

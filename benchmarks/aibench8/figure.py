@@ -2,7 +2,7 @@
 
     python -m benchmarks.aibench8.figure [RESULTS] [--output FOLDER]
 
-Writes `aibench8.pdf` and `aibench8.png`. Needs matplotlib (`pip install '.[figures]'`),
+Writes a PDF and a PNG with the name of the results. Needs matplotlib (`pip install '.[figures]'`),
 and no GPU. Bars lie in groups by kernel, and begin at 0; lines on them are the ranges of
 `summary.speedups`.
 """
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"{options.results} is no JSON: {error}")
     if not isinstance(content, dict) or not {"meta", "summary"} <= content.keys():
         parser.error(f"{options.results} has no meta and summary: it is no file of this experiment")
-    for path in draw(content, folder / "aibench8"):
+    for path in draw(content, folder / options.results.stem):
         print(path.name)
 
 

@@ -79,17 +79,18 @@ class TaskTuner:
     settings: Settings
     opener: Opener | None = None
 
-    def tuned(self, search: Search, run: str) -> Tuning:
+    def tuned(self, search: Search, run: str, seed: int) -> Tuning:
         """Tune as `asmtune.tune` does, without other runs' records.
 
         Args:
             search: the request to tune.
-            run: names the run's own store.
+            run: names the run's own store, with the seed.
+            seed: of the search.
 
         Raises:
             AsmtuneError: it cannot be tuned.
         """
-        return self._run(search, run, search.options(self.effort))
+        return self._run(search, f"{run}{seed}", search.options(self.effort, seed))
 
     def by_chance(self, search: Search, timings: int, seed: int) -> Tuning:
         """Time as many configs, drawn at random; no assembly is looked at.

@@ -23,6 +23,7 @@ from asmtune.core.records.artifacts import Artifact, Sketch
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
+from asmtune.kernels import _hopper_gemm
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader, launch_features
 from asmtune.predict.features.registry import LaunchReading
@@ -248,6 +249,21 @@ def sketch_of(problem: Problem, config: Config, settings: Settings, name: str) -
     sketch = sketch_one(request, settings)
     assert isinstance(sketch, Sketch), sketch
     return sketch
+
+
+@pytest.mark.slow
+def test_partitions_have_the_registers_that_they_ask_for(settings: Settings) -> None:
+    """A tile of 192 sums a thread fits, though a launch has 168 registers for each thread."""
+    problem = _hopper_gemm.problem({"batch": 1, "M": 256, "N": 384, "K": 512}, "fp16", "meta")
+    tile = {"BLOCK_M": 256, "BLOCK_N": 192}.items()
+    config = next(c for c in _hopper_gemm.space().listed if tile <= c.kwargs.items())
+    sketch = sketch_of(problem, config, settings, "H200")
+    reader = SketchReader(load_target("H200"))
+    static = reader(sketch).static
+    assert static["spill_words"] == 0
+    assert static["regs_per_thread"] <= config.maxnreg == 168
+    text = sketch.ttgir.replace("requestedRegisters = array<i32: 240,", "ours = array<i32: 240,")
+    assert reader(Sketch("", "sm_90", text, sketch.metadata)).static["spill_words"] > 0
 
 
 def test_what_is_not_known_is_counted(settings: Settings) -> None:

@@ -6,8 +6,8 @@
 The number chooses a case. Each config is launched REPEATS times, with outputs poisoned before: the
 first result is compared with float64, the others with the first, bit by bit. What atomic additions
 make, which come in any order, is compared with float64 each time. A config is named before it is
-compiled, so that one that never ends is known. `apart 0` launches a kernel whose
-partitions share no memory, for racecheck alone.
+compiled, so that one that never ends is known. `apart 0` launches a kernel whose partitions share
+no memory, for racecheck alone.
 """
 
 from __future__ import annotations
@@ -25,9 +25,16 @@ from triton.experimental.gluon import language as gl
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
-from asmtune.kernels import _hopper_attention, _hopper_attention_backward, _hopper_gemm
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_attention_backward,
+    _hopper_gemm,
+    _hopper_scaled,
+    scaled_matmul,
+)
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
+from asmtune.runtime.options import numbers
 from asmtune.testing.tolerances import excess
 
 REPEATS = 5
@@ -41,18 +48,13 @@ GEMMS: tuple[dict[str, Any], ...] = (
     {"shape": (1, 1, 8, 8), "dense": "n"},
     {"shape": (1, 8192, 1024, 72), "dense": "k", "activation": "relu"},
     {"shape": (2, 257, 264, 2048), "dense": "n", "apart": 24},
+    {"shape": (1, 100, 1544, 4104), "dense": "k", "bias": True, "activation": "silu"},
 )
 
 
 def _heads(*extents: int, causal: bool, **more: Any) -> dict[str, Any]:
     return {"shape": extents, "causal": causal, **more}
 
-
-MODULES = {
-    "gemm": _hopper_gemm,
-    "attention": _hopper_attention,
-    "backward": _hopper_attention_backward,
-}
 
 ATTENTIONS: tuple[dict[str, Any], ...] = (
     _heads(1, 1, 1, 128, 128, 64, causal=False),
@@ -65,6 +67,24 @@ ATTENTIONS: tuple[dict[str, Any], ...] = (
     _heads(1, 3, 1, 1, 1, 64, causal=True),
     _heads(2, 4, 4, 700, 700, 64, causal=True, inside=True),
     _heads(1, 2, 2, 300, 5000, 128, causal=False, scale=0.3),
+)
+
+
+def _scaled(*extents: int, groups: str, **more: Any) -> dict[str, Any]:
+    return {"shape": extents, "groups": groups, **more}
+
+
+SCALED: tuple[dict[str, Any], ...] = (
+    _scaled(128, 256, 256, groups="block"),
+    _scaled(64, 128, 128, groups="tensor", fast=True),
+    _scaled(1024, 1024, 4096, groups="block", out=torch.float32),
+    _scaled(4096, 4096, 4096, groups="tensor", fast=True),
+    _scaled(1000, 2000, 1008, groups="row", fast=True, bias=True),
+    _scaled(300, 520, 400, groups="row", bias=True, out=torch.float16),
+    _scaled(257, 264, 2064, groups="block", dtype="fp8e5"),
+    _scaled(1, 4096, 4096, groups="block"),
+    _scaled(64, 2112, 7168, groups="row", fast=True),
+    _scaled(1, 8, 16, groups="tensor", dtype="fp8e5"),
 )
 
 
@@ -143,6 +163,43 @@ def backward_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], C
     return arguments, [*results.values()], exact
 
 
+def scaled_inputs(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `scaled_matmul`."""
+    names = ("M", "N", "K", "GROUP_A", "GROUP_B", "GROUP_K")
+    groups = scaled_matmul.GRANULARITIES[case["groups"]]
+    shape = dict(zip(names, (*case["shape"], *groups), strict=True))
+    out = case.get("out", torch.bfloat16)
+    given = scaled_matmul.inputs(shape, case.get("dtype", "fp8e4nv"), "cuda")
+    given["fast_accum"] = case.get("fast", False)
+    bias = torch.randn(shape["N"], device="cuda", dtype=out) if case.get("bias") else None
+    return {**given, "out_dtype": out, "bias": bias}
+
+
+def scaled_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
+    """Return a launch's arguments, its outputs, and what computes these in float64."""
+    plain = scaled_matmul._arguments(**scaled_inputs(case))
+    c, exact = plain["c_ptr"], lambda: [scaled_matmul.reference(plain)[0]]
+    return _hopper_scaled.arguments(plain), [c[0]], exact
+
+
+CASES = {
+    "gemm": (_hopper_gemm, GEMMS, gemm_case),
+    "attention": (_hopper_attention, ATTENTIONS, attention_case),
+    "scaled": (_hopper_scaled, SCALED, scaled_case),
+    "backward": (_hopper_attention_backward, ATTENTIONS, backward_case),
+}
+"""Modules by name, each with its cases, and what makes a launch of one."""
+
+TOLERANCES = {
+    "attention": {"fp16": "fp16 weights", "bf16": "bf16 weights"},
+    "scaled": {"bf16": "bf16 fp8 sums", "fp16": "fp8 sums", "fp32": "fp8 sums"},
+    "backward": {"fp16": "fp16 weights", "bf16": "bf16 weights"},
+}
+
+ADDED = {"backward": 1}
+"""How many of the last outputs a kernel adds to in memory, in any order."""
+
+
 def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> None:
     """Launch a kernel by a config, without the tuner."""
     values = {**arguments, **config.kwargs}
@@ -152,35 +209,43 @@ def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> 
     module.kernel[module.grid(values)](**values, **options)
 
 
-def errors(module: ModuleType, case: Mapping[str, Any]) -> dict[str, float]:
+def configs_of(module: ModuleType, arguments: Mapping[str, Any]) -> list[Config]:
+    """List a launch's configs, and of a product those for larger ones too."""
+    space, context = module.space(), numbers(arguments)
+    if module is not _hopper_gemm:
+        return list(space.configs(**context))
+    split = [c for c in space.configs(**context) if c.kwargs["SPLIT_K"] > 1]
+    return [*space.configs(**{**context, "M": 4096, "N": 4096}), *split]
+
+
+def errors(which: str, case: Mapping[str, Any]) -> dict[str, float]:
     """Return the error of each config over its tolerance; infinity where results do not repeat."""
     torch.manual_seed(0)
-    cases = {_hopper_gemm: gemm_case, _hopper_attention: attention_case}
-    arguments, outputs, exact = cases.get(module, backward_case)(case)
-    wanted = exact()
-    rows = {} if module is _hopper_gemm else {"fp16": "fp16 weights", "bf16": "bf16 weights"}
-    # What is added to in memory begins at 0, and is of rounded weights.
-    added = outputs[2:] if module is _hopper_attention_backward else []
-    rows |= {"fp32": rows[dtype_of(outputs[0])]} if added else {}
-    context = {} if module is _hopper_gemm else {"D": case["shape"][-1]}
+    module, _, make = CASES[which]
+    arguments, outputs, exact = make(case)
+    wanted, tolerances = exact(), dict(TOLERANCES.get(which, {}))
+    fixed = len(outputs) - ADDED.get(which, 0)
+    if fixed < len(outputs):
+        # Sums in fp32 of weights that are rounded to the inputs' dtype.
+        tolerances["fp32"] = tolerances[dtype_of(outputs[0])]
     found = {}
-    for config in module.space().configs(**context):
+    for config in configs_of(module, arguments):
         if config.kwargs.get("GROUP_M", 8) != 8:
             continue  # the order of tiles alone
         _say(f"{config}: compile")
         runs = []
         for _ in range(REPEATS):
-            for output in outputs:
-                output.fill_(0.0 if any(output is one for one in added) else float("nan"))
+            for at, output in enumerate(outputs):
+                output.fill_(float("nan") if at < fixed else 0.0)
             launch(module, arguments, config)
             if not runs:
                 _say(f"{config}: wait")
             torch.cuda.synchronize()
             runs.append([output.clone() for output in outputs])
-        fixed = len(outputs) - len(added)
         pairs = [*zip(runs[0], wanted, strict=True)]
-        pairs += [(run[at], wanted[at]) for run in runs for at in range(fixed, len(outputs))]
-        error = max(excess(got, want, rows) for got, want in pairs)
+        for run in runs[1:]:
+            pairs += zip(run[fixed:], wanted[fixed:], strict=True)
+        error = max(excess(got, want, tolerances) for got, want in pairs)
         same = all(
             torch.equal(x, y)
             for run in runs
@@ -203,8 +268,7 @@ def main(which: str, number: int) -> None:
         kernel[(1,)](x, num_warps=4)
         found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
     else:
-        cases = GEMMS if which == "gemm" else ATTENTIONS
-        found = errors(MODULES[which], cases[number])
+        found = errors(which, CASES[which][1][number])
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -16,17 +16,23 @@ from types import ModuleType
 import pytest
 import torch
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm, attention, matmul
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_gemm,
+    _hopper_scaled,
+    attention,
+    matmul,
+    scaled_matmul,
+)
 from asmtune.runtime.decorator import reconfigure
 from asmtune.store.database import Store
 from asmtune.testing.tolerances import excess
-from tests.gpu.hopper_process import ATTENTIONS, GEMMS, attention_case
+from tests.gpu.hopper_process import ATTENTIONS, attention_case
+from tests.gpu.hopper_process import CASES as KERNELS
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60
-CASES = [("gemm", i) for i in range(len(GEMMS))] + [
-    (kernel, i) for kernel in ("attention", "backward") for i in range(len(ATTENTIONS))
-]
+LIMIT_S = 120
+CASES = [(name, i) for name, (_, cases, _) in KERNELS.items() for i in range(len(cases))]
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
@@ -101,10 +107,21 @@ def _attention() -> tuple[torch.Tensor, torch.Tensor]:
     return attention.attention(**heads, causal=True, vendor=False), exact()[0]
 
 
+def _scaled() -> tuple[torch.Tensor, torch.Tensor]:
+    shape = {"M": 1024, "N": 1024, "K": 4096, "GROUP_A": 1, "GROUP_B": 128, "GROUP_K": 128}
+    given = scaled_matmul.inputs(shape, "fp8e4nv", "cuda")
+    exact = {n: x.double() if isinstance(x, torch.Tensor) else x for n, x in given.items()}
+    return scaled_matmul.scaled_matmul(**given, vendor=False), scaled_matmul.baseline(**exact)
+
+
 @pytest.mark.parametrize(
     ("call", "plain", "hopper"),
-    [(_product, matmul, _hopper_gemm), (_attention, attention, _hopper_attention)],
-    ids=["matmul", "attention"],
+    [
+        (_product, matmul, _hopper_gemm),
+        (_attention, attention, _hopper_attention),
+        (_scaled, scaled_matmul, _hopper_scaled),
+    ],
+    ids=["matmul", "attention", "scaled_matmul"],
 )
 def test_public_functions_time_it_beside_the_plain_kernel(
     call: Callable[[], tuple[torch.Tensor, torch.Tensor]],
@@ -119,7 +136,7 @@ def test_public_functions_time_it_beside_the_plain_kernel(
         for _ in range(3):
             torch.manual_seed(0)
             got, wanted = call()
-            assert excess(got, wanted, {"fp16": "fp16 weights"}) <= 1
+            assert excess(got, wanted, {"fp16": "fp16 weights", "bf16": "bf16 fp8 sums"}) <= 1
     finally:
         for tuner in (plain._beside_gluon, hopper.tuned):
             reconfigure(tuner, force=False)

@@ -20,65 +20,21 @@ import numpy as np
 from triton.experimental.gluon import language as gl
 from triton.runtime.jit import JITFunction
 
-from tests.kernels.gluon_values import DTYPES, Int, Tile, add, chosen, load, scalar, store, tile
-
-Slot = tuple[int, int]
-"""An allocation's number and the index of a tile in it."""
+from tests.kernels.gluon_memory import Joined, MachineError, Memory, Slot
+from tests.kernels.gluon_values import (
+    DTYPES,
+    Int,
+    Tile,
+    atomic_add,
+    chosen,
+    load,
+    scalar,
+    store,
+    tile,
+)
 
 Step = tuple[Any, ...]
 """An operation of a partition: its kind, and what it is about."""
-
-
-class MachineError(AssertionError):
-    """A kernel reads or writes memory too early, or waits for ever."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Shared memory, or a tile of it."""
-
-    machine: Machine
-    number: int
-    data: Any
-    dtype: Any
-    place: int | None = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents."""
-        return tuple(self.data.shape)
-
-    @property
-    def slot(self) -> Slot:
-        """The tile's name."""
-        assert self.place is not None
-        return self.number, self.place
-
-    def index(self, place: int) -> Memory:
-        """Return one tile of a ring."""
-        assert 0 <= place < len(self.data), "a tile outside its ring"
-        return Memory(self.machine, self.number, self.data[place], self.dtype, int(place))
-
-    def _reinterpret(self, dtype: Any, shape: Sequence[int], _: Any) -> Memory:
-        return Memory(self.machine, self.number, self.data.reshape(shape), dtype, self.place)
-
-    def permute(self, order: tuple[int, ...]) -> Memory:
-        """Return the same tile, transposed."""
-        data = self.data.transpose(order)
-        return Memory(self.machine, self.number, data, self.dtype, self.place)
-
-    def store(self, values: Any) -> None:
-        """Write the tile at once."""
-        self.machine.do("write", self.slot)
-        self.machine.begun[self.slot] = self.machine.begun.get(self.slot, 0) + 1
-        self.data[...] = values
-
-    def load(self, _: Any) -> Any:
-        """Read the tile at once."""
-        self.machine.do("read", self.slot, self.machine.begun.get(self.slot, 0))
-        if np.isnan(self.data).any():
-            raise MachineError(f"{self.slot} is read before it is there")
-        return tile(self.data.copy())
 
 
 @dataclass
@@ -215,11 +171,11 @@ class Machine:
             self.do("fence").unfenced.clear()
 
     def multiply(
-        self, a: Any, b: Memory, acc: Any, *, use_acc: bool = True, is_async: bool
+        self, a: Any, b: Memory | Joined, acc: Any, *, use_acc: bool = True, is_async: bool
     ) -> Product:
         """Begin a product."""
         assert is_async
-        slots = tuple(x.slot for x in (a, b) if isinstance(x, Memory))
+        slots = tuple(slot for x in (a, b) if not isinstance(x, np.ndarray) for slot in x.slots)
         agent = self.do("multiply", slots, tuple(self.begun.get(slot, 0) for slot in slots))
         for slot in slots:
             self.refuse_unfenced(slot)
@@ -345,7 +301,7 @@ class Machine:
             "gl": language, "tl": language, "mbarrier": barrier,
             "tma": SimpleNamespace(store_wait=self.store_wait),
             "load_tile": self.load, "store_tile": self.store,
-            "fence_async_shared": self.fence,
+            "fence_async_shared": self.fence, "thread_barrier": lambda: None,
             "warpgroup_mma": self.multiply, "warpgroup_mma_wait": self.multiplied,
         }  # fmt: skip
 
@@ -385,7 +341,8 @@ def _language(machine: Machine) -> SimpleNamespace:
         convert_layout=lambda x, _: x, static_range=lambda *span: map(Int, range(*span)),
         to_tensor=scalar, cdiv=lambda x, y: Int(-(-x // y)),
         minimum=lambda x, y: Int(min(x, y)), where=chosen, store=store, load=load,
-        atomic_add=add, BlockedLayout=lambda *_: None, SwizzledSharedLayout=lambda *_: None,
+        atomic_add=atomic_add, BlockedLayout=lambda *_: None,
+        SwizzledSharedLayout=lambda *_: None,
         maximum=lambda x, y: tile(np.maximum(x, y)) if np.ndim(x) else Int(max(x, y)),
         arange=lambda low, high, **_: tile(np.arange(low, high)),
         zeros=lambda shape, dtype, _: tile(np.zeros(shape, DTYPES[str(dtype)])),

@@ -107,22 +107,30 @@ class Descriptor:
         self.array[there] = block[here]
 
 
-def store(pointer: Pointer, values: Any, mask: Any) -> None:
+def store(pointer: Pointer, values: Any, mask: Any = None, **_: str) -> None:
     """Write values where a mask holds."""
-    pointer.data[np.asarray(pointer.offsets)[mask]] = np.asarray(values)[mask]
+    mask = np.ones(np.shape(pointer.offsets), bool) if mask is None else mask
+    values = np.broadcast_to(values, np.shape(pointer.offsets))
+    pointer.data[np.asarray(pointer.offsets)[mask]] = values[mask]
 
 
-def add(pointer: Pointer, values: Any, mask: Any = True, sem: str = "acq_rel") -> None:
-    """Add values where a mask holds; addresses may come twice."""
-    assert sem == "relaxed", "an addition that orders others costs more"
-    mask = np.broadcast_to(mask, np.shape(values))
-    np.add.at(pointer.data, np.asarray(pointer.offsets)[mask], np.asarray(values)[mask])
-
-
-def load(pointer: Pointer, mask: Any, other: float) -> Any:
-    """Read values; `other` where a mask does not hold."""
+def load(pointer: Pointer, mask: Any = True, other: float = 0.0, **_: str) -> Any:
+    """Read values, or a number; `other` where a mask does not hold."""
     offsets = np.where(mask, pointer.offsets, 0)
     return tile(np.where(mask, pointer.data[offsets], other))
+
+
+def atomic_add(
+    pointer: Pointer, values: Any, mask: Any = True, sem: str = "acq_rel", scope: str = "gpu"
+) -> Any:
+    """Add where a mask holds, to addresses that may come twice; return what a single one held."""
+    at = np.asarray(pointer.offsets)
+    assert scope == "gpu"
+    assert at.ndim == 0 or sem == "relaxed", "an addition of a tile that orders others costs more"
+    before = None if at.ndim else Int(pointer.data[at])
+    there = np.broadcast_to(mask, at.shape)
+    np.add.at(pointer.data, at[there], np.broadcast_to(values, at.shape)[there])
+    return before
 
 
 def scalar(value: int) -> Int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from asmtune.kernels import _hopper_attention, _hopper_attention_backward, _hopper_gemm
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_attention_backward,
+    _hopper_gemm,
+    _hopper_scaled,
+)
 from asmtune.kernels._attention_host import Attending, summed
 from asmtune.kernels._attention_reference import attend as attention_of
 from asmtune.kernels._attention_reference import differentiate as differentiate_exactly
@@ -22,30 +27,105 @@ def halves(seed: int, *extents: int) -> Any:
     return np.random.default_rng(seed).standard_normal(extents).astype(np.float16)
 
 
+def product(
+    extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str,
+    order: Sequence[int], seed: int = 0, *, finish: bool = False,
+) -> tuple[Any, Any, list[Machine]]:  # fmt: skip
+    """Multiply by programs in an order, and add a bias and take ReLU to `finish`.
+
+    Returns C, C in float64, and the machines.
+    """
+    batch, M, N, K = extents
+    a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
+    c = np.full((batch, M, N), np.nan, np.float16)
+    high, wide, parts = config["BLOCK_M"], config["BLOCK_N"], config["SPLIT_K"]
+    tiles = batch * math.ceil(M / high) * math.ceil(N / wide)
+    sums = np.full(tiles * parts * high * wide, np.nan, np.float32)
+    counts = np.zeros(tiles * config["CONSUMERS"], np.int32)
+    rows = high if config["PINGPONG"] else high // config["CONSUMERS"]
+    k, piece = config["BLOCK_K"], wide // config["PIECES"]
+    n = wide & -wide  # the widest block of a power of two
+    weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
+    machines = [Machine(program, len(order), seed + program) for program in order]
+    for machine in machines:
+        machine.function(_hopper_gemm.kernel)(
+            Descriptor(a, [1, rows, k]),
+            Descriptor(weights, block),
+            Descriptor(c, [1, rows, piece & -piece]),
+            Pointer(bias) if finish else None,
+            *(Pointer(sums), Pointer(counts)),
+            *map(Int, extents),
+            *(dense == "k", "relu" if finish else "none", len(order)),
+            **config,
+        )
+    assert not counts.any(), "counts are not at 0 for the next launch"
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    return c, np.maximum(exact + bias, 0) if finish else exact, machines
+
+
 def multiply(
     extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str, programs: int,
     seed: int = 0, *, finish: bool = False,
 ) -> tuple[float, list[Machine]]:  # fmt: skip
     """Multiply, and add a bias and take ReLU to `finish`; return the largest error and machines."""
-    batch, M, N, K = extents
-    a, b, bias = halves(1, batch, M, K), halves(2, batch, K, N), halves(3, N)
-    c = np.full((batch, M, N), np.nan, np.float16)
+    c, exact, machines = product(extents, config, dense, range(programs), seed, finish=finish)
+    return float(np.abs(c - exact).max()), machines
+
+
+def _scales(seed: int, extents: tuple[int, int], groups: tuple[int, int]) -> Any:
+    """Draw scales of a matrix by the extents of their groups, 0 for all."""
+    counts = [
+        -(-extent // (group or extent)) for extent, group in zip(extents, groups, strict=True)
+    ]
+    return np.random.default_rng(seed).uniform(0.5, 1.5, counts).astype(np.float32)
+
+
+def _spread(scales: Any, extents: tuple[int, int], groups: tuple[int, int]) -> Any:
+    """Repeat scales for each element of a matrix."""
+    for axis, (extent, group) in enumerate(zip(extents, groups, strict=True)):
+        scales = np.repeat(scales, group or extent, axis)
+    return scales[: extents[0], : extents[1]].astype(np.float64)
+
+
+def multiply_scaled(
+    extents: tuple[int, int, int], groups: tuple[int, int, int], config: Mapping[str, Any],
+    programs: int, seed: int = 0, *, fast: bool = False, finish: bool = False,
+) -> tuple[float, list[Machine]]:  # fmt: skip
+    """Multiply by scales, and add a bias to `finish`; return the largest error and machines.
+
+    Args:
+        extents: M, N and K.
+        groups: rows of A, columns of B and elements of K that share a scale, 0 for all.
+        config: of the kernel.
+        programs: how many.
+        seed: of the order of partitions.
+        fast: sum all of K in the tensor core.
+        finish: see above.
+    """
+    M, N, K = extents
+    a, b, bias = halves(1, M, K), halves(2, N, K), halves(3, N)
+    down, along, across = (M, K), (groups[0], groups[2]), (groups[1], groups[2])
+    scale_a, scale_b = _scales(4, down, along), _scales(5, (N, K), across)
+    c = np.full((M, N), np.nan, np.float16)
     rows = config["BLOCK_M"] if config["PINGPONG"] else config["BLOCK_M"] // 2
-    k, n = config["BLOCK_K"], config["BLOCK_N"]
-    weights, block = (b, [1, k, n]) if dense == "n" else (b.transpose(0, 2, 1), [1, n, k])
+    piece = min(config["BLOCK_N"], 128)
     machines = [Machine(program, programs, seed + program) for program in range(programs)]
     for machine in machines:
-        machine.function(_hopper_gemm.kernel)(
-            Descriptor(a, [1, rows, k]),
-            Descriptor(weights, block),
-            Descriptor(c, [1, rows, n // config["PIECES"]]),
+        # Scales of A lie by column, as `torch._scaled_mm` wants them, those of B by row.
+        machine.function(_hopper_scaled.kernel)(
+            Descriptor(a, [rows, 128]),
+            Descriptor(b, [config["BLOCK_N"] if fast else piece, 128]),
+            Descriptor(c, [rows, piece]),
+            *(Pointer(scale_a.T.ravel()), Pointer(scale_b.ravel())),
             Pointer(bias) if finish else None,
             *map(Int, extents),
-            *(dense, "relu" if finish else "none", programs),
+            *map(Int, (1, scale_a.shape[0], 1, scale_b.shape[1])),
+            *(*groups, fast, 2, programs),
             **config,
         )
-    exact = a.astype(np.float64) @ b.astype(np.float64)
-    exact = np.maximum(exact + bias, 0) if finish else exact
+    left = a * _spread(scale_a, down, along)
+    exact = left @ (b * _spread(scale_b, (N, K), across)).T
+    exact = exact + bias if finish else exact
     return float(np.abs(c - exact).max()), machines
 
 

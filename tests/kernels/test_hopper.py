@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from triton.experimental import gluon
@@ -26,22 +27,37 @@ from asmtune.kernels import (
     _hopper_attention,
     _hopper_attention_backward,
     _hopper_gemm,
+    _hopper_scaled,
     attention,
     attention_backward,
     matmul,
 )
+from asmtune.runtime.options import numbers
 from tests.gpu import hopper_process
 from tests.gpu.racecheck import Line, handover_lines, other_hazards
 from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
-from tests.kernels.hopper_runs import attend, differentiate, multiply
+from tests.kernels.hopper_runs import attend, differentiate, multiply, product
 from tests.kernels.interleavings import Interleavings
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
-TOGETHER = {**TILE, "PINGPONG": False}
-IN_TURN = {**TILE, "BLOCK_M": 64, "PINGPONG": True}
+TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2, "SPLIT_K": 1}
+IN_TURN = {**TOGETHER, "BLOCK_M": 64, "PINGPONG": True}
+THREE = {**TOGETHER, "BLOCK_M": 192, "CONSUMERS": 3}
 TWO = {"BLOCK_N": 64, "STAGES": 2, "CONSUMERS": 2}
-GEMMS = [config.kwargs for config in _hopper_gemm.space() if config.kwargs["GROUP_M"] == 8]
+
+
+def gemm_context(M: int, N: int, dense: str, K: int = 4096) -> dict[str, Any]:
+    """Return what constraints may name of a launch on an H200."""
+    a, b, c = (torch.empty(1, *x, device="meta").half() for x in ((M, K), (K, N), (M, N)))
+    b = b if dense == "n" else torch.empty(1, N, K, device="meta").half().mT
+    return numbers(_hopper_gemm.arguments(a, b, c))
+
+
+def gemms(dense: str) -> list[Mapping[str, Any]]:
+    """Return the configs of large products, in one order of tiles."""
+    configs = _hopper_gemm.space().configs(**gemm_context(4096, 4096, dense))
+    return [config.kwargs for config in configs if config.kwargs["GROUP_M"] == 8]
 
 
 def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[str, int]:
@@ -53,11 +69,12 @@ def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[
 @pytest.mark.parametrize("dense", ["k", "n"])
 def test_products_by_every_config(dense: str) -> None:
     """Each config is right where no extent is a multiple of a tile's, on three programs."""
-    for config in GEMMS:
+    for config in gemms(dense):
         error, _ = multiply((2, 150, 264, 200), config, dense, 2, seed=7)
         assert error < 0.04, config
-    error, _ = multiply((1, 150, 264, 200), GEMMS[1], dense, 1, finish=True)
-    assert error < 0.04
+        if config["PIECES"] > 1:
+            error, _ = multiply((1, 150, 264, 200), config, dense, 1, finish=True)
+            assert error < 0.04, config
 
 
 @pytest.mark.slow(seconds=6)
@@ -96,6 +113,53 @@ def test_backward_by_stages(causal: int) -> None:
             assert max(errors.values()) < 1e-3, (shape, stages, errors)
 
 
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize("dense", ["k", "n"])
+def test_split_sums_do_not_depend_on_who_is_last(dense: str) -> None:
+    """Parts of unequal length add up, bit by bit the same in any order of the programs."""
+    splits = [c.kwargs for c in _hopper_gemm.space().listed if c.kwargs["SPLIT_K"] > 1]
+    for config in splits:
+        shape = (2, 150, 264, 430)
+        forward, exact, _ = product(shape, config, dense, (0, 1, 2), seed=7)
+        assert np.array_equal(forward, product(shape, config, dense, (2, 0, 1), seed=8)[0]), config
+        assert np.abs(forward - exact).max() < 0.06, config
+
+
+def test_sums_are_split_where_parts_fill_the_device() -> None:
+    """Few tiles with long sums have configs in parts, and memory for each; others have none."""
+    space = _hopper_gemm.space()
+    for M, N, K in ((128, 6144, 4096), (256, 4096, 14336), (1, 64, 2048), (100, 8192, 1024)):
+        splits = [c for c in space.configs(**gemm_context(M, N, "k", K)) if c.kwargs["SPLIT_K"] > 1]
+        assert splits
+        room = _hopper_gemm._sums_bytes(1, M, N, K, 132)
+        for c in (config.kwargs for config in splits):
+            parts = -(-M // c["BLOCK_M"]) * -(-N // c["BLOCK_N"]) * c["SPLIT_K"]
+            assert parts <= 132
+            assert parts * c["BLOCK_M"] * c["BLOCK_N"] * 4 <= room <= 32 << 20
+    for M, N, K in ((4096, 4096, 4096), (1, 64, 1016), (128, 128 * 133, 4096)):
+        left = space.configs(**gemm_context(M, N, "k", K))
+        assert {c.kwargs["SPLIT_K"] for c in left} == {1}
+        assert _hopper_gemm._sums_bytes(1, M, N, K, 132) == 0
+
+
+def test_tiles_that_cannot_help_are_left_out() -> None:
+    """Tiles of twice a product's extent, and groups that are the same groups, are not tuned."""
+    space = _hopper_gemm.space()
+    whole = [c for c in space.listed if c.kwargs["SPLIT_K"] == 1]
+    assert len(whole) <= 40
+    assert list(space.configs(**gemm_context(4096, 4096, "k"))) == whole
+    wide = [c for c in whole if c.kwargs["BLOCK_N"] % 64 == 0]
+    assert list(space.configs(**gemm_context(4096, 4096, "n"))) == wide
+    for M, N in ((1, 8), (128, 128), (200, 4096), (4096, 200), (1024, 1000)):
+        left = [config.kwargs for config in space.configs(**gemm_context(M, N, "k"))]
+        assert len(left) <= 40
+        assert max(c["BLOCK_M"] for c in left) == (128 if M <= 128 else 256)
+        assert max(c["BLOCK_N"] for c in left) == (128 if N <= 128 else 256)
+        assert all(8 * c["BLOCK_M"] < M for c in left if c["GROUP_M"] == 16)
+        assert M * N > 132 * 64 * 128 or all(c["GROUP_M"] == 8 for c in left)
+        assert space.first(**gemm_context(M, N, "n")) == space.default
+
+
 def test_items_are_dealt_longest_first_and_evenly() -> None:
     """With causal masks no program loads more than a tenth above the mean."""
     shape = heads(1, 6, 6, 640, 640, 64, 1)
@@ -109,6 +173,13 @@ def small_runs() -> dict[str, Callable[[], Machine]]:
     return {
         "together": lambda: multiply((1, 128, 128, 320), TOGETHER, "k", 1)[1][0],
         "in turn": lambda: multiply((1, 64, 256, 192), IN_TURN, "n", 1)[1][0],
+        "three": lambda: multiply((1, 192, 64, 256), THREE, "k", 1)[1][0],
+        "together, 192 columns": lambda: multiply(
+            (1, 128, 192, 256), {**TOGETHER, "BLOCK_N": 192}, "k", 1
+        )[1][0],
+        "in turn, 192 columns": lambda: multiply(
+            (1, 64, 384, 128), {**IN_TURN, "BLOCK_N": 192, "PIECES": 3}, "n", 1
+        )[1][0],
         "attention": lambda: attend(heads(1, 2, 1, 128, 192, 64, 0), TWO, 1)[2][0],
         "backward": lambda: differentiate(heads(1, 2, 2, 256, 128, 64, 0))[1][0],
     }
@@ -122,7 +193,9 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 
 
 @pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("name", ["together", "in turn", "backward"])
+@pytest.mark.parametrize(
+    "name", ["together", "in turn", "three", "together, 192 columns", "backward"]
+)
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
     machine = small_runs()[name]()
@@ -191,7 +264,7 @@ def machine_code(problem: Problem, config: Config, work: Settings, stack: int = 
 @pytest.mark.slow(seconds=6)
 def test_extents_of_one_and_activations_are_lowered() -> None:
     """Numbers that Triton takes as constants, a bias and each activation pass the front end."""
-    target, config = load_target("H200"), _hopper_gemm.space().first()
+    target, config = load_target("H200"), _hopper_gemm.space().first(**gemm_context(1, 64, "n"))
     a, b, c = (torch.empty(1, 1, 64, device="meta", dtype=torch.float16) for _ in range(3))
     b = torch.empty(1, 64, 64, device="meta", dtype=torch.float16)
     for activation in ("none", "relu", "silu", "gelu"):
@@ -204,16 +277,38 @@ def test_extents_of_one_and_activations_are_lowered() -> None:
             assert isinstance(lowering.request(module.space().first(**shape)), LowerRequest)
 
 
+def tiles_of(BLOCK_M: int, BLOCK_N: int, **more: Any) -> Config:
+    """Return the space's first config of a tile."""
+    wanted = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "PINGPONG": False, "SPLIT_K": 1} | more
+    return next(c for c in _hopper_gemm.space().listed if wanted.items() <= c.kwargs.items())
+
+
 @pytest.mark.slow(seconds=8)
-@pytest.mark.parametrize("place", [2, 14])
-def test_products_stay_in_flight(place: int, settings: Settings) -> None:
-    """A product of the hot loop waits for the one before alone; registers move between warps."""
-    config = list(_hopper_gemm.space())[place]
-    code = compiled(_hopper_gemm, dict(_hopper_gemm.SHAPES[0]), config, settings)
+@pytest.mark.parametrize(
+    ("config", "loads", "widths"),
+    [
+        (tiles_of(128, 256), 3, {256}),
+        (tiles_of(128, 128, PINGPONG=True), 2, {128}),
+        (tiles_of(128, 192), 5, {128, 64}),
+        (tiles_of(64, 192, PINGPONG=True), 4, {128, 64}),
+        (tiles_of(256, 160), 7, {128, 32}),
+        (tiles_of(128, 256, SPLIT_K=2), 3, {256}),
+        (tiles_of(192, 192), 6, {128, 64}),
+        (tiles_of(256, 192), 5, {128, 64}),
+    ],
+    ids=["wide", "in turn", "192", "192 in turn", "256 x 160", "split", "192 x 192", "256 x 192"],
+)
+def test_products_stay_in_flight(
+    config: Config, loads: int, widths: set[int], settings: Settings
+) -> None:
+    """Products of the hot loop wait for the step before alone; registers move between warps."""
+    code = compiled(_hopper_gemm, {"batch": 1, "M": 256, "N": 4096, "K": 14336}, config, settings)
     waits = re.findall(r"HGMMA[^\n]*gsb0 ;.*?WARPGROUP.DEPBAR.LE gsb0, 0x(\d)", code, re.DOTALL)
-    assert waits == ["1", "1"]
+    assert waits == [str(len(widths))] * config.kwargs["CONSUMERS"]
+    assert {int(n) for n in re.findall(r"HGMMA\.64x(\d+)x16", code)} == widths
     assert code.count("USETMAXREG.DEALLOC.CTAPOOL 0x18") >= 1
-    assert code.count("UTMALDG.3D") == (2 if config.kwargs["PINGPONG"] else 3)
+    assert code.count("UTMALDG.3D") == loads
+    assert code.count("ATOMG.E.ADD") == (config.kwargs["SPLIT_K"] > 1) * config.kwargs["CONSUMERS"]
 
 
 @pytest.mark.slow(seconds=12)
@@ -287,7 +382,7 @@ def accesses(code: str, lines: Collection[Line]) -> list[str]:
             steps.append(step[1])
     shared = re.compile(r"\b(LDS|STS|LDSM|STSM|ATOMS|REDS|SYNCS|HGMMA|UTMA\w+|UBLK\w+)\b")
     return [
-        f"{steps[max(i - 3, 0) : i]} > {step} < {steps[i + 1 : i + 4]}"
+        f"{steps[max(i - 3, 0) : i]} > {step} < {steps[i + 1 : i + 9]}"
         for i, step in enumerate(steps)
         if marks[i] in lines and shared.search(step)
     ]
@@ -299,14 +394,19 @@ def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
     shape, x = heads(1, 1, 1, 128, 128, 64, 0), {"x_ptr": torch.empty(2, device="meta")}
     three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
     product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
+    long = gemm.problem({"batch": 1, "M": 128, "N": 4096, "K": 4096}, "fp16", "meta")
+    scaled = _hopper_scaled.problem(_hopper_scaled.SHAPES[0], "fp8e4nv", "meta")
     return {
         "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
-        "gemm": (gemm, product, list(gemm.space())[-1]),
         "backward": (
             backward,
             backward.problem(shape, "fp16", "meta"),
             backward.space().first(D=64),
         ),
+        "gemm": (gemm, product, tiles_of(64, 128, PINGPONG=True)),
+        "gemm of three": (gemm, product, tiles_of(192, 192)),
+        "gemm in parts": (gemm, long, tiles_of(128, 128, SPLIT_K=2)),
+        "scaled": (_hopper_scaled, scaled, _hopper_scaled.space().first(**scaled.shape)),
         "apart": (hopper_process, Problem(hopper_process.kernel, x, lambda _: (1,)), Config({})),
     }
 

@@ -22,6 +22,7 @@ from asmtune.predict.features.sketch.registers import BASE, MARGIN, LiveRegister
 
 _WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)').search
 _CAP: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
+_REQUESTED: Final = re.compile(r"requestedRegisters = array<i32: ([\d, ]+)>").findall
 _TEXT: Final = {
     "text_mma_sync": "mma.sync",
     "text_wgmma": "wgmma",
@@ -55,7 +56,12 @@ class SketchReader:
         text = _CAP.sub("", sketch.ttgir, count=1)
         partition = int(match[1]) if match else warps
         segments, wanted, moves = _read(text, partition, (warps, stages), self.target)
-        registers, spilled = allocated(self.target, wanted, warps, sketch.metadata.get("maxnreg"))
+        cap = sketch.metadata.get("maxnreg")
+        registers, spilled = allocated(self.target, wanted, warps, cap)
+        requested = [int(n) for text in _REQUESTED(text) for n in text.split(",")]
+        if cap and requested:
+            # Partitions give registers to those that ask for more, which then do not spill.
+            spilled = allocated(self.target, wanted, partition, max(int(cap), *requested))[1]
         fits = occupancy(self.target, warps, registers, sketch.shared_bytes)
         static = {
             **_launch(sketch.metadata),

@@ -1,0 +1,232 @@
+"""Device functions of the matrix product for Hopper: the loads, the products, and the results.
+
+`_hopper_gemm` tells how warps work together, and what each barrier is for.
+
+Triton's tensors have extents that are powers of two. A tile of 192 columns is made of two, of 128
+and 64 columns, and one of 160 of 128 and 32. The copy engine loads its part of B as three blocks of
+64 columns, or five of 32, one after the other, of which all but the last are read as one of 128.
+Where B is dense along K, each column is a row of 128 bytes, and any blocks add up. Where it is
+dense along N, rows are cut at 128 bytes, and so blocks of 64 columns do, and narrower ones do not.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from asmtune.kernels import _gemm
+from asmtune.kernels._hopper import load_tile, next_stage, stage_before, store_tile
+from asmtune.kernels._hopper_split import blocks_of, gathered
+
+tile_origin = gluon.jit(_gemm.tile_origin.fn)
+activated = gluon.jit(_gemm.activated.fn)
+
+
+@gluon.jit
+def load_tiles(operands, rings, sizes, TILING: gl.constexpr, B_ALONG_K: gl.constexpr):
+    """Loads the blocks of every tile, or part of a tile's sum, as stages become free."""
+    a_desc, b_desc = operands
+    a_ring, b_ring, full, empty, _ = rings
+    M, N, K, tiles, all_tiles = sizes
+    BLOCK_M: gl.constexpr = TILING[0]
+    BLOCK_N: gl.constexpr = TILING[1]
+    BLOCK_K: gl.constexpr = TILING[2]
+    GROUP_M: gl.constexpr = TILING[3]
+    SPLIT_K: gl.constexpr = TILING[4]
+    STAGES: gl.constexpr = full.shape[0]
+    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
+    PIECES: gl.constexpr = b_ring.shape[0] // STAGES
+    ROWS: gl.constexpr = a_ring.shape[2]
+    COLUMNS: gl.constexpr = BLOCK_N // PIECES
+    NBYTES: gl.constexpr = PARTS * a_desc.block_type.nbytes + PIECES * b_desc.block_type.nbytes
+    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
+    for index in range(gl.program_id(0), all_tiles * SPLIT_K, gl.num_programs(0)):
+        tile = index // SPLIT_K
+        z = tile // tiles
+        row, column = tile_origin(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        begin, end = blocks_of(index % SPLIT_K, K, BLOCK_K, SPLIT_K)
+        for at in range(begin * BLOCK_K, end * BLOCK_K, BLOCK_K):
+            mbarrier.wait(empty.index(stage), phase ^ 1)
+            ready = full.index(stage)
+            mbarrier.expect(ready, NBYTES)
+            for part in gl.static_range(PARTS):
+                target = a_ring.index(stage * PARTS + part)
+                load_tile(a_desc, [z, row + part * ROWS, at], ready, target)
+            for piece in gl.static_range(PIECES):
+                target = b_ring.index(stage * PIECES + piece)
+                n = column + piece * COLUMNS
+                if B_ALONG_K:
+                    load_tile(b_desc, [z, n, at], ready, target)
+                else:
+                    load_tile(b_desc, [z, at, n], ready, target)
+            stage, phase = next_stage(stage, phase, STAGES)
+
+
+@gluon.jit
+def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, ALONG_K: gl.constexpr):
+    """Gives a block of B that begins at a tile of the ring, and may go on in the next one."""
+    BLOCK: gl.constexpr = [COLUMNS, BLOCK_K] if ALONG_K else [BLOCK_K, COLUMNS]
+    LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, b_ring.dtype)
+    b = b_ring.index(place)._reinterpret(b_ring.dtype, BLOCK, LAYOUT)
+    if ALONG_K:
+        b = b.permute((1, 0))
+    return b
+
+
+@gluon.jit
+def _multiply_steps(
+    rings, stage, phase, steps, WHO: gl.constexpr, TILING: gl.constexpr, B_ALONG_K: gl.constexpr
+):
+    """Sums the products of a tile's blocks, from a stage of the ring on.
+
+    Returns the sums of all pieces of the tile's columns, or of all but the last, and of that.
+    """
+    a_ring, b_ring, full, empty, turns = rings
+    STAGES: gl.constexpr = full.shape[0]
+    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
+    PIECES: gl.constexpr = b_ring.shape[0] // STAGES
+    PART: gl.constexpr = WHO if PARTS > 1 else 0
+    ROWS: gl.constexpr = a_ring.shape[2]
+    BLOCK_K: gl.constexpr = TILING[2]
+    REST: gl.constexpr = TILING[1] // PIECES if PIECES > 1 else 0
+    FIRST: gl.constexpr = TILING[1] - REST
+    A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], a_ring.dtype)
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FIRST, 16])
+    REST_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
+    acc = gl.zeros([ROWS, FIRST], gl.float32, LAYOUT)
+    rest = gl.zeros([ROWS, REST], gl.float32, REST_LAYOUT) if REST else None
+    for step in range(steps):
+        mbarrier.wait(full.index(stage), phase)
+        a = a_ring.index(stage * PARTS + PART)._reinterpret(a_ring.dtype, [ROWS, BLOCK_K], A_LAYOUT)
+        b = _columns_of(b_ring, stage * PIECES, FIRST, BLOCK_K, B_ALONG_K)
+        acc = warpgroup_mma(a, b, acc, is_async=True)
+        # Then the products of the step before are done: its stage is free.
+        if REST:
+            last = _columns_of(b_ring, stage * PIECES + PIECES - 1, REST, BLOCK_K, B_ALONG_K)
+            rest = warpgroup_mma(a, last, rest, is_async=True)
+            acc, rest = warpgroup_mma_wait(num_outstanding=2, deps=[acc, rest])
+        else:
+            acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
+        mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1, pred=step > 0)
+        stage, phase = next_stage(stage, phase, STAGES)
+    if PARTS == 1:
+        mbarrier.arrive(turns.index((WHO + 1) % turns.shape[0]), count=1)
+    if REST:
+        acc, rest = warpgroup_mma_wait(num_outstanding=0, deps=[acc, rest])
+    else:
+        acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
+    mbarrier.arrive(empty.index(stage_before(stage, STAGES)), count=1)
+    return (acc, rest) if REST else (acc,)
+
+
+@gluon.jit
+def _cut(x, COLUMNS: gl.constexpr):
+    """Splits a tile into pieces of so many columns, which stay in their threads."""
+    if x.shape[1] == COLUMNS:
+        pieces = (x,)
+    else:
+        left, right = x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
+        pieces = _cut(left, COLUMNS) + _cut(right, COLUMNS)
+    return pieces
+
+
+@gluon.jit
+def _rounded(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
+    """Adds the bias, activates and rounds sums whose first column is given."""
+    COLUMNS: gl.constexpr = acc.shape[1]
+    if bias_ptr is not None:
+        n = column + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, acc.type.layout))
+        acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
+    return activated(acc, ACTIVATION).to(dtype)
+
+
+@gluon.jit
+def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr, WHO: gl.constexpr):
+    """Writes a warpgroup's pieces of a tile, so many at a time, each from memory of its own."""
+    c_desc, _, c_tiles, _ = results
+    z, row, column = origin
+    ROWS: gl.constexpr = c_tiles.shape[2]
+    COLUMNS: gl.constexpr = c_tiles.shape[3]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    C_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, COLUMNS], c_tiles.dtype)
+    for first in gl.static_range(0, COUNT, TOGETHER):
+        # The copy engine has read what was stored here before.
+        tma.store_wait(0)
+        for i in gl.static_range(TOGETHER):
+            target = c_tiles.index(WHO * TOGETHER + i)
+            rows = target._reinterpret(c_tiles.dtype, [ROWS, COLUMNS], C_LAYOUT)
+            rows.store(gl.convert_layout(pieces[first + i], LAYOUT))
+        fence_async_shared()
+        for i in gl.static_range(TOGETHER):
+            target = c_tiles.index(WHO * TOGETHER + i)
+            store_tile(c_desc, [z, row, column + (first + i) * COLUMNS], target)
+
+
+@gluon.jit
+def _finish(
+    sums, results, origin, N, WHO: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    ACTIVATION: gl.constexpr,
+):  # fmt: skip
+    """Writes a warpgroup's rows of a tile from their sums."""
+    _, bias_ptr, c_tiles, _ = results
+    column = origin[2]
+    COLUMNS: gl.constexpr = c_tiles.shape[3]
+    out = _rounded(sums[0], column, bias_ptr, N, ACTIVATION, c_tiles.dtype)
+    pieces = _cut(out, COLUMNS)
+    if out.shape[1] < BLOCK_N:
+        after = column + out.shape[1]
+        pieces += (_rounded(sums[1], after, bias_ptr, N, ACTIVATION, c_tiles.dtype),)
+    _write(pieces, results, origin, BLOCK_N // COLUMNS, c_tiles.shape[0] // CONSUMERS, WHO)
+
+
+@gluon.jit
+def multiply_tiles(
+    results, rings, sizes, WHO: gl.constexpr, TILING: gl.constexpr, B_ALONG_K: gl.constexpr,
+    ACTIVATION: gl.constexpr,
+):  # fmt: skip
+    """Computes this warpgroup's part of the program's tiles, or every so many-th tile."""
+    shared = results[3]
+    M, N, K, tiles, all_tiles = sizes
+    a_ring, _, full, _, turns = rings
+    BLOCK_M: gl.constexpr = TILING[0]
+    BLOCK_N: gl.constexpr = TILING[1]
+    BLOCK_K: gl.constexpr = TILING[2]
+    GROUP_M: gl.constexpr = TILING[3]
+    SPLIT_K: gl.constexpr = TILING[4]
+    STAGES: gl.constexpr = full.shape[0]
+    PARTS: gl.constexpr = a_ring.shape[0] // STAGES
+    PART: gl.constexpr = WHO if PARTS > 1 else 0
+    ROWS: gl.constexpr = a_ring.shape[2]
+    CONSUMERS: gl.constexpr = turns.shape[0]
+    first, every = gl.program_id(0), gl.num_programs(0)
+    at = gl.to_tensor(0)
+    turn = gl.to_tensor(1 if WHO == 0 else 0)
+    if PARTS == 1:
+        # Each warpgroup passes over the steps of the others' tiles, whose sums are never split.
+        at += WHO * gl.cdiv(K, BLOCK_K)
+        first += WHO * every
+        every *= CONSUMERS
+    for index in range(first, all_tiles * SPLIT_K, every):
+        tile, part = index // SPLIT_K, index % SPLIT_K
+        row, column = tile_origin(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        begin, end = blocks_of(part, K, BLOCK_K, SPLIT_K)
+        steps = end - begin
+        if PARTS == 1:
+            mbarrier.wait(turns.index(WHO), turn)
+            turn ^= 1
+        sums = _multiply_steps(rings, at % STAGES, at // STAGES & 1, steps, WHO, TILING, B_ALONG_K)
+        at += steps * (CONSUMERS if PARTS == 1 else 1)
+        complete = True
+        if SPLIT_K > 1:
+            sums, complete = gathered(sums, shared, tile * PARTS + PART, part, BLOCK_N, SPLIT_K)
+        if complete:
+            origin = (tile // tiles, row + PART * ROWS, column)
+            _finish(sums, results, origin, N, WHO, CONSUMERS, BLOCK_N, ACTIVATION)
+    tma.store_wait(0)

@@ -1,0 +1,261 @@
+"""The Gluon kernel for products of FP8 with scales: numbers, orders, machine code, and refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.kernels import _hopper_scaled, _scaled_host, scaled_matmul
+from asmtune.runtime.autotuner import AsmAutotuner
+from tests.kernels.gluon_machine import Machine, MachineError
+from tests.kernels.hopper_runs import multiply_scaled
+from tests.kernels.interleavings import Interleavings
+from tests.kernels.test_hopper import machine_code
+
+Groups = tuple[int, int, int]
+
+TENSOR, ROW, BLOCK = (0, 0, 0), (1, 1, 0), (1, 128, 128)
+SUMS = [(TENSOR, True), (ROW, True), (ROW, False), (BLOCK, False)]
+OTHERS = [((128, 128, 128), False), ((1, 1, 128), False), ((128, 0, 0), True), ((0, 128, 0), True)]
+
+
+def shape_of(groups: Groups, M: int = 4096) -> dict[str, int]:
+    """Name a shape's extents and groups."""
+    return {"M": M, "N": 4096, "K": 4096, **dict(zip(_scaled_host.EXTENTS, groups, strict=True))}
+
+
+def configs(groups: Groups, fast: bool, size: int = 2) -> list[Config]:
+    """List the configs of a granularity that differ in more than the order of tiles."""
+    names = {"GROUP_B": groups[1], "GROUP_K": groups[2], "FAST": fast, "SIZE_C": size}
+    found = _hopper_scaled.space().configs(**names)
+    return [config for config in found if config.kwargs["GROUP_M"] == 8]
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize(("groups", "fast"), SUMS + OTHERS)
+def test_products_by_every_config(groups: Groups, fast: bool) -> None:
+    """Each config is right where no extent is a multiple of a tile's, on two programs."""
+    for config in configs(groups, fast):
+        error, _ = multiply_scaled((150, 264, 400), groups, config.kwargs, 2, seed=7, fast=fast)
+        assert error < 0.08, config
+    last = configs(groups, fast)[-1].kwargs
+    assert multiply_scaled((1, 72, 64), groups, last, 1, fast=fast, finish=True)[0] < 0.04
+
+
+TILE = {"BLOCK_M": 128, "BLOCK_N": 16, "PER_SM": 1, "STAGES": 2, "GROUP_M": 8, "PINGPONG": False}
+IN_TURN = {**TILE, "BLOCK_M": 64, "PINGPONG": True}
+
+
+def small_runs() -> dict[str, Callable[[], Machine]]:
+    """Runs of few steps, with more of them than stages."""
+    wide = {**TILE, "BLOCK_N": 256}
+    return {
+        "together": lambda: multiply_scaled((128, 16, 640), BLOCK, TILE, 1)[1][0],
+        "halves": lambda: multiply_scaled((128, 256, 384), BLOCK, wide, 1)[1][0],
+        "in turn": lambda: multiply_scaled((64, 64, 384), BLOCK, IN_TURN, 1)[1][0],
+        "fast": lambda: multiply_scaled((64, 64, 384), ROW, IN_TURN, 1, fast=True)[1][0],
+    }
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("name", small_runs())
+def test_no_order_races_or_waits_for_ever(name: str) -> None:
+    """In every order of partitions and copies each product reads what it did in one."""
+    assert Interleavings(small_runs()[name]()).explore() > 1000
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("name", ["together", "in turn"])
+def test_each_wait_and_arrival_is_needed(name: str) -> None:
+    """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
+    machine = small_runs()[name]()
+    whole = [list(agent.steps) for agent in machine.agents]
+    used = {
+        (who, step[0], step[1])
+        for who, steps in enumerate(whole)
+        for step in steps
+        if step[0] in ("wait", "arrive")
+    }
+    for who, kind, slot in sorted(used):
+        for agent, steps in zip(machine.agents, whole, strict=True):
+            agent.steps = steps
+        machine.agents[who].steps = [step for step in whole[who] if step[:2] != (kind, slot)]
+        with pytest.raises(MachineError):
+            Interleavings(machine).explore()
+
+
+@pytest.mark.slow(seconds=15)
+@pytest.mark.parametrize(("groups", "fast"), SUMS)
+def test_tiles_compile_without_spills(groups: Groups, fast: bool, settings: Settings) -> None:
+    """The largest tile of each kind has its sums in registers; registers move between warps."""
+    shape = {**shape_of(groups), "FAST": fast}
+    problem = _hopper_scaled.problem(shape, "fp8e4nv", "meta")
+    kinds: dict[tuple[Any, ...], Config] = {}
+    for config in configs(groups, fast):
+        kinds.setdefault((config.kwargs["PINGPONG"], config.kwargs["PER_SM"]), config)
+    assert len(kinds) == 4
+    for config in kinds.values():
+        code = machine_code(problem, config, settings)  # refuses spills
+        assert code.count("USETMAXREG.DEALLOC.CTAPOOL 0x18") >= 1
+
+
+def with_bias(extents: Groups, groups: Groups, out: torch.dtype, fast: bool) -> Problem:
+    """Make a launch with a bias."""
+    shape = {**shape_of(groups), **dict(zip("MNK", extents, strict=True))}
+    given = scaled_matmul.inputs(shape, "fp8e5", "meta") | {"fast_accum": fast}
+    bias = torch.empty(extents[1], dtype=out, device="meta")
+    arguments = _hopper_scaled.arguments(
+        scaled_matmul._arguments(**given, out_dtype=out, bias=bias)
+    )
+    return Problem(_hopper_scaled.kernel, arguments, _hopper_scaled.grid)
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize(
+    ("extents", "groups", "fast"),
+    [
+        ((1, 8, 16), TENSOR, True),
+        ((1, 8, 16), TENSOR, False),
+        ((300, 520, 400), ROW, True),
+        ((300, 520, 400), ROW, False),
+    ],
+)
+def test_odd_launches_with_a_bias_compile(
+    extents: Groups, groups: Groups, fast: bool, settings: Settings
+) -> None:
+    """Numbers that Triton takes as constants pass, and biases fit in registers beside scales."""
+    problem = with_bias(extents, groups, torch.float32, fast)
+    for config in (configs(groups, fast, 4)[0], configs(groups, fast, 4)[-1]):
+        assert "QGMMA" in machine_code(problem, config, settings)  # which refuses spills
+
+
+_PRODUCT = r"QGMMA\S+ R\d+, gdesc\[UR\d+\], R\d+, gsb0 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x(\d)"
+
+
+@pytest.mark.slow(seconds=8)
+def test_scales_are_applied_while_others_multiply(settings: Settings) -> None:
+    """A product of 128 of K begins at zero, and is scaled and added by one FMA an element."""
+    problem = _hopper_scaled.problem(shape_of(BLOCK), "fp8e4nv", "meta")
+    (config,) = (
+        c
+        for c in configs(BLOCK, False)
+        if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"], c.kwargs["STAGES"]) == (128, 256, 4)
+    )
+    code = machine_code(problem, config, settings)
+    assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["0"] * 4
+    # Each warpgroup begins the left and the right product in the same registers.
+    begun = re.findall(r"QGMMA\.64x128x32\S+ (R\d+), gdesc\[UR\d+\], RZ, !UPT ;", code)
+    assert len(begun) == 4
+    assert begun[0] == begun[1]
+    assert begun[2] == begun[3]
+    loop = re.search(r"RZ, !UPT.*?SYNCS\.ARRIVE.*?BRA", code, re.DOTALL)
+    assert loop is not None
+    assert loop[0].count(" FFMA ") == 128
+
+
+@pytest.mark.slow(seconds=8)
+def test_fast_products_stay_in_flight(settings: Settings) -> None:
+    """A product of the hot loop waits for the one before alone."""
+    problem = _hopper_scaled.problem(shape_of(TENSOR), "fp8e4nv", "meta")
+    code = machine_code(problem, configs(TENSOR, True)[0], settings)
+    assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["1", "1"]
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("a", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("b", ["float8_e4m3fn", "float8_e5m2"])
+def test_pairs_of_formats_and_dtypes_of_results(a: str, b: str, settings: Settings) -> None:
+    """Each pair is multiplied as it is; results of 32 bits, with a bias, fit beside the stages."""
+    left = torch.empty(64, 256, dtype=getattr(torch, a), device="meta")
+    right = torch.empty(256, 256, dtype=getattr(torch, b), device="meta").mT
+    one, bias = torch.empty(1, 1, device="meta"), torch.empty(256, device="meta")
+    plain = scaled_matmul._arguments(left, right, one, one, torch.float32, bias, True)
+    problem = Problem(_hopper_scaled.kernel, _hopper_scaled.arguments(plain), _hopper_scaled.grid)
+    code = machine_code(problem, configs(TENSOR, True, 4)[-1], settings)
+    names = {"float8_e4m3fn": "E4M3", "float8_e5m2": "E5M2"}
+    assert set(re.findall(r"QGMMA\S+F32\.(\S+)", code)) == {f"{names[a]}.{names[b]}"}
+
+
+def launch(**changed: Any) -> dict[str, Any]:
+    """Return the arguments of a launch of the plain kernel, of which some are other ones."""
+    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled_host.EXTENTS, 0)}
+    return {**scaled_matmul.problem(shape, "fp8e4nv", "cpu").arguments, **changed}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({}, "a is on cpu; it must be on a Hopper GPU"),
+        ({"GROUP_A": 64}, r"GROUP_A is 64; it must be one of \(0, 1, 128\)"),
+        ({"GROUP_K": 64}, r"GROUP_K is 64; it must be one of \(0, 128\)"),
+        ({"a_ptr": torch.zeros(1, 64, 520, dtype=torch.uint8)[..., :512]}, "multiples of 16"),
+    ],
+)
+def test_others_are_refused_in_one_line(changed: dict[str, Any], message: str) -> None:
+    """Groups, layouts and devices that the kernel does not take are named, however it is called."""
+    given = launch(**changed)
+    with pytest.raises(ValueError, match=message):
+        _hopper_scaled.multiply(given)
+    values = [given.get(name) for name in scaled_matmul.kernel.arg_names]
+    with pytest.raises(ValueError, match=message):
+        _hopper_scaled.in_place_of_plain(*values)
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        ({}, True),
+        ({"GROUP_A": 1, "GROUP_B": 128, "GROUP_K": 128}, True),
+        ({"GROUP_B": 32}, False),
+        ({"GROUP_K": 64}, False),
+        ({"LAYOUT": "kn"}, False),
+        ({"MULTIPLE_C": 8}, False),
+        ({"MULTIPLE_STRIDES": 8}, False),
+        ({"a_ptr": torch.zeros(1, 1, 512).expand(1, 64, 512)}, False),
+    ],
+)
+def test_it_is_asked_for_what_it_takes(
+    changed: dict[str, Any], fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of its extents and rows that the copy engine addresses, on a Hopper alone."""
+    assert not _scaled_host.fits_hopper(launch(**changed))
+    monkeypatch.setattr(_scaled_host, "is_hopper", lambda _: True)
+    assert _scaled_host.fits_hopper(launch(**changed)) is fits
+
+
+@pytest.mark.parametrize("vendor", [False, True])
+@pytest.mark.parametrize("gluon", [False, True])
+def test_arguments_choose_the_alternatives(
+    gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`vendor=False` leaves `torch._scaled_mm` out, `gluon=False` the kernel for Hopper."""
+    monkeypatch.setattr(_scaled_host, "is_hopper", lambda _: True)
+    monkeypatch.setattr(scaled_matmul, "_capability", lambda _: (9, 0))
+    launches: list[frozenset[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        alternatives = tuner.options.choices.get("alternatives", {})
+        return lambda **_: launches.append(frozenset(alternatives))
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled_host.EXTENTS, 0)}
+    given = scaled_matmul.inputs(shape, "fp8e4nv", "cpu")
+    scaled_matmul.scaled_matmul.prepared.ordinary(**given, vendor=vendor, gluon=gluon)
+    assert launches == [frozenset(["gluon"] * gluon + ["torch"] * vendor)]
+
+
+def test_the_reference_is_that_of_the_plain_kernel() -> None:
+    """A problem's launch of either kernel is compared with the same numbers."""
+    torch.manual_seed(0)
+    problem = _hopper_scaled.problem({**shape_of(BLOCK), "M": 3}, "fp8e5", "cpu")
+    assert _hopper_scaled.reference(problem.arguments).shape == (3, 4096)
+    plain = launch()
+    wanted = scaled_matmul.reference(plain)[0]
+    assert torch.equal(_hopper_scaled.reference(_hopper_scaled.arguments(plain)), wanted)
