@@ -3,10 +3,12 @@
     python -m benchmarks.hopper gemm
     python -m benchmarks.hopper attention --shape 3 --plain
     python -m benchmarks.hopper scaled --shape 40
+    python -m benchmarks.hopper backward --plain
 
 Each shape is timed in a process of its own, which is killed after `--limit` seconds. `--plain`
 tunes the plain kernel as well. The vendors' are cuBLAS, the fastest SDPA, and `torch._scaled_mm`.
-Shares are the vendor's time over the kernel's.
+A config of the backward pass is timed with the launches before and after it. Shares are the
+vendor's time over the kernel's.
 """
 
 from __future__ import annotations
@@ -17,21 +19,26 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from triton.testing import do_bench
 
+from asmtune.core.config import Config
 from asmtune.kernels import (
     _hopper_attention,
+    _hopper_attention_backward,
     _hopper_gemm,
     _hopper_scaled,
     attention,
+    attention_backward,
     matmul,
     scaled_matmul,
 )
+from asmtune.kernels._attention_host import Attending
 from asmtune.runtime.options import numbers
 from benchmarks.kernels import wide
-from benchmarks.kernels.attention_backends import attend, fastest
+from benchmarks.kernels.attention_backends import attend, fastest, gradients
 from tests.gpu.hopper_process import attention_case, gemm_case, launch, scaled_inputs
 
 Row = tuple[str, Callable[[], object]]
@@ -53,7 +60,7 @@ SCALED = tuple(  # M, N, K and granularity: 20 shapes a tensor, a row and a bloc
     for name, groups in scaled_matmul.GRANULARITIES.items()
     if groups == (shape["GROUP_A"], shape["GROUP_B"], shape["GROUP_K"])
 )
-SHAPES = {"gemm": GEMMS, "attention": ATTENTIONS, "scaled": SCALED}
+SHAPES = {"gemm": GEMMS, "attention": ATTENTIONS, "scaled": SCALED, "backward": ATTENTIONS}
 
 
 def microseconds(run: Callable[[], object]) -> float:
@@ -89,6 +96,35 @@ def attention_rows(number: int, plain: bool) -> Iterator[Row]:
         yield str(config), partial(launch, _hopper_attention, arguments, config)
 
 
+def backward_rows(number: int, plain: bool) -> Iterator[Row]:
+    """Yield SDPA's fastest backward, the plain ones if they are wanted, and each config."""
+    *extents, causal = ATTENTIONS[number]
+    names = dict(zip(("B", "H", "KV", "M", "N", "D"), extents, strict=True))
+    given = attention_backward.inputs({**names, "causal": causal}, "fp16", "cuda")
+    heads = {name: x for name, x in given.items() if name != "causal"}
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        run = gradients({**heads, "how": Attending(bool(causal))})
+    yield "SDPA", run
+    if plain:
+        more = {"causal": bool(causal), "vendor": False, "gluon": False}
+        yield "plain", lambda: attention_backward.attention_backward(**heads, **more)
+    scale, module = extents[-1] ** -0.5, _hopper_attention_backward
+    results = [torch.empty_like(heads[name]) for name in "qkv"]
+
+    def whole(config: Config) -> None:
+        sums, delta = module.prepared_sums(heads["dy"], heads["y"])
+        made = {"dq": sums, "dk": results[1], "dv": results[2]}
+        arguments = module.arguments(
+            {**heads, "delta": delta}, made, causal=bool(causal), scale=scale
+        )
+        launch(module, arguments, config)
+        torch.mul(sums, scale, out=results[0])
+
+    for config in module.space().configs(D=extents[-1]):
+        yield str(config), partial(whole, config)
+
+
 def scaled_rows(number: int, plain: bool) -> Iterator[Row]:
     """Yield `torch._scaled_mm`, the plain kernel if it is wanted, and each config."""
     *extents, groups = SCALED[number]
@@ -102,6 +138,24 @@ def scaled_rows(number: int, plain: bool) -> Iterator[Row]:
     arguments = _hopper_scaled.arguments(launched)
     for config in _hopper_scaled.space().configs(**numbers(arguments)):
         yield str(config), partial(launch, _hopper_scaled, arguments, config)
+
+
+ROWS = {
+    "gemm": gemm_rows,
+    "attention": attention_rows,
+    "scaled": scaled_rows,
+    "backward": backward_rows,
+}
+
+
+def operations(kernel: str, shape: tuple[Any, ...]) -> float:
+    """Count the floating-point operations of a shape; a causal mask leaves half."""
+    if kernel in ("gemm", "scaled"):
+        M, N, K = shape[:3]
+        return 2.0 * M * N * K
+    B, H, _, M, N, D, causal = shape
+    products = {"attention": 2, "backward": 5}[kernel]
+    return products * 2.0 * B * H * M * N * D / (2 if causal else 1)
 
 
 def print_rows(rows: Iterator[Row], flops: float) -> None:
@@ -140,14 +194,8 @@ def main() -> None:
         return
     shape = shapes[options.shape]
     print(f"{options.kernel} {' '.join(map(str, shape))}", flush=True)
-    if options.kernel != "attention":
-        M, N, K = shape[:3]
-        rows = gemm_rows if options.kernel == "gemm" else scaled_rows
-        print_rows(rows(options.shape, options.plain), 2 * M * N * K)
-    else:
-        B, H, _, M, N, D, causal = ATTENTIONS[options.shape]
-        rows = attention_rows(options.shape, options.plain)
-        print_rows(rows, 4 * B * H * M * N * D / (2 if causal else 1))
+    rows = ROWS[options.kernel](options.shape, options.plain)
+    print_rows(rows, operations(options.kernel, shape))
 
 
 if __name__ == "__main__":

@@ -126,6 +126,33 @@ def of_keys(default: Config) -> Space:
     )
 
 
+def of_both(default: Config) -> Space:
+    """Build the space of programs that hold keys, with two sums, or queries, and loop."""
+    axes = {
+        "HELD": (64, 32, 128),
+        "STEP": (32, 16, 64, 128),
+        "num_warps": (4, 8),
+        "num_stages": (2, 3, 4),
+    }
+
+    def fits_threads(HELD: int, STEP: int, D: int, num_warps: int) -> bool:
+        fits = _fits_threads(num_warps, (HELD, STEP, D), 2, 160)
+        return fits or (D == 256 and HELD == 64)  # sums of 256 columns spill in any block
+
+    def fits_shared(HELD: int, STEP: int, D: int, num_stages: int) -> bool:
+        return _fits_shared(D, 2 * HELD + 3 * num_stages * STEP)
+
+    return (
+        Space(axes, default=default)
+        .where(
+            "a block is of use for the number of queries or keys",
+            lambda HELD, M, N: _is_of_use(HELD, max(M, N)) or HELD == 64,
+        )
+        .where("a thread has 64 scores, or 160 with its sums, at most", fits_threads)
+        .where("keys, values, and three tensors of queries in stages fit in shared", fits_shared)
+    )
+
+
 def _is_of_use(block: int, extent: int) -> bool:
     # Of 64 rows or more, blocks below 64 do without the tensor cores' widest instruction.
     return block >= 64 if extent > 64 else 2 * max(extent, 16) > block

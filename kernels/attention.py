@@ -15,7 +15,7 @@ Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; softmax in fp32
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
 Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
 Source: Dao, FlashAttention-2, arXiv:2307.08691; Triton's tutorial 06.
-Backward: `attention_backward_q` and `attention_backward_kv`.
+Backward: `attention_backward`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
@@ -45,10 +46,11 @@ from asmtune.kernels._attention import (
 )
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels._attention_vendor import has_vendor
 from asmtune.kernels._common import beside, is_expanded, is_hopper
-from asmtune.kernels.attention_backward_kv import attention_backward_kv
-from asmtune.kernels.attention_backward_q import attention_backward_q
+from asmtune.kernels.attention_backward import attention_backward
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.prepared import prepared
 
 _PLAIN = (
@@ -164,27 +166,16 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return exact.attend(q, k, v, how)
 
 
-@prepared
-def _gradients(
-    dy: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    y: torch.Tensor,
-    lse: torch.Tensor,
-    causal: bool,
-    window: Window,
-    padding: torch.Tensor | None,
-    mask: torch.Tensor | None,
-    dropout: float,
-    seed: int,
-    scale: float,
-) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients of queries, keys and values."""
-    how = Attending(causal, window, padding, mask, dropout, seed, scale)
-    dq, delta = attention_backward_q(dy, q, k, v, y, lse, how)
-    dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, how)
-    return dq, dk, dv
+def _gradients(*values: Any) -> tuple[torch.Tensor, ...]:
+    """Compute the gradients of queries, keys and values.
+
+    `prepared` does not see PyTorch's switch of deterministic algorithms. It is read here.
+    """
+    *given, vendor, gluon = values
+    repeats = is_dynamo_compiling() or is_deterministic()
+    result: tuple[torch.Tensor, ...]
+    result = attention_backward(*given, vendor and not repeats, gluon and not repeats)
+    return result
 
 
 _LOG2_E = 1.4426950408889634
@@ -225,16 +216,6 @@ def _fused(
         torch.mul(lse.view(given["lse_ptr"].shape), _LOG2_E, out=given["lse_ptr"])
 
     return copy
-
-
-def _has_vendor(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:
-    """Return whether the vendor's functions compute the same.
-
-    Theirs have no windows, other padding, masks and dropout, a head of keys for each head, and a
-    diagonal that ends at the last query and key. A key of the kernel's holds more than that.
-    """
-    square = not how.causal or q.shape[2] == k.shape[2]
-    return how.is_plain and q.shape[1] == k.shape[1] and square
 
 
 def _launch_gluon(*values: Any) -> None:
@@ -309,7 +290,9 @@ def attention(
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute attention by the tuned kernels, with its gradients.
 
-    Results repeat bit by bit; where the vendor's forward is called, as far as its do.
+    Results repeat bit by bit; where the vendor's forward is called, as far as its do. Gradients of
+    the vendor and of the Gluon kernel for Hopper do not repeat so, and are left out where launches
+    choose deterministically, as under `torch.use_deterministic_algorithms`.
 
     Args:
         q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
@@ -330,8 +313,8 @@ def attention(
         seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
-        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
-        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
+        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster, backward too.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster, backward too.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
@@ -351,10 +334,10 @@ def attention(
         lse.fill_(float("inf"))
     elif y.numel():
         tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
-        wanted = vendor and _has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
+        wanted = vendor and has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
         beside(tuners, *wanted)[_grid](**arguments)
     saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
-    return y, saved
+    return y, (*saved, vendor, gluon)
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:

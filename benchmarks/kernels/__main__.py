@@ -136,8 +136,8 @@ def prepare(options: argparse.Namespace) -> None:
     for name in options.kernels or KERNELS:
         module_of(name)
     # Public functions import these at their first launch on a Hopper.
-    for name in ("_hopper_gemm", "_hopper_attention", "_hopper_scaled"):
-        import_module(f"asmtune.kernels.{name}")
+    for name in ("gemm", "attention", "attention_backward", "scaled"):
+        import_module(f"asmtune.kernels._hopper_{name}")
     for module in kernel_modules():
         for tuner in autotuners(module):
             # Else the kernel with fewer alternatives would overwrite what was tuned with all.

@@ -111,9 +111,9 @@ def _list_of_kernels(timed: Sequence[Row]) -> str:
 
 
 def _launched_together() -> list[tuple[str, ...]]:
-    """List kernels by name; the two of attention's backward pass are one entry."""
-    both = tuple(name for name in PARTS if name in KERNELS)
-    return list(dict.fromkeys(both if name in both else (name,) for name in KERNELS))
+    """List kernels by name; those of attention's backward pass are one entry."""
+    all_three = tuple(name for name in (KERNEL, *PARTS) if name in KERNELS)
+    return list(dict.fromkeys(all_three if name in all_three else (name,) for name in KERNELS))
 
 
 def _speed(name: str, rows: Sequence[Row]) -> list[str]:
@@ -128,12 +128,12 @@ def _speed(name: str, rows: Sequence[Row]) -> list[str]:
 
 
 def _backward(rows: Sequence[Row]) -> str:
-    """Write the table of attention's backward pass: both kernels against the vendor's one call."""
+    """Write the table of the backward pass by two kernels, against the vendor's one call."""
     means = summary(rows)
     mean = means["over_vendor_by_kernel"][KERNEL]
     least = means["over_others_by_kernel"][KERNEL]["vendor_at_best"]
     said = (
-        "A backward pass launches both kernels, one after the other. Their times are added and "
+        "A backward pass by both kernels launches one after the other. Their times are added and "
         "compared with the vendor's one call, which computes all three gradients: geometric mean "
         f"{mean['geometric_mean']:.3f}, worst {mean['least']:.3f}. The vendor's call was timed "
         "twice, beside each of the two; its time here is the mean of both medians. With the faster "

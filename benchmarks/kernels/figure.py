@@ -43,7 +43,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 def drawn(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw a line a kernel: geometric mean and range on a logarithmic axis, and both in figures.
 
-    The two kernels of attention's backward pass share one line.
+    The kernels of attention's backward pass share one line.
     """
     from matplotlib.figure import Figure
 

@@ -4,13 +4,15 @@
     python -m tests.gpu.racecheck attention 3
 
 The number chooses a case. Each config is launched REPEATS times, with outputs poisoned before: the
-first result is compared with float64, the others with the first, bit by bit. A config is named
-before it is compiled, so that one that never ends is known. `apart 0` launches a kernel whose
-partitions share no memory, for racecheck alone.
+first result is compared with float64, the others with the first, bit by bit. What atomic additions
+make, which come in any order, is compared with float64 each time. A config is named before it is
+compiled, so that one that never ends is known. `apart 0` launches a kernel whose partitions share
+no memory, for racecheck alone.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -22,7 +24,14 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from asmtune.core.config import Config
-from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled, scaled_matmul
+from asmtune.core.dtypes import dtype_of
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_attention_backward,
+    _hopper_gemm,
+    _hopper_scaled,
+    scaled_matmul,
+)
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
 from asmtune.runtime.options import numbers
@@ -131,6 +140,29 @@ def attention_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], 
     return arguments, [y, lse], lambda: attend(q.double(), k.double(), v.double(), how)
 
 
+def backward_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
+    """Return a launch's arguments, its outputs, and what computes these in float64."""
+    B, H, KV, M, N, D = case["shape"]
+    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
+
+    def drawn(heads: int, rows: int) -> torch.Tensor:
+        if case.get("inside"):
+            return torch.randn(B, rows, heads, D, **kinds).transpose(1, 2)
+        return torch.randn(B, heads, rows, D, **kinds)
+
+    given = {"q": drawn(H, M), "dy": drawn(H, M), "k": drawn(KV, N), "v": drawn(KV, N)}
+    how = Attending(case["causal"], scale=case.get("scale", D**-0.5))
+    y, lse = attend(*(given[name].double() for name in "qkv"), how)
+    given["lse"] = lse.float()
+    dq, delta = _hopper_attention_backward.prepared_sums(given["dy"], y.to(kinds["dtype"]))
+    results = {"dk": torch.empty_like(given["k"]), "dv": torch.empty_like(given["v"]), "dq": dq}
+    arguments = _hopper_attention_backward.arguments(
+        {**given, "delta": delta}, results, causal=how.causal, scale=how.scale or 0.0
+    )
+    exact = functools.partial(_hopper_attention_backward.reference, arguments)
+    return arguments, [*results.values()], exact
+
+
 def scaled_inputs(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `scaled_matmul`."""
     names = ("M", "N", "K", "GROUP_A", "GROUP_B", "GROUP_K")
@@ -154,13 +186,18 @@ CASES = {
     "gemm": (_hopper_gemm, GEMMS, gemm_case),
     "attention": (_hopper_attention, ATTENTIONS, attention_case),
     "scaled": (_hopper_scaled, SCALED, scaled_case),
+    "backward": (_hopper_attention_backward, ATTENTIONS, backward_case),
 }
 """Modules by name, each with its cases, and what makes a launch of one."""
 
 TOLERANCES = {
     "attention": {"fp16": "fp16 weights", "bf16": "bf16 weights"},
     "scaled": {"bf16": "bf16 fp8 sums", "fp16": "fp8 sums", "fp32": "fp8 sums"},
+    "backward": {"fp16": "fp16 weights", "bf16": "bf16 weights"},
 }
+
+ADDED = {"backward": 1}
+"""How many of the last outputs a kernel adds to in memory, in any order."""
 
 
 def launch(module: ModuleType, arguments: Mapping[str, Any], config: Config) -> None:
@@ -186,8 +223,11 @@ def errors(which: str, case: Mapping[str, Any]) -> dict[str, float]:
     torch.manual_seed(0)
     module, _, make = CASES[which]
     arguments, outputs, exact = make(case)
-    wanted, tolerances = exact(), TOLERANCES.get(which, {})
-    found = {}
+    wanted, tolerances = exact(), dict(TOLERANCES.get(which, {}))
+    fixed = len(outputs) - ADDED.get(which, 0)
+    if fixed < len(outputs):
+        # Sums in fp32 of weights that are rounded to the inputs' dtype.
+        tolerances["fp32"] = tolerances[dtype_of(outputs[0])]
     found = {}
     for config in configs_of(module, arguments):
         if config.kwargs.get("GROUP_M", 8) != 8:
@@ -195,16 +235,22 @@ def errors(which: str, case: Mapping[str, Any]) -> dict[str, float]:
         _say(f"{config}: compile")
         runs = []
         for _ in range(REPEATS):
-            for output in outputs:
-                output.fill_(float("nan"))
+            for at, output in enumerate(outputs):
+                output.fill_(float("nan") if at < fixed else 0.0)
             launch(module, arguments, config)
             if not runs:
                 _say(f"{config}: wait")
             torch.cuda.synchronize()
             runs.append([output.clone() for output in outputs])
-        pairs = zip(runs[0], wanted, strict=True)
+        pairs = [*zip(runs[0], wanted, strict=True)]
+        for run in runs[1:]:
+            pairs += zip(run[fixed:], wanted[fixed:], strict=True)
         error = max(excess(got, want, tolerances) for got, want in pairs)
-        same = all(torch.equal(x, y) for run in runs for x, y in zip(run, runs[0], strict=True))
+        same = all(
+            torch.equal(x, y)
+            for run in runs
+            for x, y in zip(run[:fixed], runs[0][:fixed], strict=True)
+        )
         found[str(config)] = error if same else float("inf")
         _say(f"{config}: {error} {same}")
     return found

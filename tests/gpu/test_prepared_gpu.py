@@ -57,7 +57,8 @@ def test_public_functions(name: str) -> None:
     """Prepared calls give the function's own bits, forward and backward, on new inputs."""
     module, case = module_of(name), CASES[name]
     public = getattr(module, name)
-    with launched_with(module.DEFAULT, name):
+    # What a backward pass tunes may add in any order.
+    with launched_with(module.DEFAULT, name, *case_of(name).also):
         public.prepared.refused.clear()
         for seed in range(5):
             torch.manual_seed(seed)
@@ -190,6 +191,32 @@ def test_vendors_of_attention(dtype: str, causal: int, dim: int) -> None:
     exact = module.baseline(**{**given, **{key: given[key].double() for key in "qkv"}})
     for name, function in module.attention.prepared.alternatives.items():
         assert name in skipped or excess(function(**given), exact, rows) <= 1, name
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_alternatives_of_attentions_backward(dtype: str, causal: int, dim: int) -> None:
+    """Each makes the gradients that the kernel makes, of what our forward pass has saved."""
+    module = module_of("attention_backward")
+    skipped = () if is_hopper(torch.device("cuda")) else ("gluon",)
+    shape = {"B": 2, "H": 4, "KV": 4, "M": 512, "N": 512, "D": dim, "causal": causal}
+    problem = module.problem(shape, dtype, "cuda")
+    want = module.reference(problem.arguments)
+    rows = case_of("attention_backward").rows("cuda", dtype)
+    names = ("dy", "q", "k", "v", "y", "lse")
+    given = [problem.arguments[f"{name}_ptr"] for name in names]
+    rest = (bool(causal), None, None, None, 0.0, 0, None, True, True)
+    for name, function in module._tuned.options.choices["alternatives"].items():
+        if name in skipped:
+            continue
+        for output in module.OUTPUTS:
+            problem.arguments[output].fill_(float("nan"))
+        call_of(function, module.kernel.arg_names, problem.arguments)()
+        returned = module.attention_backward.prepared.alternatives[name](*given, *rest)
+        for output, mine, exact in zip(module.OUTPUTS, returned, want, strict=True):
+            assert excess(problem.arguments[output], exact, rows) <= 1, (name, output)
+            assert excess(mine, exact, rows) <= 1, (name, output)
 
 
 @pytest.mark.parametrize("dtype", ["fp8e4nv", "i8", "fp16"])

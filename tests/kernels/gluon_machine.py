@@ -20,7 +20,7 @@ import numpy as np
 from triton.experimental.gluon import language as gl
 from triton.runtime.jit import JITFunction
 
-from tests.kernels.gluon_memory import Joined, Memory, Slot
+from tests.kernels.gluon_memory import Joined, MachineError, Memory, Slot
 from tests.kernels.gluon_values import (
     DTYPES,
     Int,
@@ -35,10 +35,6 @@ from tests.kernels.gluon_values import (
 
 Step = tuple[Any, ...]
 """An operation of a partition: its kind, and what it is about."""
-
-
-class MachineError(AssertionError):
-    """A kernel reads or writes memory too early, or waits for ever."""
 
 
 @dataclass
@@ -94,7 +90,7 @@ class Machine:
         self.allocations = 0
         self.barriers: dict[Slot, Barrier] = {}
         self.flights: list[tuple[Slot, Slot, Callable[[], None]]] = []
-        self.loads: dict[Slot, int] = {}
+        self.begun: dict[Slot, int] = {}
         self.readers: dict[Slot, int] = {}
         self.agents: list[Agent] = []
         self.current: Agent | None = None
@@ -140,7 +136,7 @@ class Machine:
     def load(self, desc: Any, coordinates: Sequence[int], barrier: Memory, target: Memory) -> None:
         """Begin to copy a tile; what lies outside the tensor is 0."""
         self.do("load", target.slot, barrier.slot, desc.block_type.nbytes)
-        self.loads[target.slot] = self.loads.get(target.slot, 0) + 1
+        self.begun[target.slot] = self.begun.get(target.slot, 0) + 1
         self.refuse_readers(target.slot)
         if any(flight[0] == target.slot for flight in self.flights):
             raise MachineError(f"{target.slot} is loaded twice at once")
@@ -155,9 +151,8 @@ class Machine:
 
     def store(self, desc: Any, coordinates: Sequence[int], source: Memory) -> None:
         """Begin to write a tile to the tensor."""
-        agent = self.do("store", source.slot)
-        if source.slot in agent.unfenced:
-            raise MachineError(f"{source.slot} is stored without a fence")
+        agent = self.do("store", source.slot, self.begun.get(source.slot, 0))
+        self.refuse_unfenced(source.slot)
         self.readers[source.slot] = self.readers.get(source.slot, 0) + 1
         agent.stores.append((source.slot, lambda: desc.write(coordinates, source.data)))
 
@@ -181,8 +176,9 @@ class Machine:
         """Begin a product."""
         assert is_async
         slots = tuple(slot for x in (a, b) if not isinstance(x, np.ndarray) for slot in x.slots)
-        agent = self.do("multiply", slots, tuple(self.loads.get(slot, 0) for slot in slots))
+        agent = self.do("multiply", slots, tuple(self.begun.get(slot, 0) for slot in slots))
         for slot in slots:
+            self.refuse_unfenced(slot)
             self.readers[slot] = self.readers.get(slot, 0) + 1
 
         def compute() -> Any:
@@ -214,6 +210,11 @@ class Machine:
         """Refuse to overwrite a tile that is being read."""
         if self.readers.get(slot, 0):
             raise MachineError(f"{slot} is overwritten while it is read")
+
+    def refuse_unfenced(self, slot: Slot) -> None:
+        """Refuse that the copy engine or a product reads what is written and not fenced."""
+        if any(slot in agent.unfenced for agent in self.agents):
+            raise MachineError(f"{slot} is read without a fence")
 
     def do(self, kind: str, *about: Any) -> Agent:
         """Let another partition or a copy go first; then go on, when a wait is over."""
@@ -340,7 +341,8 @@ def _language(machine: Machine) -> SimpleNamespace:
         convert_layout=lambda x, _: x, static_range=lambda *span: map(Int, range(*span)),
         to_tensor=scalar, cdiv=lambda x, y: Int(-(-x // y)),
         minimum=lambda x, y: Int(min(x, y)), where=chosen, store=store, load=load,
-        atomic_add=atomic_add,
+        atomic_add=atomic_add, BlockedLayout=lambda *_: None,
+        SwizzledSharedLayout=lambda *_: None,
         maximum=lambda x, y: tile(np.maximum(x, y)) if np.ndim(x) else Int(max(x, y)),
         arange=lambda low, high, **_: tile(np.arange(low, high)),
         zeros=lambda shape, dtype, _: tile(np.zeros(shape, DTYPES[str(dtype)])),

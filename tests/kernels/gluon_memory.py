@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.kernels.gluon_values import tile
+
 if TYPE_CHECKING:
     from tests.kernels.gluon_machine import Machine
 
 Slot = tuple[int, int]
 """An allocation's number and the index of a tile in it."""
+
+
+class MachineError(AssertionError):
+    """A kernel reads or writes memory too early, or waits for ever."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,15 @@ class Memory:
     def store(self, values: Any) -> None:
         """Write the tile at once."""
         self.machine.do("write", self.slot)
+        self.machine.begun[self.slot] = self.machine.begun.get(self.slot, 0) + 1
         self.data[...] = values
+
+    def load(self, _: Any) -> Any:
+        """Read the tile at once."""
+        self.machine.do("read", self.slot, self.machine.begun.get(self.slot, 0))
+        if np.isnan(self.data).any():
+            raise MachineError(f"{self.slot} is read before it is there")
+        return tile(self.data.copy())
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,9 @@ class Pointer:
     def __add__(self, more: Any) -> Pointer:
         return Pointer(self.data, self.offsets + more)
 
+    def __getitem__(self, axes: Any) -> Pointer:
+        return Pointer(self.data, np.asarray(self.offsets)[axes])
+
 
 class Descriptor:
     """Stands in for a tensor descriptor of a tensor of NumPy."""
@@ -117,10 +120,16 @@ def load(pointer: Pointer, mask: Any = True, other: float = 0.0, **_: str) -> An
     return tile(np.where(mask, pointer.data[offsets], other))
 
 
-def atomic_add(pointer: Pointer, value: int, **_: str) -> Int:
-    """Add to a number in memory; return what it was."""
-    before = Int(pointer.data[pointer.offsets])
-    pointer.data[pointer.offsets] += value
+def atomic_add(
+    pointer: Pointer, values: Any, mask: Any = True, sem: str = "acq_rel", scope: str = "gpu"
+) -> Any:
+    """Add where a mask holds, to addresses that may come twice; return what a single one held."""
+    at = np.asarray(pointer.offsets)
+    assert scope == "gpu"
+    assert at.ndim == 0 or sem == "relaxed", "an addition of a tile that orders others costs more"
+    before = None if at.ndim else Int(pointer.data[at])
+    there = np.broadcast_to(mask, at.shape)
+    np.add.at(pointer.data, at[there], np.broadcast_to(values, at.shape)[there])
     return before
 
 

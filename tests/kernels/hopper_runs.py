@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_attention_backward,
+    _hopper_gemm,
+    _hopper_scaled,
+)
+from asmtune.kernels._attention_host import Attending, summed
+from asmtune.kernels._attention_reference import attend as attention_of
+from asmtune.kernels._attention_reference import differentiate as differentiate_exactly
 from tests.kernels.gluon_machine import Machine
 from tests.kernels.gluon_values import Descriptor, Int, Pointer
 
@@ -148,3 +157,42 @@ def attend(
     exact_lse = ((top + np.log(total)) * math.log2(math.e)).reshape(-1)
     error = np.abs(y - weights @ wide_v / total).max()
     return float(error), float(np.abs(lse - exact_lse).max()), machines
+
+
+def differentiate(
+    shape: Mapping[str, int], stages: int = 2, together: int = 2, seed: int = 0
+) -> tuple[dict[str, float], list[Machine]]:
+    """Compute attention's gradients; return their largest errors, and the machines.
+
+    An error is divided by the largest number.
+    """
+    B, H, KV, M, N, D, causal = (shape[name] for name in ("B", "H", "KV", "M", "N", "D", "causal"))
+    how = Attending(causal=bool(causal), scale=D**-0.5)
+    drawn = zip(("q", "dy", "k", "v"), ((H, M), (H, M), (KV, N), (KV, N)), strict=True)
+    given = {name: halves(at, B, *rows, D) for at, (name, rows) in enumerate(drawn)}
+    wide = {name: torch.from_numpy(x).double() for name, x in given.items()}
+    y, lse = attention_of(wide["q"], wide["k"], wide["v"], how)
+    delta = (wide["dy"] * y).sum(-1)
+    exact = differentiate_exactly(wide["dy"], wide["q"], wide["k"], wide["v"], lse, delta, how)
+    made = {name: np.full_like(given["k"], np.nan) for name in ("dk", "dv")}
+    sums = np.zeros(B * H * M * D, np.float32)
+    programs = -(-N // 128) * B * KV
+    machines = [Machine(program, programs, seed + program) for program in range(programs)]
+    tiles = (given["q"], given["dy"], given["k"], given["v"])
+    for machine in machines:
+        machine.function(_hopper_attention_backward.kernel)(
+            *(Descriptor(x, [1, 1, 64, D]) for x in tiles),
+            Descriptor(given["k"], [1, 1, 64, D // 2]),
+            *(Descriptor(made[name], [1, 1, 64, D]) for name in ("dk", "dv")),
+            *(Pointer(x.reshape(-1).float().numpy()) for x in (lse, delta)),
+            Pointer(sums),
+            *map(Int, (B * KV, KV, H // KV, M, N, together)),
+            *(D**-0.5, D, bool(causal), math.gcd(256, M, N), stages),
+        )
+    found = {"dq": sums.reshape(B, H, M, D) * D**-0.5, **made}
+    wanted = (exact[0], summed(exact[1], wide["k"]), summed(exact[2], wide["k"]))
+    errors = {
+        name: float(np.abs(found[name] - want.numpy()).max() / want.abs().max().clamp(min=1.0))
+        for name, want in zip(("dq", "dk", "dv"), wanted, strict=True)
+    }
+    return errors, machines

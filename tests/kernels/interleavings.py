@@ -63,8 +63,12 @@ class Interleavings:
             if kind == "load":
                 self._check_load(state, about[0])
                 flights = tuple(sorted((*flights, (who, at))))
+            elif kind == "write":
+                self._check_load(state, about[0])
             elif kind == "multiply":
                 self._check_product(state, about[0], about[1])
+            elif kind in ("read", "store"):
+                self._check_product(state, about[:1], about[1:])
             places = tuple(p + (i == who) for i, p in enumerate(state.places))
             yield State(places, flights)
 
@@ -104,7 +108,7 @@ class Interleavings:
     def _check_product(self, state: State, slots: Sequence[Slot], wanted: Sequence[int]) -> None:
         for slot, number in zip(slots, wanted, strict=True):
             begun = sum(
-                step[0] == "load" and step[1] == slot
+                step[0] in ("load", "write") and step[1] == slot
                 for steps, place in zip(self.steps, state.places, strict=True)
                 for step in steps[:place]
             )

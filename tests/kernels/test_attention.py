@@ -21,6 +21,7 @@ from asmtune.kernels._attention_host import Attending, mask_arguments, sizes
 from tests.kernels.accuracy import module_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}
+BACKWARD = ("attention_backward", "attention_backward_q", "attention_backward_kv")
 FORWARD = {"BLOCK_M": 64, "BLOCK_N": 64}
 
 
@@ -74,9 +75,9 @@ def test_two_capped_programs_fit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [64, 128])
-@pytest.mark.parametrize("name", ["attention_backward_q", "attention_backward_kv"])
+@pytest.mark.parametrize("name", BACKWARD)
 def test_backward_spills_nothing(name: str, dim: int, settings: Settings, target: Target) -> None:
-    """The defaults of both kernels of the backward pass keep all they have in registers."""
+    """The defaults of the kernels of the backward pass keep all they have in registers."""
     config = module_of(name).DEFAULT
     ptx = compiled(name, config, settings, target, D=dim, causal=1)
     assert re.search(r"wgmma.mma_async.sync.aligned.m64n\d+k16", ptx)
@@ -102,6 +103,16 @@ def test_masks_spill_nothing(name: str, device: str, settings: Settings) -> None
         assert read_cubin(artifact.cubin).spill_words <= (64 if device == "A100" else 0)
 
 
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("device", ["A100", "B200", "RTX 5090"])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_one_launch_spills_nothing_elsewhere(dim: int, device: str, settings: Settings) -> None:
+    """The backward pass in one launch fits the registers of other GPUs as well."""
+    config = module_of("attention_backward").DEFAULT
+    ptx = compiled("attention_backward", config, settings, load_target(device), D=dim, causal=1)
+    assert "atom" not in ptx
+
+
 @pytest.mark.slow
 def test_no_mask_where_sizes_divide(settings: Settings, target: Target) -> None:
     """Lengths that blocks do not divide take a choice for each of 32 scores of a thread."""
@@ -115,7 +126,7 @@ def test_no_mask_where_sizes_divide(settings: Settings, target: Target) -> None:
 
 def test_every_size_leaves_configs() -> None:
     """Any head size and number of queries leaves configs, of which the first is one."""
-    for name in ("attention", "attention_backward_q", "attention_backward_kv"):
+    for name in ("attention", *BACKWARD):
         space = module_of(name).space()
         for dim in (16, 32, 64, 128, 256):
             for rows in (1, 40, 64, 65, 5000):

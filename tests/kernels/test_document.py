@@ -137,6 +137,19 @@ def test_backward_needs_both_kernels() -> None:
     assert with_backward(rows) == []
 
 
+def test_whole_backward_is_taken_before_its_parts() -> None:
+    """Where all three gradients were timed by one function, the two kernels are not added up."""
+    parts = [backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0)]
+    whole = backward_row("attention_backward", 20.0, 40.0)
+    assert with_backward([*parts, whole]) == [whole]
+    elsewhere = backward_row("attention_backward", 20.0, 40.0, shape=16)
+    first, second = with_backward([*parts, elsewhere])
+    assert first == elsewhere
+    assert second["ours"] == {"p50_us": 40.0}
+    failed = {name: value for name, value in whole.items() if name != "over_vendor"}
+    assert len(with_backward([*parts, failed])) == 2
+
+
 def test_backward_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list has both kernels in one line, and their own tables have no speed over the vendor."""
     monkeypatch.setattr(document, "KERNELS", tuple(sorted(PARTS)))

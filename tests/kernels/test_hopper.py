@@ -23,12 +23,21 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _hopper_attention, _hopper_gemm, _hopper_scaled, attention, matmul
+from asmtune.kernels import (
+    _hopper_attention,
+    _hopper_attention_backward,
+    _hopper_gemm,
+    _hopper_scaled,
+    attention,
+    attention_backward,
+    matmul,
+)
 from asmtune.runtime.options import numbers
 from tests.gpu import hopper_process
 from tests.gpu.racecheck import Line, handover_lines, other_hazards
+from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
-from tests.kernels.hopper_runs import attend, multiply, product
+from tests.kernels.hopper_runs import attend, differentiate, multiply, product
 from tests.kernels.interleavings import Interleavings
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
@@ -85,6 +94,23 @@ def test_attention_by_blocks_stages_and_warpgroups(causal: int) -> None:
             error, lse_error, _ = attend(shape, config, 2, seed=3)
             assert error < 2e-3, (shape, config)
             assert lse_error < 1e-5, (shape, config)
+
+
+@pytest.mark.slow(seconds=12)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_backward_by_stages(causal: int) -> None:
+    """Tails, groups of heads, both dims, and key blocks that no query sees are right."""
+    shapes = [
+        heads(1, 4, 2, 150, 210, 64, causal),
+        heads(2, 1, 1, 200, 64, 128, causal),
+        heads(1, 2, 1, 70, 300, 128, causal),
+        heads(1, 1, 1, 1, 1, 64, causal),
+        heads(1, 2, 1, 320, 256, 128, causal),
+    ]
+    for stages in (2, 3):
+        for shape in shapes:
+            errors, _ = differentiate(shape, stages, seed=5)
+            assert max(errors.values()) < 1e-3, (shape, stages, errors)
 
 
 @pytest.mark.slow(seconds=4)
@@ -155,6 +181,7 @@ def small_runs() -> dict[str, Callable[[], Machine]]:
             (1, 64, 384, 128), {**IN_TURN, "BLOCK_N": 192, "PIECES": 3}, "n", 1
         )[1][0],
         "attention": lambda: attend(heads(1, 2, 1, 128, 192, 64, 0), TWO, 1)[2][0],
+        "backward": lambda: differentiate(heads(1, 2, 2, 256, 128, 64, 0))[1][0],
     }
 
 
@@ -166,7 +193,9 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 
 
 @pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("name", ["together", "in turn", "three", "together, 192 columns"])
+@pytest.mark.parametrize(
+    "name", ["together", "in turn", "three", "together, 192 columns", "backward"]
+)
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
     machine = small_runs()[name]()
@@ -185,6 +214,14 @@ def test_each_wait_and_arrival_is_needed(name: str) -> None:
         # The last arrivals at some barriers have nobody who waits for them.
         with pytest.raises(MachineError):
             Interleavings(machine).explore()
+
+
+def test_what_products_read_is_fenced() -> None:
+    """A product that reads what another partition has stored, and not fenced, is refused."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Machine, "fence", lambda _: None)
+        with pytest.raises(MachineError, match="is read without a fence"):
+            differentiate(heads(1, 1, 1, 64, 128, 64, 0))
 
 
 @gluon.jit
@@ -210,15 +247,15 @@ def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Se
     return machine_code(module.problem(shape, "bf16", "meta"), config, work)
 
 
-def machine_code(problem: Problem, config: Config, work: Settings) -> str:
-    """Compile for an H200; return the machine code as text."""
+def machine_code(problem: Problem, config: Config, work: Settings, stack: int = 0) -> str:
+    """Compile for an H200, with so many bytes of a stack at most; return the machine code."""
     lowering = Lowering(problem, load_target("H200"), 60)
     request = lowering.request(config)
     assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, work)
     assert isinstance(artifact, Artifact), artifact
     assert artifact.shared_bytes <= 227 << 10
-    assert read_cubin(artifact.cubin).stack_bytes == 0
+    assert read_cubin(artifact.cubin).stack_bytes <= stack
     code = disassemble(artifact.cubin)
     assert isinstance(code, str), code
     return code
@@ -234,10 +271,10 @@ def test_extents_of_one_and_activations_are_lowered() -> None:
         given = _hopper_gemm.arguments(a, b, c, b[0, 0], activation)
         lowering = Lowering(Problem(_hopper_gemm.kernel, given, _hopper_gemm.grid), target, 60)
         assert isinstance(lowering.request(config), LowerRequest)
-    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 1, 1, 33, 1, 128, 0)):
-        lowering = Lowering(_hopper_attention.problem(shape, "fp16", "meta"), target, 60)
-        chosen = _hopper_attention.space().first(**shape)
-        assert isinstance(lowering.request(chosen), LowerRequest)
+    for shape in (heads(1, 1, 1, 1, 1, 64, 1), heads(1, 3, 1, 33, 1, 128, 0)):
+        for module in (_hopper_attention, _hopper_attention_backward):
+            lowering = Lowering(module.problem(shape, "fp16", "meta"), target, 60)
+            assert isinstance(lowering.request(module.space().first(**shape)), LowerRequest)
 
 
 def tiles_of(BLOCK_M: int, BLOCK_N: int, **more: Any) -> Config:
@@ -287,6 +324,53 @@ def test_softmax_runs_under_products(D: int, settings: Settings) -> None:
     assert [part.count("MUFU.EX2") for part in under] == [66, 66]
 
 
+@pytest.mark.slow(seconds=16)
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("D", [64, 128])
+def test_backward_keeps_products_in_flight(D: int, causal: int, settings: Settings) -> None:
+    """Powers and dS are computed under products, and additions to dq are of two numbers each.
+
+    Heads of 128 leave 27 registers for addresses, of which some go to the stack: no sums do.
+    """
+    problem = _hopper_attention_backward.problem(
+        heads(1, 4, 4, 512, 512, D, causal), "bf16", "meta"
+    )
+    config = _hopper_attention_backward.space().first(D=D)
+    code = machine_code(problem, config, settings, stack=0 if D == 64 else 160)
+    loop = re.split(r"WARPGROUP.DEPBAR.LE gsb0, 0x0 ;", code)
+    # Two warpgroups have a loop each, and one more for masked blocks.
+    loops = [part for part in loop if part.count("MUFU.EX2") >= 32]
+    assert len(loops) == 2 * (1 + causal)
+    for part in loops:
+        powers, slopes, sums, rest = part.split("WARPGROUP.DEPBAR.LE gsb0, 0x1 ;")
+        assert "HGMMA" in powers[: powers.index("MUFU.EX2")]
+        assert "STSM" in slopes
+        assert "HGMMA" in sums
+        assert rest.count("REDG.E.ADD.F32x2") == D // 8
+        assert "HGMMA" not in rest[: rest.rindex("REDG")]
+
+
+def prepared() -> dict[str, float]:
+    """Return how far the sums and zeros before the backward kernel are off, for odd layouts."""
+    dy = torch.randn(2, 40, 3, 64).half().transpose(1, 2)
+    y = torch.randn(2, 3, 41, 64).half()[:, :, :40]
+    sums, delta = _hopper_attention_backward.prepared_sums(dy, y)
+    wanted = (dy.double() * y.double()).sum(-1)
+    return {
+        "sums": float((delta - wanted).abs().max()),
+        "zeros": float(sums.abs().max()),
+        "gaps": float(not (sums.is_contiguous() and delta.is_contiguous())),
+    }
+
+
+@pytest.mark.slow(seconds=2)
+def test_sums_and_zeros_before_backward(interpreter: Interpreter) -> None:
+    """Each row of dy * y is summed, and each gradient of queries begins at 0."""
+    found = interpreter.call("tests.kernels.test_hopper:prepared")
+    assert found.pop("sums") < 1e-4
+    assert found == {"zeros": 0.0, "gaps": 0.0}
+
+
 def accesses(code: str, lines: Collection[Line]) -> list[str]:
     """Return the instructions on shared memory at some lines, each with those beside it."""
     at, marks, steps = ("", 0), [], []
@@ -306,7 +390,7 @@ def accesses(code: str, lines: Collection[Line]) -> list[str]:
 
 def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
     """Kernels of three and two warpgroups that multiply, and one without shared memory."""
-    attention, gemm = _hopper_attention, _hopper_gemm
+    attention, gemm, backward = _hopper_attention, _hopper_gemm, _hopper_attention_backward
     shape, x = heads(1, 1, 1, 128, 128, 64, 0), {"x_ptr": torch.empty(2, device="meta")}
     three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
     product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
@@ -314,6 +398,11 @@ def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
     scaled = _hopper_scaled.problem(_hopper_scaled.SHAPES[0], "fp8e4nv", "meta")
     return {
         "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
+        "backward": (
+            backward,
+            backward.problem(shape, "fp16", "meta"),
+            backward.space().first(D=64),
+        ),
         "gemm": (gemm, product, tiles_of(64, 128, PINGPONG=True)),
         "gemm of three": (gemm, product, tiles_of(192, 192)),
         "gemm in parts": (gemm, long, tiles_of(128, 128, SPLIT_K=2)),
@@ -380,6 +469,8 @@ def test_other_tensors_are_refused_in_one_line() -> None:
     q = torch.zeros(1, 1, 64, 32, dtype=torch.float16)
     with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
         _hopper_attention.attend(q, q, q, q, q[..., 0], causal=False, scale=1.0)
+    with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
+        _hopper_attention_backward.gradients(*[q] * 5, q[..., 0], causal=False, scale=1.0)
 
 
 def test_arguments_of_the_plain_kernels_are_taken() -> None:
@@ -393,6 +484,10 @@ def test_arguments_of_the_plain_kernels_are_taken() -> None:
     plain = {name: given[name] for name in attention.kernel.arg_names if name in given}
     with pytest.raises(ValueError, match="q is on cpu"):
         _hopper_attention.in_place_of_plain(*plain.values())
+    given = attention_backward.problem(heads(1, 2, 1, 64, 64, 64, 1), "fp16", "cpu").arguments
+    values = [given[name] for name in attention_backward.kernel.arg_names if name in given]
+    with pytest.raises(ValueError, match="dy is on cpu; it must be on a Hopper GPU"):
+        _hopper_attention_backward.in_place_of_plain(*values)
     for changed, named in (
         ({"WINDOWED": True}, "windowed"),
         ({"MASK": 2, "DROPOUT": True}, "mask, dropout"),

@@ -28,7 +28,8 @@ PARTS = (
 )
 PRODUCTS = (
     *("tiled_matmul", "matmul", "scaled_matmul", "linear", "conv2d", "gru", "gru_step"),
-    *("attention", "attention_backward_q", "attention_backward_kv", "attention_fp8"),
+    *("attention", "attention_backward", "attention_backward_q", "attention_backward_kv"),
+    "attention_fp8",
 )
 """Kernels of tiles, whose loads are told apart from others in tests of their own."""
 FORWARD_ONLY = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,13 +12,19 @@ import torch
 
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host
+from asmtune.kernels._attention_vendor import has_vendor
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.determinism import deterministic
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, module_of
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
-ON_HOST = [name for name in WITH_VENDOR if name not in ("attention", "scaled_matmul")]
+ON_HOST = [
+    name for name in WITH_VENDOR if name not in ("attention", "attention_backward", "scaled_matmul")
+]
+OURS = frozenset({"apart"})
+"""Alternatives that are other launches of asmtune's own, and always candidates."""
 
 
 @pytest.mark.parametrize("name", WITH_VENDOR)
@@ -27,11 +35,11 @@ def test_vendors_have_one_name_and_one_interface(name: str) -> None:
     assert inspect.signature(public).parameters["vendor"].default is True
     launched = module._tuned.options.choices["alternatives"]
     assert launched.keys() == public.prepared.alternatives.keys()
-    assert "alternatives" not in module._alone.options.choices
+    assert module._alone.options.choices.get("alternatives", {}).keys() == launched.keys() & OURS
     if "gluon" in launched:
         assert inspect.signature(public).parameters["gluon"].default is True
-        (ours,) = module._beside_gluon.options.choices["alternatives"]
-        assert ours == "gluon"
+        (one,) = module._beside_gluon.options.choices["alternatives"].keys() - OURS
+        assert one == "gluon"
         others = module._beside_vendor.options.choices["alternatives"].keys()
         assert others == launched.keys() - {"gluon"}
     assert module._alone.options.key == module._tuned.options.key
@@ -76,13 +84,13 @@ def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
     module = module_of("attention")
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
     how = module.Attending
-    assert module._has_vendor(q, q, how(causal=True))
-    assert module._has_vendor(q, q[:, :, :4], how())
-    assert not module._has_vendor(q, q[:, :, :4], how(causal=True))
-    assert not module._has_vendor(q, k, how())
+    assert has_vendor(q, q, how(causal=True))
+    assert has_vendor(q, q[:, :, :4], how())
+    assert not has_vendor(q, q[:, :, :4], how(causal=True))
+    assert not has_vendor(q, k, how())
     masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
     for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
-        assert not module._has_vendor(q, q, how(**options))
+        assert not has_vendor(q, q, how(**options))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +146,7 @@ def test_products_ask_gluon_for_what_it_computes(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("vendor", [False, True])
 @pytest.mark.parametrize("gluon", [False, True])
-@pytest.mark.parametrize("name", ["matmul", "linear", "attention"])
+@pytest.mark.parametrize("name", ["matmul", "linear", "attention", "attention_backward"])
 def test_arguments_choose_the_alternatives(
     name: str, gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +158,7 @@ def test_arguments_choose_the_alternatives(
 
     def launcher(tuner: Any, _: Any) -> Any:
         alternatives = tuner.options.choices.get("alternatives", {})
-        return lambda **_: launches.append(frozenset(alternatives))
+        return lambda **_: launches.append(frozenset(alternatives) - OURS)
 
     monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
     shape = {"batch": 1, "M": 64, "N": 64, "K": 64} | {"B": 1, "H": 1, "KV": 1, "D": 64}
@@ -158,3 +166,108 @@ def test_arguments_choose_the_alternatives(
     getattr(module, name).prepared.ordinary(**given, vendor=vendor, gluon=gluon)
     (names,) = launches
     assert ("gluon" in names, len(names - {"gluon"}) > 0) == (gluon, vendor)
+
+
+@contextmanager
+def vendors_backward(name: str, fused: Any) -> Iterator[None]:
+    """Let a vendor's backward, which has no code for CPUs, be a function."""
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl(f"_scaled_dot_product_{name}_attention_backward", fused, "CPU")
+        yield
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("who", ["flash", "cudnn"])
+def test_vendors_backward_gets_what_it_takes(who: str, causal: bool) -> None:
+    """Each gets the heads, lse as a natural logarithm in its shape, the options, and no dropout."""
+    torch.manual_seed(0)
+    module = module_of("attention_backward")
+    shape = {"B": 2, "H": 2, "KV": 2, "M": 24, "N": 24, "D": 16, "causal": causal}
+    problem = module.problem(shape, "fp16", "cpu")
+    given = problem.arguments
+    drops: list[float] = []
+
+    def fused(dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any, scale: float) -> Any:
+        drop, is_causal = rest[4:6] if who == "flash" else rest[-2:]
+        assert rest[2:4] == (24, 24) if who == "flash" else rest[5:7] == (24, 24)
+        assert lse.shape == (*q.shape[:3], 1)[: 3 if who == "flash" else 4]
+        drops.append(drop)
+        sums = lse.reshape(q.shape[:3]) * 1.4426950408889634
+        heads = (x.double() for x in (dy, q, k, v, y))
+        made = module.baseline(*heads, sums.double(), is_causal, scale=scale)
+        return tuple(gradient.half() for gradient in made)
+
+    wanted = module.reference(given)
+    with vendors_backward(who, fused):
+        launch = module._tuned.options.choices["alternatives"][who]
+        call_of(launch, module.kernel.arg_names, given)()
+        named = [given[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse")]
+        whole = module.attention_backward.prepared.alternatives[who]
+        returned = whole(*named, causal, None, None, None, 0.0, 0, None, True, True)
+    for output, mine, want in zip(module.OUTPUTS, returned, wanted, strict=True):
+        assert excess(given[output], want, {}) <= 1
+        assert excess(mine, want, {}) <= 1
+    assert drops == [0.0, 0.0]
+
+
+def chosen_backward(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[frozenset[str]]:
+    """Return the alternatives of each launch of a backward pass of `attention`."""
+    launches: list[frozenset[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        names = frozenset(tuner.options.choices.get("alternatives", {}))
+        return lambda **_: launches.append(names)
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    for place in ("attention", "attention_backward"):
+        monkeypatch.setattr(module_of(place), "is_hopper", lambda _: True)
+    given = module_of("attention").inputs(
+        {"B": 1, "H": 2, "KV": more.pop("KV", 2), "M": 64, "N": 64, "D": 64, "causal": 1},
+        more.pop("dtype", "fp16"),
+        "cpu",
+    )
+    given["q"].requires_grad_()
+    module_of("attention").attention(**given, **more).sum().backward()
+    return launches[1:]
+
+
+VENDORS = {"flash", "cudnn"}
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ({}, OURS | VENDORS | {"gluon"}),
+        ({"vendor": False}, OURS | {"gluon"}),
+        ({"gluon": False}, OURS | VENDORS),
+        ({"KV": 1}, OURS | {"gluon"}),
+        ({"vendor": False, "gluon": False}, OURS),
+    ],
+)
+def test_backward_chooses_as_forward_does(
+    more: dict[str, Any], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`vendor=False` and `gluon=False` hold in the backward pass, and shared heads in both."""
+    assert chosen_backward(monkeypatch, **more) == [names]
+
+
+def test_backward_repeats_where_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under PyTorch's switch or asmtune's no alternative is a candidate whose sums vary."""
+    with deterministic():
+        assert chosen_backward(monkeypatch) == [OURS]
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert chosen_backward(monkeypatch) == [OURS]
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"window": 5}, {"dropout": 0.1}, {"dtype": "fp32"}, {"mask": torch.ones(1, 1, 64, 64) > 0}],
+)
+def test_other_backwards_are_two_launches(
+    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows, dropout, masks and fp32 take the kernels of queries and of keys."""
+    assert chosen_backward(monkeypatch, **more) == [frozenset(), frozenset()]

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.toolchain import Toolchain
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import import_module
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
+from asmtune.kernels import _hopper_attention_backward
 from asmtune.measure.checks.effects import Effects
 from tests import gluon_kernels as kernels
 
@@ -137,3 +140,18 @@ def test_copies_under_a_predicate_count_where_it_holds() -> None:
     assert found.exact
     assert found.bytes_read == 2 * 4 * (128 + 128) * 64 * 2
     assert found.flops == {"bf16": 2.0 * 256 * 128 * 256}
+
+
+@pytest.mark.slow
+def test_gradients_that_partitions_add_up_are_atomic() -> None:
+    """What attention's backward for Hopper adds to is restored around runs; its results are not."""
+    shape = {"B": 1, "H": 4, "KV": 2, "M": 500, "N": 512, "D": 64, "causal": 1}
+    problem = _hopper_attention_backward.problem(shape, "fp16", "meta")
+    config = _hopper_attention_backward.space().first(D=64)
+    request = Lowering(problem, load_target("H200"), 60).request(config)
+    assert isinstance(request, LowerRequest)
+    launch = LaunchArguments(problem.bind(config), problem.programs(config))
+    uses = Effects.of([analyse(request.ttir, launch)], problem.arguments)
+    assert uses.atomics == {"dq_ptr"}
+    assert uses.writes == set(_hopper_attention_backward.OUTPUTS)
+    assert not uses.unknown

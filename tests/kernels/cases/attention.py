@@ -12,7 +12,7 @@ from asmtune.testing.inputs import LAYOUTS
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
-ALSO = ("attention_backward_q", "attention_backward_kv")
+ALSO = ("attention_backward", "attention_backward_q", "attention_backward_kv")
 ROUNDED = {"fp16": "fp16 weights", "bf16": "bf16 weights"}
 ON_GPU = {"fp32": "tf32 weights"}
 NOT_INTERPRETED = {"bf16": "Triton's interpreter multiplies the bits of bf16"}
