@@ -17,6 +17,7 @@ from asmtune.base.fingerprint import version_of
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.cli.streams import INTERRUPTED
+from asmtune.compile.interpreter import is_interpreting
 
 
 class _Commands(TyperGroup):
@@ -97,8 +98,7 @@ def before(
     ] = False,
 ) -> None:
     """An assembly-aware autotuner for Triton kernels."""
-    is_interpreting = os.environ.get(_INTERPRET, "0") not in ("", "0")
-    if is_interpreting and context.invoked_subcommand in _COMPILING:
+    if is_interpreting() and context.invoked_subcommand in _COMPILING:
         # Before Triton is imported: it decides then, for its own functions too.
         del os.environ[_INTERPRET]
         typer.echo(

@@ -9,13 +9,9 @@ from types import ModuleType
 from typing import Final
 
 from asmtune.base.errors import InputError
+from asmtune.compile.interpreter import is_interpreting
 
 _INTERPRET: Final = "TRITON_INTERPRET"
-
-
-def is_interpreting() -> bool:
-    """Return whether Triton runs kernels on the CPU."""
-    return os.environ.get(_INTERPRET, "0") not in ("", "0")
 
 
 def choose_device() -> str:

@@ -110,9 +110,7 @@ class _Experiments:
         outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
             raise ProblemError(f"{subject.name}: no argument is seen to be written; name OUTPUTS")
-        rows = {"bf16": "bf16 cut"} if device == "cpu" else {}
-        if device == "cuda" and evidence.uses_tf32:
-            rows["fp32"] = "tf32"
+        rows = {"fp32": "tf32"} if device == "cuda" and evidence.uses_tf32 else {}
         rows |= request.tolerances
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
         self._child: Child | None = None

@@ -20,6 +20,7 @@ import torch
 
 from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, ProblemError
+from asmtune.compile.interpreter import exact_floats
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import import_module, load_kernel_module
@@ -153,7 +154,8 @@ class TrialProcess:
             return next((m.at(value) for m in memories if m.holds(value)), value)
 
         values = converted(values, moved)
-        with torch.no_grad(), _backwards() if trial.backwards else contextlib.nullcontext():
+        order = _backwards() if trial.backwards else contextlib.nullcontext()
+        with torch.no_grad(), exact_floats(), order:
             kernel[grid](**values, **trial.config)
         if self._subject.device == "cuda":
             torch.cuda.synchronize()

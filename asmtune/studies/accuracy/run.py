@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.compile.interpreter import exact_floats, is_interpreting
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
 from asmtune.measure.distributions import ErrorHistogram
@@ -173,7 +173,7 @@ class AccuracyRequest:
         import torch
 
         devices = [torch.cuda.current_device()] if device == "cuda" else []
-        with deterministic(), torch.random.fork_rng(devices):
+        with deterministic(), exact_floats(), torch.random.fork_rng(devices):
             rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
         return AccuracyRun(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -254,11 +254,6 @@ def _scales(scales: Outputs) -> ScaleStats | None:
         return None
     least, mean, most = (float(x) for x in (values.min(), values.mean(), values.max()))
     return ScaleStats(values.numel(), least, mean, most)
-
-
-def is_interpreting() -> bool:
-    """Return whether Triton's interpreter runs kernels, on tensors of any device."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
 def environment_of(device: str) -> Environment:
