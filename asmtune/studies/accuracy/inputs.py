@@ -106,7 +106,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             import numpy as np
 
             return torch.from_numpy(np.load(path, allow_pickle=False))
-        from safetensors.torch import load_file  # type: ignore[import-not-found]
+        from safetensors.torch import load_file  # type: ignore[import-not-found,unused-ignore]
 
         return load_file(path)
 

@@ -112,10 +112,14 @@ class AccuracyRun:
         """Return its label, or else its date."""
         return self.label or self.date
 
+    @property
+    def terms(self) -> str:
+        """Return inputs and reference, with which the names of its subjects' variants end."""
+        return f", {self.inputs}, against {self.against}"
+
     def subject(self, row: AccuracyRow) -> BenchSubject:
         """Return what identifies a row in every run."""
-        variant = f"{row.name}, {self.inputs}, against {self.against}"
-        return BenchSubject(self.kernel, self.shape, row.dtype, variant)
+        return BenchSubject(self.kernel, self.shape, row.dtype, row.name + self.terms)
 
     @property
     def entry(self) -> HistoryEntry:
