@@ -8,6 +8,7 @@ in bf16 is that of its bits as whole numbers. A right kernel then seems wrong.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
@@ -40,7 +41,8 @@ def exact_floats() -> Iterator[None]:
     """Let Triton's interpreter compute with bf16 and FP8 as a GPU does; else do nothing.
 
     Casts round to nearest, ties to even, and saturate in FP8. What is computed in bf16 is computed
-    in fp32, and rounded after each operation. A sum over an axis is one operation.
+    in fp32, and rounded after each operation. A sum over an axis is one operation. NumPy warns of
+    nothing.
     """
     with ExitStack() as undo:
         if is_interpreting():
@@ -49,8 +51,13 @@ def exact_floats() -> Iterator[None]:
 
 
 def _correct(undo: ExitStack) -> None:
+    import numpy as np
     from triton.runtime import interpreter
 
+    # A GPU does not warn of NaN and infinities, and what NumPy plans is no fault of the kernel's.
+    undo.enter_context(np.errstate(all="ignore"))
+    undo.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=interpreter.__name__)
     builder: Any = interpreter.InterpreterBuilder
     convert = interpreter._convert_float
     if getattr(convert, "func", None) is not _converted:  # it is not nested

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import triton
 import triton.language as tl
@@ -138,3 +140,16 @@ def left_after() -> list[str]:
         for name, value in vars(owner).items()
         if "asmtune" in repr(value) or "asmtune" in str(getattr(value, "__code__", ""))
     ]
+
+
+def warned() -> list[str]:
+    """Return what is warned of while a kernel computes infinities and NaN."""
+    x, y = torch.zeros(2, 1024).bfloat16()
+    y[::2] = 3e38
+    out = torch.empty(3, 1024, dtype=torch.bfloat16)
+    with warnings.catch_warnings(record=True) as caught, exact_floats():
+        warnings.simplefilter("always", RuntimeWarning)
+        arithmetic[(1,)](x, y, out, BLOCK=1024)
+    assert out[2].isnan().any()
+    assert out[2].isinf().any()
+    return [str(one.message) for one in caught]

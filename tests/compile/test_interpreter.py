@@ -36,3 +36,9 @@ def test_bf16_is_computed_in_fp32_and_rounded(interpreter: Interpreter) -> None:
 def test_nothing_stays_changed(interpreter: Interpreter) -> None:
     """Once it ends, Triton's interpreter is as it was, also where it was nested."""
     assert interpreter.call(f"{CHECKS}:left_after") == []
+
+
+@pytest.mark.slow
+def test_a_kernels_infinities_are_no_warnings(interpreter: Interpreter) -> None:
+    """NumPy, which computes in the kernel's place, does not warn of its NaN and infinities."""
+    assert interpreter.call(f"{CHECKS}:warned") == []
