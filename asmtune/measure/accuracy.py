@@ -282,7 +282,9 @@ class _Sums:
         most = self.limit[place]
         # A limit that is no number of the output's dtype may be rounded down there.
         eps = _limits(self.output.dtype)[1] if self.output.dtype.is_floating_point else 0.0
-        clipped = (want.abs() > most) & want.isfinite() & ~(got.abs() < most * (1 - eps))
+        # Below zero, whole numbers reach one further.
+        beyond = (want > most) | (-want > most + (eps == 0))
+        clipped = beyond & want.isfinite() & ~(got.abs() < most * (1 - eps))
         self.clipped += int(clipped.sum())
         self.amax = max(self.amax, float(got.where(got.isfinite(), 0.0).abs().max()))
         self.norms["o"] = math.hypot(self.norms["o"], self._rms(got.where(finite, 0.0)))

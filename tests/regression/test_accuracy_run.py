@@ -109,6 +109,9 @@ def test_references(functions: str) -> None:
     assert errors(own, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.0, abs=1e-2)}
     by_variant = asmtune.accuracy(f"{functions}:twice", variants=wrong, against="twice")
     assert errors(by_variant, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.5)}
+    half = asmtune.accuracy(f"{functions}:twice", variants={"h": "dtype=fp16"}, against="h")
+    wide, narrow = (errors(half, "max_abs")[name] for name in ("twice", "h"))
+    assert narrow == 0.0 < wide, "each variant has inputs of its own dtype"
     by_function = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong")
     assert errors(by_function, "max_abs") == {"twice": pytest.approx(0.5)}
     keyword = asmtune.accuracy(f"{functions}:twice", variants={"four times": {"factor": 4.0}})

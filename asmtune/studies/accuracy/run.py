@@ -196,7 +196,7 @@ class AccuracyRequest:
         dtype = variant.dtype or self.subject.dtype
         where = f"{self.subject.name}, variant {variant.name}"
         # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
-        wanted = self._reference(variant, self._inputs(variant, device, seed))
+        wanted = self._reference(variant, device, seed)
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
         scales = {name: x for name, x in found.items() if _SCALE in name}
         limit = None if _LIMIT in wanted else found.get(_LIMIT)
@@ -220,11 +220,12 @@ class AccuracyRequest:
         dtype = variant.dtype or self.subject.dtype
         return distributed(self.subject.inputs(dtype, device), self.inputs)
 
-    def _reference(self, variant: Variant, inputs: dict[str, Any]) -> Outputs:
+    def _reference(self, variant: Variant, device: str, seed: int) -> Outputs:
+        """Compute what a variant is compared with; another variant has inputs of its own dtype."""
+        other = {other.name: other for other in self.variants}.get(self.against)
+        inputs = self._inputs(other or variant, device, seed)
         if self.against in WIDER:
             return self.subject.reference(variant, inputs, self.against)
-        named = {other.name: other for other in self.variants}
-        other = named.get(self.against)
         if other is None:
             function = function_of(self.against)[1]
             other = Variant(self.against, function, accepted(function, variant.keywords))
