@@ -225,18 +225,23 @@ class _Experiments:
         if even.refused:
             self._notes.append(f"mask: {_text(self._even)} is refused: {even.refused}")
             return self._finding("mask", "untested", "the kernel takes no such sizes")
+        risk: dict[str, tuple[str, ...]] = {}
         for name in self._sizes:
             shape = {**self._even, name: self._even[name] + 1}
             odd = self._run(shape)
             if odd.refused:
                 self._notes.append(f"mask: {name}={shape[name]} is refused: {odd.refused}")
                 continue
-            seen = self._fault(shape)
+            seen, code = self._fault(shape), self._evidence(shape).beyond
             if seen and not self._fault(self._even) and not self._differs(self._even):
                 seen = f"right at {name}={self._even[name]}; at {name}={shape[name]} {seen}"
-                code = self._evidence(shape).beyond
                 return self._finding("mask", "cause", seen, *code, size=name)
-        return self._finding("mask")
+            if code and not self._evidence(self._even).beyond:
+                risk[name] = (f"at {name}={shape[name]}: {code[0]}", *code[1:])
+        if not risk:
+            return self._finding("mask")
+        name, code = next(iter(risk.items()))
+        return self._finding("mask", "risk", *code, size=name)
 
     def _fault(self, shape: Shape) -> str:
         """Say what is wrong with a launch, with either value around its arguments; "" if nothing.

@@ -243,6 +243,19 @@ def test_right_kernels_have_no_cause(
 
 
 @pytest.mark.slow
+def test_a_read_behind_the_end_is_a_risk(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Memory that is read behind the end, and has no part in the result, is told all the same."""
+    unmasked = [("tl.load(x_ptr + at, mask=inside, other=0)", "tl.load(x_ptr + at)")]
+    found = found_in(planted(tmp_path, unmasked, COUNTS))
+    assert not found.wrong, found.text()
+    assert findings(found)["mask"] == "risk", found.text()
+    assert "x_ptr has 132 bytes and is accessed up to byte 192" in found.findings[0].seen
+    assert "risk: mask: mask loads and stores along n" in found.conclusion
+
+
+@pytest.mark.slow
 def test_digits_that_differ_are_no_cause(
     tmp_path: Path, found_in: Callable[[str], Diagnosis]
 ) -> None:
