@@ -36,7 +36,7 @@ from asmtune.measure.checks.tensors import (
 )
 from asmtune.testing.inputs import converted, widened
 from asmtune.testing.reports import as_tuple, compared
-from asmtune.testing.subjects import DiagnosisRequest, Trial, TrialResult
+from asmtune.testing.subjects import BY_REFERENCE, DiagnosisRequest, Trial, TrialResult
 from asmtune.testing.tolerances import excess
 
 GUARDS: Final = {"nan": math.nan, "three": 3.0}
@@ -45,6 +45,10 @@ GUARDS: Final = {"nan": math.nan, "three": 3.0}
 _LEAST_GUARD: Final = 1 << 15  # bytes
 _MOST_GUARD: Final = 1 << 22
 _ALIGNED: Final = 256
+
+
+class _RefusedError(Exception):
+    """The reference raised."""
 
 
 class TrialProcess:
@@ -103,7 +107,10 @@ class TrialProcess:
             torch.use_deterministic_algorithms(False)
         if isinstance(made, Failure):
             return TrialResult(refused=made.detail.splitlines()[0])
-        exact = self._exact(made[1])
+        try:
+            exact = self._exact(made[1])
+        except _RefusedError as error:
+            return TrialResult(refused=str(error))
         result = guarded("launch", lambda: self._judged(trial, *made, exact))
         if isinstance(result, Failure):
             return TrialResult(error=result.detail.splitlines()[0])
@@ -132,7 +139,7 @@ class TrialProcess:
             given = widened(copies) if self._subject.reference else copies
             exact = guarded("reference", lambda: as_tuple(self._reference(given)))
         if isinstance(exact, Failure):
-            raise ProblemError(f"reference: {exact.detail.splitlines()[0]}")
+            raise _RefusedError(f"{BY_REFERENCE}{exact.detail.splitlines()[0]}")
         if len(exact) != len(outputs):
             raise ProblemError(
                 f"the reference gives {len(exact)} results, and the outputs are "

@@ -255,6 +255,66 @@ def test_a_read_behind_the_end_is_a_risk(
     assert "risk: mask: mask loads and stores along n" in found.conclusion
 
 
+HEADS = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, D: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * D + tl.arange(0, D)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"heads": 64, "kv": 64, "D": 128},)
+
+def space():
+    axes = {"BLOCK": (16, 32)}
+    return Space(axes, default=Config({"BLOCK": 16})).where("a derived size", lambda WIDTH: WIDTH)
+
+def problem(shape, dtype, device):
+    x = torch.randn(shape["heads"], shape["D"], device=device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "D": shape["D"]}
+    sizes = {**shape, "WIDTH": shape["D"]}
+    if device != "meta":
+        LAST.update(sizes)
+    return Problem(kernel, arguments, (shape["heads"],), sizes, "heads")
+
+LAST = {}
+
+def reference(arguments):
+    assert LAST["kv"] == LAST["heads"]
+    return arguments["x_ptr"].double() * 2
+"""
+
+
+@pytest.mark.slow
+def test_sizes_that_a_kernel_does_not_take(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Sizes that go together, powers of 2 and sizes that a module derives are no faults of it."""
+    found = found_in(planted(tmp_path, [], HEADS))
+    assert not found.wrong, found.text()
+    assert set(findings(found).values()) == {"fine"}, found.text()
+    assert "heads=16, kv=16, D=32" in found.findings[0].tried
+    refused = [note.partition(" is refused: ")[::2] for note in found.notes]
+    assert [size for size, _ in refused] == ["mask: heads=17", "mask: kv=17", "mask: D=33"]
+    assert refused[0][1].startswith("reference: AssertionError")
+    assert "power of 2" in refused[2][1]
+
+
+@pytest.mark.slow
+def test_a_rounded_value_is_told_from_a_sum(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where no sum of the code is narrow, the advice is of a value between, and of tolerances."""
+    changes = [("+= x", "+= (x * x).to(tl.float32)"), (".double()", ".double().square()")]
+    found = found_in(planted(tmp_path, changes))
+    assert found.cause is not None
+    assert found.cause.cause == "accumulator", found.text()
+    assert "no sum of the code is in fp16" in found.cause.advice
+
+
 @pytest.mark.slow
 def test_digits_that_differ_are_no_cause(
     tmp_path: Path, found_in: Callable[[str], Diagnosis]
