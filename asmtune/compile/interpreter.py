@@ -1,4 +1,4 @@
-"""Corrects how Triton's interpreter computes with bf16 and FP8.
+"""Chooses Triton's interpreter, and corrects how it computes with bf16 and FP8.
 
 Triton 3.6 interprets neither as a GPU does: a cast to FP8 loses the carry of a rounding (124.3
 becomes 64), FP8's NaN and infinities become numbers, a cast to bf16 cuts digits off, and arithmetic
@@ -8,32 +8,68 @@ in bf16 is that of its bits as whole numbers. A right kernel then seems wrong.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.errors import InputError
 from asmtune.core.dtypes import TORCH_NAMES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+INTERPRET: Final = "TRITON_INTERPRET"
+
 _ARITHMETIC: Final = (
-    "binary_op",
-    "ternary_op",
-    "unary_op",
-    "create_fma",
-    "create_rsqrt",
-    "create_erf",
-    "create_dot",
+    *("binary_op", "ternary_op", "unary_op"),
+    *("create_fma", "create_rsqrt", "create_erf", "create_dot"),
 )
 """Methods of the interpreter's builder; the last tensor of the operands has the result's dtype."""
 
 
 def is_interpreting() -> bool:
     """Return whether Triton's interpreter runs kernels, on tensors of any device."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+    return os.environ.get(INTERPRET, "0") not in ("", "0")
+
+
+def choose_device() -> str:
+    """Return "cuda" where there is a GPU, else "cpu", and choose Triton's interpreter there.
+
+    Raises:
+        InputError: Triton was imported before: it decides then how it runs kernels.
+    """
+    import torch
+
+    if not is_interpreting():
+        if torch.cuda.is_available():
+            return "cuda"
+        if "triton.language" in sys.modules:
+            raise InputError(
+                f"Triton was imported before its interpreter was chosen, and there is no GPU: set "
+                f"{INTERPRET}=1, or import kernels after asmtune.testing.import_kernel"
+            )
+        os.environ[INTERPRET] = "1"
+    return "cpu"
+
+
+def import_kernel(kernel: str | Path) -> tuple[ModuleType, str]:
+    """Import a kernel module for a test, and return it with the device to make inputs on.
+
+    Args:
+        kernel: a file, a dotted name, or the name of a shipped kernel.
+
+    Raises:
+        InputError: as `choose_device`, or there is no such module.
+    """
+    device = choose_device()
+    from asmtune.core.kernel_module import import_module
+
+    return import_module(str(kernel)), device
 
 
 @contextmanager
@@ -51,6 +87,8 @@ def exact_floats() -> Iterator[None]:
 
 
 def _correct(undo: ExitStack) -> None:
+    from unittest.mock import patch
+
     import numpy as np
     from triton.runtime import interpreter
 
@@ -60,22 +98,18 @@ def _correct(undo: ExitStack) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=interpreter.__name__)
     builder: Any = interpreter.InterpreterBuilder
     convert = interpreter._convert_float
-    if getattr(convert, "func", None) is not _converted:  # it is not nested
-        _replace(undo, interpreter, "_convert_float", partial(_converted, convert))
-        _replace(undo, builder, "get_bf16", _bf16_constant)
-        for name in _ARITHMETIC:
-            _replace(undo, builder, name, _in_fp32(getattr(builder, name)))
-        _replace(undo, builder, "cast_impl", _cast_by_fp32(builder.cast_impl))
-        reductions = interpreter.ReduceOps
-        _replace(undo, reductions, "sum", _summed_in_fp32(reductions.sum))
+    if getattr(convert, "func", None) is _converted:
+        return  # it is nested
 
+    def replace(owner: Any, name: str, value: Any) -> None:
+        undo.enter_context(patch.object(owner, name, value, create=True))
 
-def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-    if name in vars(owner):
-        undo.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        undo.callback(delattr, owner, name)
-    setattr(owner, name, value)
+    replace(interpreter, "_convert_float", partial(_converted, convert))
+    replace(builder, "get_bf16", _bf16_constant)
+    for name in _ARITHMETIC:
+        replace(builder, name, _in_fp32(getattr(builder, name)))
+    replace(builder, "cast_impl", _cast_by_fp32(builder.cast_impl))
+    replace(interpreter.ReduceOps, "sum", _summed_in_fp32(interpreter.ReduceOps.sum))
 
 
 def _converted(own: Callable[..., Any], data: Any, source: Any, target: Any, rounding: Any) -> Any:
@@ -141,7 +175,6 @@ def _is_bf16(operand: Any) -> bool:
 def _in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let a method of the builder compute on bf16 operands in fp32, and round its result."""
 
-    @wraps(method)
     def computed(self: Any, *operands: Any) -> Any:
         if not any(map(_is_bf16, operands)):
             return method(self, *operands)
@@ -156,7 +189,6 @@ def _in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
 def _cast_by_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let whole numbers and booleans become bf16 by way of fp32."""
 
-    @wraps(method)
     def cast(self: Any, source: Any, target: Any) -> Any:
         import triton.language as tl
 
@@ -172,7 +204,6 @@ def _cast_by_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
 def _summed_in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let a sum of bf16 be one of fp32, rounded at its end; Triton widens for other reductions."""
 
-    @wraps(method)
     def summed(self: Any, given: Any) -> Any:
         import triton.language as tl
 

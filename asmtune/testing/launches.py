@@ -12,7 +12,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
 
@@ -270,23 +270,19 @@ def _jitted(function: Any) -> Any:
     return triton.jit(function) if inspect.isfunction(function) else function
 
 
-@contextlib.contextmanager
-def _backwards() -> Iterator[None]:
+def _backwards() -> Any:
     """Let Triton's interpreter run the programs of a grid from the last to the first."""
+    from unittest.mock import patch
+
     from triton.runtime import interpreter
 
     builder: Any = interpreter.interpreter_builder
     forwards = builder.set_grid_idx
 
-    def reverse(x: int, y: int, z: int) -> None:
-        sizes = builder.grid_dim
-        forwards(*(size - 1 - at for size, at in zip(sizes, (x, y, z), strict=True)))
+    def reverse(*place: int) -> None:
+        forwards(*(size - 1 - at for size, at in zip(builder.grid_dim, place, strict=True)))
 
-    builder.set_grid_idx = reverse
-    try:
-        yield
-    finally:
-        builder.set_grid_idx = forwards
+    return patch.object(builder, "set_grid_idx", reverse)
 
 
 def main() -> None:
