@@ -20,6 +20,7 @@ from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.evidence import KernelEvidence, evidence_of
 from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome
 from asmtune.testing.subjects import (
@@ -34,6 +35,7 @@ from asmtune.testing.subjects import (
 _TRIAL_S: Final = 300.0
 _LEAST_SIZE: Final = 16
 _MOST_PROGRAMS: Final = {"cuda": 64, "cpu": 16}  # the interpreter runs them one by one
+_FEW: Final = 1 << 18
 _LARGEST_BLOCK: Final = 8192
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
@@ -169,14 +171,13 @@ class _Experiments:
         Raises:
             ProblemError: the reference takes none of them.
         """
-        first = self._even
-        if self._run(first).refused:
-            self._even = self._small(tied=True)
-            refused = self._run(self._even).refused
-            if refused.startswith(BY_REFERENCE):
-                raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
-            if refused:
-                self._even = first
+        if not self._run(first := self._even).refused:
+            return
+        self._even = self._small(tied=True)
+        refused = self._run(self._even).refused
+        if refused.startswith(BY_REFERENCE):
+            raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
+        self._even = first if refused else self._even
 
     def _small(self, *, tied: bool = False) -> dict[str, Any]:
         """Return small sizes that the config's blocks divide, of some programs."""
@@ -187,11 +188,8 @@ class _Experiments:
         ]
         whole = 2 * max([*blocks, _LEAST_SIZE])
         shape = {**self._subject.shape, **dict.fromkeys(self._sizes, whole)}
-        own = self._subject.shape
-        groups = [
-            [n for n in self._sizes if n == one or (tied and own[n] == own[one])]
-            for one in self._sizes
-        ]
+        names, own = self._sizes, self._subject.shape
+        groups = [[n for n in names if n == m or (tied and own[n] == own[m])] for m in names]
         while (count := self._programs(shape)) > _MOST_PROGRAMS[self._device]:
             halves = [
                 {**shape, **{n: shape[n] // 2 for n in group}}
@@ -199,10 +197,15 @@ class _Experiments:
                 if shape[group[0]] > _LEAST_SIZE
             ]
             fewest = min(halves, key=self._programs, default=shape)
-            if self._programs(fewest) >= count:
+            # The programs of a persistent kernel do not fall, but what each of them does.
+            if self._programs(fewest) >= count and (not halves or self._elements(shape) <= _FEW):
                 break
             shape = fewest
         return shape
+
+    def _elements(self, shape: Shape) -> int:
+        values = tensor_parts(self._subject.problem(shape, self._dtype).arguments).values()
+        return sum(value.numel() for value in values if isinstance(value, torch.Tensor))
 
     def _programs(self, shape: Shape) -> int:
         x, y, z = self._subject.problem(shape, self._dtype).programs(self._config)

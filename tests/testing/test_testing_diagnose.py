@@ -304,6 +304,22 @@ def test_sizes_that_a_kernel_does_not_take(
 
 
 @pytest.mark.slow
+def test_the_sizes_of_persistent_kernels_are_small(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where fewer rows make no fewer programs, each has less to do: the interpreter is slow."""
+    changes = [
+        ("row = tl.program_id(0)", "row = tl.program_id(0) % rows"),
+        ('grid = (shape["rows"],)', "grid = (132,)"),
+        ("(16, 32)", "(2048,)"),
+        ('"BLOCK": 32', '"BLOCK": 2048'),
+    ]
+    found = found_in(planted(tmp_path, changes))
+    assert "rows=32, cols=4096" in found.findings[0].tried
+    assert not found.wrong, found.text()
+
+
+@pytest.mark.slow
 def test_a_rounded_value_is_told_from_a_sum(
     tmp_path: Path, found_in: Callable[[str], Diagnosis]
 ) -> None:
