@@ -261,6 +261,19 @@ def test_unknown_name_lists_the_known_and_the_nearest() -> None:
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "H100"), ("NVIDIA A30 MIG 2g.12gb", "a device")],
+)
+def test_a_slice_is_answered_with_how_to_describe_it(name: str, device: str) -> None:
+    """A MIG slice that is elsewhere is no misspelt whole device, whose SMs and memory it lacks."""
+    with pytest.raises(TargetError) as caught:
+        load_target(name)
+    assert f"{name!r} is a MIG slice of {device}, and" in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+    assert "asmtune targets show --json" in str(caught.value)
+
+
 def test_architecture_name_is_answered_with_its_devices() -> None:
     """Who names an architecture learns which devices of it can be named."""
     with pytest.raises(TargetError, match=r"'sm_90' is an architecture.*: H100, H100-PCIe, .*H200"):

@@ -12,7 +12,17 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.bench import NO_GPU
-from asmtune.cli.check import Figure, Format, Level, check_format, end, keep, rendered, share_of
+from asmtune.cli.check import (
+    INCOMPARABLE,
+    Figure,
+    Format,
+    Level,
+    check_format,
+    end,
+    keep,
+    rendered,
+    share_of,
+)
 from asmtune.cli.output import check_destinations, print_line, write_note, write_result
 from asmtune.cli.prune_report import Dtype
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, unique
@@ -72,8 +82,8 @@ def accuracy(
     """Measure a kernel's errors against a reference, variants side by side.
 
     With --check it judges them by limits: exits with 0 where all hold, with 1 where one is
-    broken, with 3 where there is none to judge by. Exits with 4 where there is no GPU, and Triton's
-    interpreter is not asked for.
+    broken, with 3 where there is none to judge by, or one of a variant that is missing. Exits with
+    4 where there is no GPU, and Triton's interpreter is not asked for.
     """
     check_format(format_)
     chance = share_of("--level", level, MOST_LEVEL)
@@ -115,6 +125,8 @@ def accuracy(
     write_result(rendered(result, format_))
     if result.outcome != "incomparable" or not write_adaptive_thresholds:
         end(result)
+    if "gone" in result.counts:
+        raise typer.Exit(INCOMPARABLE)
 
 
 def _variant(text: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from asmtune.base.fingerprint import version_of
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.cli.streams import INTERRUPTED
+from asmtune.compile.interpreter import INTERPRET, is_interpreting
 
 
 class _Commands(TyperGroup):
@@ -69,7 +70,6 @@ _GROUPS: Final = {
 }
 """Summaries of the groups of commands: modules whose `app` has them."""
 
-_INTERPRET: Final = "TRITON_INTERPRET"
 _COMPILING: Final = (
     "prune-report",
     "explain",
@@ -97,12 +97,11 @@ def before(
     ] = False,
 ) -> None:
     """An assembly-aware autotuner for Triton kernels."""
-    is_interpreting = os.environ.get(_INTERPRET, "0") not in ("", "0")
-    if is_interpreting and context.invoked_subcommand in _COMPILING:
+    if is_interpreting() and context.invoked_subcommand in _COMPILING:
         # Before Triton is imported: it decides then, for its own functions too.
-        del os.environ[_INTERPRET]
+        del os.environ[INTERPRET]
         typer.echo(
-            f"asmtune: {_INTERPRET} is left out: this command reads compiled code, which the "
+            f"asmtune: {INTERPRET} is left out: this command reads compiled code, which the "
             "interpreter has none of",
             err=True,
         )

@@ -28,5 +28,5 @@ def new(
     signature = KernelSignature.parse(name, inputs, output)
     for path in write_kernel(signature, Path()):
         print_line(f"wrote {path}")
-    print_line(f"next: python -m pytest test_{name}.py", err=True)
-    print_line(f"      asmtune prune-report {name}.py --target H200", err=True)
+    print_line(f"next: python -m pytest test_{name}.py")
+    print_line(f"      asmtune prune-report {name}.py --target H200")

@@ -83,7 +83,7 @@ class Binary:
 
 
 def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
-    """Return the values of all parameters and the options, as a `pre_hook` gets them."""
+    """Return the values of all parameters and the options."""
     defaults = {p.name: p.default for p in jit_function(problem.kernel).params if p.has_default}
     return {**defaults, **problem.bind(config)}
 
@@ -120,7 +120,8 @@ def launch_of(
 ) -> LoadedLaunch:
     """Make a launch of a binary.
 
-    `values` are those of all parameters, maybe of others too; `prepare` gives the hook all of them.
+    `values` are those of all parameters, maybe of others too; `prepare` gives the hook all of them,
+    and the grid, of which only the sizes are known here.
     """
     kernel = handle(binary)
     arguments = [values[name] for name in binary.signature]
@@ -131,7 +132,7 @@ def launch_of(
 
     def prepare() -> None:
         if pre_hook is not None:
-            pre_hook(values)
+            pre_hook({**values, "grid": grid, "warmup": False})
 
     return LoadedLaunch(prepare, run)
 

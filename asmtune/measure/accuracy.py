@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
+from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.measure.distributions import (
     ErrorHistogram,
     binned,
@@ -127,16 +128,10 @@ class Bound:
         Raises:
             InputError: a name is no limit's or stands twice, or a value is none.
         """
-        limits: dict[str, Any] = {}
-        for part in text.split(","):
-            name, _, value = (piece.strip() for piece in part.partition("="))
-            if name in limits or name not in (limit.name for limit in fields(cls)):
-                known = ", ".join(limit.name for limit in fields(cls))
-                raise InputError(f"accuracy {text!r}: give name=limit, once each of {known}")
-            try:
-                limits[name] = int(value) if name == "nonfinite" else float(value)
-            except ValueError as error:
-                raise InputError(f"accuracy {text!r}: {name}={value!r} is no number") from error
+        limits, known = parse_assignments(text, "accuracy"), [limit.name for limit in fields(cls)]
+        if unknown := sorted(limits.keys() - known):
+            hint = f"no limit is called {unknown[0]!r}; they are {', '.join(known)}"
+            raise InputError(f"accuracy {text!r}: {hint}")
         return cls(**limits)
 
     @property
@@ -282,7 +277,9 @@ class _Sums:
         most = self.limit[place]
         # A limit that is no number of the output's dtype may be rounded down there.
         eps = _limits(self.output.dtype)[1] if self.output.dtype.is_floating_point else 0.0
-        clipped = (want.abs() > most) & want.isfinite() & ~(got.abs() < most * (1 - eps))
+        # Below zero, whole numbers reach one further.
+        beyond = (want > most) | (-want > most + (eps == 0))
+        clipped = beyond & want.isfinite() & ~(got.abs() < most * (1 - eps))
         self.clipped += int(clipped.sum())
         self.amax = max(self.amax, float(got.where(got.isfinite(), 0.0).abs().max()))
         self.norms["o"] = math.hypot(self.norms["o"], self._rms(got.where(finite, 0.0)))

@@ -40,6 +40,7 @@ _COLOURS: Final = {
     "worse": "red",
     "failed": "red",
     "faster": "green",
+    "gone": "yellow",
     "not judged": "yellow",
 }
 
@@ -129,7 +130,8 @@ def _cells(finding: Any) -> tuple[str, ...]:
         texts = ["-" if value is None else f"{value:.3g}" for value in numbers]
         texts[2] = "-" if finding.ratio is None else f"{100 * (finding.ratio - 1):+.1f}%"
         named = (finding.verdict, one_line(subject.variant or ""), finding.metric)
-        return (*first, *named, _bars((*finding.earlier, finding.value)), *texts)
+        values = [*finding.earlier, *([] if finding.value is None else [finding.value])]
+        return (*first, *named, _bars(values), *texts)
     now = finding.run_statistics
     return (
         *first,
@@ -146,6 +148,8 @@ def _cells(finding: Any) -> tuple[str, ...]:
 
 def _bars(values: Sequence[float]) -> str:
     """Draw values by up to 20 bars, each the largest of as many runs one after another."""
+    if not values:
+        return ""
     size = math.ceil(len(values) / _BARS)
     tops = [max(values[at : at + size]) for at in range(0, len(values), size)]
     low, high = min(tops), max(tops)

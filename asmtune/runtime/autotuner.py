@@ -276,7 +276,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             return None
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
-            config.pre_hook({**call.arguments, **chosen})
+            launch = {"grid": call.grid, "warmup": False}
+            config.pre_hook({**call.positional, **launch, **call.kwargs, **chosen})
             ruled = ()  # rules come after the hook
         checked = self._chooser.checked_grid(grid, config)
         compiled, results = self._run(call, checked, chosen, ruled)

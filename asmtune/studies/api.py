@@ -180,7 +180,8 @@ def accuracy(
     check_inputs(() if shape is None else (shape,), dtype)
     if not 0 <= seed < 1 << 63:
         raise InputError(f"seed {seed}: give a number from 0 to 2**63 - 1")
-    from asmtune.studies.accuracy.run import AccuracyRequest, is_interpreting
+    from asmtune.compile.interpreter import is_interpreting
+    from asmtune.studies.accuracy.run import AccuracyRequest
     from asmtune.studies.accuracy.subject import load_subject
 
     subject = load_subject(str(kernel), shape, dtype)

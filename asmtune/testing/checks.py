@@ -15,10 +15,10 @@ import torch
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
+from asmtune.compile.interpreter import exact_floats
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.effects import tensor_parts
-from asmtune.testing.devices import is_interpreting
 from asmtune.testing.inputs import (
     FLAT,
     LAYOUTS,
@@ -109,7 +109,8 @@ def check_kernel(
     named = cases if isinstance(cases, Mapping) else {_text(case): case for case in cases}
     if not named or not functions:
         raise InputError("check_kernel: give at least one case and one function")
-    return _Checker(functions, reference, named, KernelChecks(**options)).report()
+    with exact_floats():
+        return _Checker(functions, reference, named, KernelChecks(**options)).report()
 
 
 class _Checker:
@@ -128,10 +129,7 @@ class _Checker:
         first = self._first()
         tensors = [value for value in first.values() if isinstance(value, torch.Tensor)]
         self._on_cpu = all(value.device.type == "cpu" for value in tensors)
-        # Triton's interpreter cuts digits of bf16 off.
-        self._is_cut = self._on_cpu and is_interpreting()
-        cut = {"bf16": "bf16 cut"} if self._is_cut else {}
-        self._rows: Rows = {**cut, **options.tolerances}
+        self._rows: Rows = options.tolerances
         self._notes: list[str] = []
         self._found: list[ResultComparison] = []
         floats = [
@@ -175,9 +173,6 @@ class _Checker:
         for name in self._floats:
             dtype = self._first()[name].dtype
             for what, change in special_values(dtype, self._options.most).items():
-                if what == "denormals" and dtype == torch.bfloat16 and self._is_cut:
-                    self._notes.append("values: Triton's interpreter loses bf16's denormals")
-                    continue
                 twice = self._options.thorough and (not self._on_cpu or what in SHOW_MASKS)
                 for config, function in itertools.islice(self._functions.items(), 1 + twice):
                     inputs = self._first()

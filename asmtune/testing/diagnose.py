@@ -20,9 +20,11 @@ from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.evidence import KernelEvidence, evidence_of
 from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome
 from asmtune.testing.subjects import (
+    BY_REFERENCE,
     DiagnosisRequest,
     DiagnosisSubject,
     Trial,
@@ -32,7 +34,8 @@ from asmtune.testing.subjects import (
 
 _TRIAL_S: Final = 300.0
 _LEAST_SIZE: Final = 16
-_MOST_PROGRAMS: Final = 64
+_MOST_PROGRAMS: Final = {"cuda": 64, "cpu": 16}  # the interpreter runs them one by one
+_FEW: Final = 1 << 18
 _LARGEST_BLOCK: Final = 8192
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
@@ -58,6 +61,9 @@ _ADVICE: Final = {
     "changes no sum, maximum or minimum",
     "accumulator": "add up in fp32: tl.zeros(..., tl.float32), .to(tl.float32) before tl.sum, "
     "out_dtype=tl.float32 in tl.dot; round once, at the store",
+    "rounding": "no sum of the code is in {dtype}, but a value before the last store is rounded to "
+    "it, such as an operand of tl.dot: keep it in fp32, or name a row of the tolerances that has "
+    'this error by --tolerance, such as "{dtype} weights"',
     "race": "let one program write each element; or use tl.atomic_add; or write partial results "
     "and add them in a second kernel",
     "alignment": "take out what vouches for the address: tl.multiple_of on pointers, casts to "
@@ -100,6 +106,7 @@ class _Experiments:
         problem = subject.problem(subject.shape, self._dtype)
         self._config = subject.space.first(**problem.shape)
         self._asked = request.shape
+        self._even = self._small()
         self._notes: list[str] = []
         self._wrong = False
         self._known: dict[str, KernelEvidence] = {}
@@ -110,9 +117,7 @@ class _Experiments:
         outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
             raise ProblemError(f"{subject.name}: no argument is seen to be written; name OUTPUTS")
-        rows = {"bf16": "bf16 cut"} if device == "cpu" else {}
-        if device == "cuda" and evidence.uses_tf32:
-            rows["fp32"] = "tf32"
+        rows = {"fp32": "tf32"} if device == "cuda" and evidence.uses_tf32 else {}
         rows |= request.tolerances
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
         self._child: Child | None = None
@@ -124,8 +129,10 @@ class _Experiments:
             self._child = None
 
     def diagnosis(self) -> Diagnosis:
-        if self._asked is not None and (asked := self._run(self._asked)).wrong:
-            what = asked.error or f"the result is wrong: {asked.detail}"
+        self._settle()
+        asked = TrialResult(0.0) if self._asked is None else self._run(self._asked)
+        if self._asked is not None and (asked.wrong or asked.refused):
+            what = asked.refused or asked.error or f"the result is wrong: {asked.detail}"
             self._notes.append(f"at {_text(self._asked)} {what}")
         order = (self._mask, self._accumulator, self._race, self._alignment, self._bounds)
         findings = tuple(experiment() for experiment in order)
@@ -156,8 +163,23 @@ class _Experiments:
         shape = self._subject.shape
         return tuple(n for n, v in shape.items() if type(v) is int and v >= _LEAST_SIZE)
 
-    @cached_property
-    def _even(self) -> dict[str, Any]:
+    def _settle(self) -> None:
+        """Choose small sizes that the kernel and its reference take.
+
+        Sizes that are equal in the module's shape may have to stay equal.
+
+        Raises:
+            ProblemError: the reference takes none of them.
+        """
+        if not self._run(first := self._even).refused:
+            return
+        self._even = self._small(tied=True)
+        refused = self._run(self._even).refused
+        if refused.startswith(BY_REFERENCE):
+            raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
+        self._even = first if refused else self._even
+
+    def _small(self, *, tied: bool = False) -> dict[str, Any]:
         """Return small sizes that the config's blocks divide, of some programs."""
         blocks = [
             value
@@ -166,13 +188,24 @@ class _Experiments:
         ]
         whole = 2 * max([*blocks, _LEAST_SIZE])
         shape = {**self._subject.shape, **dict.fromkeys(self._sizes, whole)}
-        while (count := self._programs(shape)) > _MOST_PROGRAMS:
-            halves = [{**shape, n: shape[n] // 2} for n in self._sizes if shape[n] > _LEAST_SIZE]
+        names, own = self._sizes, self._subject.shape
+        groups = [[n for n in names if n == m or (tied and own[n] == own[m])] for m in names]
+        while (count := self._programs(shape)) > _MOST_PROGRAMS[self._device]:
+            halves = [
+                {**shape, **{n: shape[n] // 2 for n in group}}
+                for group in groups
+                if shape[group[0]] > _LEAST_SIZE
+            ]
             fewest = min(halves, key=self._programs, default=shape)
-            if self._programs(fewest) >= count:
+            # The programs of a persistent kernel do not fall, but what each of them does.
+            if self._programs(fewest) >= count and (not halves or self._elements(shape) <= _FEW):
                 break
             shape = fewest
         return shape
+
+    def _elements(self, shape: Shape) -> int:
+        values = tensor_parts(self._subject.problem(shape, self._dtype).arguments).values()
+        return sum(value.numel() for value in values if isinstance(value, torch.Tensor))
 
     def _programs(self, shape: Shape) -> int:
         x, y, z = self._subject.problem(shape, self._dtype).programs(self._config)
@@ -185,7 +218,11 @@ class _Experiments:
         trial = self._subject.trial(shape, dtype or self._dtype, config or self._config)
         trial = replace(trial, **how)
         if (key := repr(trial)) not in self._results:
-            result = self._results[key] = self._result(trial)
+            result = self._result(trial)
+            # Sizes for which the code does not compile are none that it is for.
+            if result.error and not self._evidence(self._even).note and self._evidence(shape).note:
+                result = TrialResult(refused=self._evidence(shape).note)
+            self._results[key] = result
             if result.error:
                 self._notes.append(f"a launch at {_text(shape)} failed: {result.error}")
             if not dtype and config is None and how.keys() <= {"guard"}:
@@ -227,18 +264,23 @@ class _Experiments:
         if even.refused:
             self._notes.append(f"mask: {_text(self._even)} is refused: {even.refused}")
             return self._finding("mask", "untested", "the kernel takes no such sizes")
+        risk: dict[str, tuple[str, ...]] = {}
         for name in self._sizes:
             shape = {**self._even, name: self._even[name] + 1}
             odd = self._run(shape)
             if odd.refused:
                 self._notes.append(f"mask: {name}={shape[name]} is refused: {odd.refused}")
                 continue
-            seen = self._fault(shape)
+            seen, code = self._fault(shape), self._evidence(shape).beyond
             if seen and not self._fault(self._even) and not self._differs(self._even):
                 seen = f"right at {name}={self._even[name]}; at {name}={shape[name]} {seen}"
-                code = self._evidence(shape).beyond
                 return self._finding("mask", "cause", seen, *code, size=name)
-        return self._finding("mask")
+            if code and not self._evidence(self._even).beyond:
+                risk[name] = (f"at {name}={shape[name]}: {code[0]}", *code[1:])
+        if not risk:
+            return self._finding("mask")
+        name, code = next(iter(risk.items()))
+        return self._finding("mask", "risk", *code, size=name)
 
     def _fault(self, shape: Shape) -> str:
         """Say what is wrong with a launch, with either value around its arguments; "" if nothing.
@@ -278,7 +320,9 @@ class _Experiments:
                 f"at {_text(shape)} the error is {mine.excess:.3g} times the tolerance, with "
                 f"fp32 inputs: {how}; {mine.detail}"
             )
-            return self._finding("accumulator", "cause", seen, *narrow)
+            advice = "accumulator" if narrow or self._evidence(shape).note else "rounding"
+            found = self._finding("accumulator", "cause", seen, *narrow)
+            return replace(found, advice=_ADVICE[advice].format(dtype=self._dtype))
         return self._finding("accumulator", "risk" if narrow else "fine", *narrow)
 
     def _differs(self, shape: Shape) -> bool:
@@ -326,7 +370,9 @@ class _Experiments:
                     self._config.kwargs, num_warps=warps, num_stages=self._config.num_stages
                 )
         seen = [dict(self._config.kwargs)]
-        for config in self._subject.space.configs(**self._even):
+        # A module may derive sizes of its own, which constraints name.
+        sizes = self._subject.problem(self._even, self._dtype).shape
+        for config in self._subject.space.configs(**sizes):
             if config.kwargs not in seen and len(seen) < 3:
                 seen.append(dict(config.kwargs))
                 yield config

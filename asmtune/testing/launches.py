@@ -12,7 +12,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
 
@@ -20,6 +20,7 @@ import torch
 
 from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, ProblemError
+from asmtune.compile.interpreter import exact_floats
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import import_module, load_kernel_module
@@ -35,7 +36,7 @@ from asmtune.measure.checks.tensors import (
 )
 from asmtune.testing.inputs import converted, widened
 from asmtune.testing.reports import as_tuple, compared
-from asmtune.testing.subjects import DiagnosisRequest, Trial, TrialResult
+from asmtune.testing.subjects import BY_REFERENCE, DiagnosisRequest, Trial, TrialResult
 from asmtune.testing.tolerances import excess
 
 GUARDS: Final = {"nan": math.nan, "three": 3.0}
@@ -44,6 +45,10 @@ GUARDS: Final = {"nan": math.nan, "three": 3.0}
 _LEAST_GUARD: Final = 1 << 15  # bytes
 _MOST_GUARD: Final = 1 << 22
 _ALIGNED: Final = 256
+
+
+class _RefusedError(Exception):
+    """The reference raised."""
 
 
 class TrialProcess:
@@ -102,7 +107,10 @@ class TrialProcess:
             torch.use_deterministic_algorithms(False)
         if isinstance(made, Failure):
             return TrialResult(refused=made.detail.splitlines()[0])
-        exact = self._exact(made[1])
+        try:
+            exact = self._exact(made[1])
+        except _RefusedError as error:
+            return TrialResult(refused=str(error))
         result = guarded("launch", lambda: self._judged(trial, *made, exact))
         if isinstance(result, Failure):
             return TrialResult(error=result.detail.splitlines()[0])
@@ -131,7 +139,7 @@ class TrialProcess:
             given = widened(copies) if self._subject.reference else copies
             exact = guarded("reference", lambda: as_tuple(self._reference(given)))
         if isinstance(exact, Failure):
-            raise ProblemError(f"reference: {exact.detail.splitlines()[0]}")
+            raise _RefusedError(f"{BY_REFERENCE}{exact.detail.splitlines()[0]}")
         if len(exact) != len(outputs):
             raise ProblemError(
                 f"the reference gives {len(exact)} results, and the outputs are "
@@ -153,7 +161,8 @@ class TrialProcess:
             return next((m.at(value) for m in memories if m.holds(value)), value)
 
         values = converted(values, moved)
-        with torch.no_grad(), _backwards() if trial.backwards else contextlib.nullcontext():
+        order = _backwards() if trial.backwards else contextlib.nullcontext()
+        with torch.no_grad(), exact_floats(), order:
             kernel[grid](**values, **trial.config)
         if self._subject.device == "cuda":
             torch.cuda.synchronize()
@@ -261,23 +270,19 @@ def _jitted(function: Any) -> Any:
     return triton.jit(function) if inspect.isfunction(function) else function
 
 
-@contextlib.contextmanager
-def _backwards() -> Iterator[None]:
+def _backwards() -> Any:
     """Let Triton's interpreter run the programs of a grid from the last to the first."""
+    from unittest.mock import patch
+
     from triton.runtime import interpreter
 
     builder: Any = interpreter.interpreter_builder
     forwards = builder.set_grid_idx
 
-    def reverse(x: int, y: int, z: int) -> None:
-        sizes = builder.grid_dim
-        forwards(*(size - 1 - at for size, at in zip(sizes, (x, y, z), strict=True)))
+    def reverse(*place: int) -> None:
+        forwards(*(size - 1 - at for size, at in zip(builder.grid_dim, place, strict=True)))
 
-    builder.set_grid_idx = reverse
-    try:
-        yield
-    finally:
-        builder.set_grid_idx = forwards
+    return patch.object(builder, "set_grid_idx", reverse)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from asmtune.base.errors import InputError
+from asmtune.compile.interpreter import exact_floats
 from asmtune.testing.inputs import widened
 from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, called, compared
 from asmtune.testing.tolerances import Rows
@@ -55,7 +56,8 @@ def check_pipeline(stages: Sequence[PipelineStage], *inputs: torch.Tensor) -> Te
     values: Any = inputs
     for stage in stages:
         want = as_tuple(stage.reference(*widened(values)))
-        values = called(stage.function, *values)
+        with exact_floats():
+            values = called(stage.function, *values)
         found.append(compared("stages", stage.name, values, want, stage.tolerances))
         if not found[-1].right:
             break

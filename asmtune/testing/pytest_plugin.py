@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.testing.devices import choose_device
+from asmtune.compile.interpreter import choose_device
 
 if TYPE_CHECKING:
     from asmtune.testing.reports import TestReport

@@ -176,8 +176,12 @@ class Diagnosis:
         if self.wrong:
             return (
                 "the result is wrong, and none of these explains it: compare the formula with the "
-                "reference's, on an input of one element"
+                "reference's, on an input of one element; if it rounds more by design, name a row "
+                "by --tolerance"
             )
+        risk = next((one for one in self.findings if one.outcome == "risk"), None)
+        if risk is not None:
+            return f"no wrong result was seen; risk: {risk.cause}: {risk.advice}"
         return "no wrong result was seen, and no cause is named"
 
     def text(self) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
@@ -16,6 +16,9 @@ from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+
+BY_REFERENCE: Final = "reference: "
+"""How the text begins where the reference raises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ class TrialResult:
         detail: the worst element; "" if the result is right.
         drift: difference from the first trial of this shape and dtype, by what is allowed.
         touched: what was written around the arguments, a sentence each.
-        refused: why there was no launch: the module does not make such a problem.
+        refused: why there was no launch: the module or its reference takes no such sizes.
         error: what the launch raised, or how the process ended.
     """
 

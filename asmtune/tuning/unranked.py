@@ -134,7 +134,7 @@ class UnrankedSession:
                 _launch(problem, config, problem.bind(config), warmup=True)
                 return
             with PRE_HOOK_LOCK:  # descriptors get their block shape there, for all configs
-                config.pre_hook(launch_values(problem, config))
+                config.pre_hook(_hook_values(problem, config, warmup=True))
                 _launch(problem, config, problem.bind(config), warmup=True)
 
         outcome = guarded("compile", work)
@@ -156,7 +156,7 @@ class UnrankedSession:
 
     def _call(self, problem: Problem, config: Config) -> Callable[[], None]:
         """Return a function that launches once, with all that Triton does around a launch."""
-        values, bound = launch_values(problem, config), problem.bind(config)
+        values, bound = _hook_values(problem, config, warmup=False), problem.bind(config)
         hooks, checks = self.options.hooks, self.options.checks
         copies = {name: values[name].clone() for name in checks.restore_value if name in values}
 
@@ -175,6 +175,11 @@ class UnrankedSession:
                 hooks.post(values, exception=None)
 
         return call
+
+
+def _hook_values(problem: Problem, config: Config, *, warmup: bool) -> dict[str, Any]:
+    """Return what Triton calls hooks with: the launch's values, its grid, and what it is for."""
+    return {**launch_values(problem, config), "grid": problem.grid, "warmup": warmup}
 
 
 def _device_of(arguments: Iterable[Any]) -> AbstractContextManager[Any]:

@@ -53,6 +53,37 @@ def test_exit_codes_of_a_guard(commands: Commands) -> None:
         assert ran.out.startswith("### " + ("No larger error" if most == 1.0 else "Larger error"))
 
 
+def test_limits_of_a_renamed_variant(commands: Commands) -> None:
+    """A variant that the file limits and the run lacks is told in one line, with exit code 3."""
+    limits = commands.folder / "limits.json"
+    subject = {"kernel": "per_channel", "shape": {"rows": 8, "cols": 32}, "dtype": "fp32"}
+
+    def limited(**parts: str) -> dict[str, object]:
+        variant = f"{parts.pop('name')}, {parts.pop('inputs', 'random')}, against fp64"
+        return {"subject": {**subject, "variant": variant, **parts}, "bound": {"p99": 1.0}}
+
+    elsewhere = [limited(name="old", inputs="heavy-tailed"), limited(name="old", dtype="fp16")]
+    elsewhere.append(limited(name="old", kernel="per_tensor"))
+    head = {"format": "asmtune-accuracy-thresholds", "version": 1}
+    rows = [limited(name="per_channel"), *elsewhere]
+    limits.write_text(json.dumps({**head, "limits": rows}))
+    ran = commands.run(*RUN, *GUARD, "--variant", "new=per_tensor", "--format", "json")
+    assert ran.code == 0, "limits of other runs are not this one's"
+    limits.write_text(json.dumps({**head, "limits": [*rows, limited(name="old")]}))
+    ran = commands.run(*RUN, *GUARD, "--variant", "new=per_tensor", "--format", "json")
+    document = json.loads(ran.out)
+    assert (ran.code, document["outcome"], document["counts"]["gone"]) == (3, "fine", 1)
+    assert ["limits of old, random, against fp64" in text for text in document["remarks"]] == [True]
+    for form, line in (("text", "1 gone"), ("markdown", "### No larger error: 1 unchanged")):
+        ran = commands.run(*RUN, *GUARD, "--variant", "new=per_tensor", "--format", form)
+        assert ran.code == 3
+        assert line in ran.out
+        assert "name it as before" in ran.out.replace("\n", " ")
+    rows[0]["bound"] = {"p99": 1e-6}
+    limits.write_text(json.dumps({**head, "limits": [*rows, limited(name="old")]}))
+    assert commands.run(*RUN, *GUARD).code == 1, "a broken limit is graver"
+
+
 def test_limits_grow_from_a_history(commands: Commands) -> None:
     """Five runs on other inputs each make limits, the sixth is judged, and a broken limit stays."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")

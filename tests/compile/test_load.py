@@ -90,7 +90,7 @@ def test_launch_passes_all_arguments(
     assert launches == [((4, 1, 1), (given["x_ptr"], given["y_ptr"], 4096, 256))]
     assert hooked == []
     launch.prepare()
-    assert hooked[0]["BLOCK"] == 256
+    assert (hooked[0]["BLOCK"], hooked[0]["grid"], hooked[0]["warmup"]) == (256, (4, 1, 1), False)
 
 
 class Recorded:

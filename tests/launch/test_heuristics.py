@@ -373,6 +373,21 @@ def test_the_configs_hook_is_called_before_the_rules(part: Any, host: Machine) -
     assert len(host.compiled) == 2
 
 
+@pytest.mark.parametrize("named", [{}, {"factor": 2.0}])
+def test_the_configs_hook_gets_what_tritons_does(
+    part: Any, host: Machine, named: dict[str, Any]
+) -> None:
+    """Planned or not, it gets what is given, the grid and the config's own, and no default."""
+    mine: list[dict[str, Any]] = []
+    theirs: list[dict[str, Any]] = []
+    kernel = tuned(part, host.function(), mine.append)
+    config = triton.Config(SMALL.kwargs, SMALL.num_warps, SMALL.num_stages, pre_hook=theirs.append)
+    for launched in (kernel, kernel, triton.autotune([config], ["n"])(host.function())):
+        launched[by_values](X, 32, EVEN=True, steps=1, **named)
+    assert kernel._launcher.last is not None
+    assert mine == theirs * 2
+
+
 @pytest.mark.parametrize("way", ["hook", "rule"])
 def test_memory_that_hook_or_rule_change(part: Any, host: Machine, way: str) -> None:
     """A launch whose tensor gets memory of another class on the way has no plan of the old one."""

@@ -208,7 +208,7 @@ def test_the_relay_launches_what_the_driver_cannot(part: Any) -> None:
 def test_the_configs_hook_runs_before_each_launch(
     part: Any, driver: FakeDriver, function: int
 ) -> None:
-    """It sees the launch's values and the config's, once a launch, and its error stops it."""
+    """It sees the launch's values, its grid and the config's own, once a launch."""
     driver.expect([8, 4, 4, 8, 8])
     seen: list[dict[str, Any]] = []
     made = Planned(part, hook=seen.append)
@@ -217,7 +217,7 @@ def test_the_configs_hook_runs_before_each_launch(
     assert len(seen) == 1
     assert seen[0]["x"] is X
     assert {name: seen[0][name] for name in seen[0] if name != "x"} == {
-        "n": 4096, "scale": 0.25, "BLOCK": 128, "num_warps": 4,
+        "n": 4096, "scale": 0.25, "BLOCK": 128, "num_warps": 4, "grid": (1,), "warmup": False,
     }  # fmt: skip
     assert made.launcher[(0,)](X, 4096, 0.25, BLOCK=128) == "slow"
     assert len(seen) == 2

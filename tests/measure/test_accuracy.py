@@ -164,6 +164,12 @@ def test_clipping_counts_what_the_format_cannot_hold(dtype: torch.dtype, most: f
     assert (stats.clip, stats.nonfinite) == (0.5, 2)
 
 
+def test_clipping_of_whole_numbers() -> None:
+    """The least number of a format is none that is clipped, and one below it is."""
+    reference = torch.tensor([-128.0, -129.0, 127.0, 128.0])
+    assert measure_accuracy(reference.clamp(-128, 127).to(torch.int8), reference).clip == 0.5
+
+
 def test_a_limit_a_group() -> None:
     """A limit that broadcasts counts clipping by each row's own scale."""
     reference = torch.tensor([[1.0, 5.0], [1.0, 5.0]])

@@ -13,7 +13,7 @@ import torch
 import asmtune
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.report.accuracy import accuracy_figure, accuracy_json, accuracy_page
-from asmtune.studies.accuracy.inputs import distributed
+from asmtune.studies.accuracy.inputs import InputsWarning, distributed
 from asmtune.studies.accuracy.run import AccuracyRun
 from tests.interpreter import Interpreter
 
@@ -109,6 +109,9 @@ def test_references(functions: str) -> None:
     assert errors(own, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.0, abs=1e-2)}
     by_variant = asmtune.accuracy(f"{functions}:twice", variants=wrong, against="twice")
     assert errors(by_variant, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.5)}
+    half = asmtune.accuracy(f"{functions}:twice", variants={"h": "dtype=fp16"}, against="h")
+    wide, narrow = (errors(half, "max_abs")[name] for name in ("twice", "h"))
+    assert narrow == 0.0 < wide, "each variant has inputs of its own dtype"
     by_function = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong")
     assert errors(by_function, "max_abs") == {"twice": pytest.approx(0.5)}
     keyword = asmtune.accuracy(f"{functions}:twice", variants={"four times": {"factor": 4.0}})
@@ -143,6 +146,16 @@ def test_inputs_of_a_file(functions: str, tmp_path: Path, suffix: str) -> None:
     assert run.rows[0].stats.amax == 6.0
 
 
+def test_nonfinite_inputs_of_a_file_are_told(functions: str, tmp_path: Path) -> None:
+    """They are counted in a warning, since the errors of what they reach are in no number."""
+    values = torch.ones(64)
+    values[:2] = torch.tensor([torch.nan, torch.inf])
+    torch.save({"x": values}, tmp_path / "x.pt")
+    with pytest.warns(InputsWarning, match="x has 2 NaN or infinite elements"):
+        run = asmtune.accuracy(f"{functions}:twice", inputs=tmp_path / "x.pt")
+    assert (run.rows[0].stats.nonfinite, run.rows[0].stats.max_abs) == (0, 0.0)
+
+
 def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
     """Unreadable files, pickles, other shapes, names and dtypes are one line each."""
     torn, pickled, safe = tmp_path / "torn.pt", tmp_path / "x.npy", tmp_path / "x.safetensors"
@@ -151,18 +164,20 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
     safe.write_bytes(b"\0")
     files = {"shape": torch.ones(5), "kind": {"x": torch.ones(64, dtype=torch.int32)}}
     files |= {"name": {"y": torch.ones(64)}, "text": {"x": "text"}, "pickle": Path("x"), "none": {}}
+    files |= {"list": [torch.ones(64)]}
     for name, content in files.items():
         torch.save(content, tmp_path / f"{name}.pt")
     for path, message in {
         torn: r"cannot be read as \.pt",
-        pickled: r"cannot be read as \.npy .*allow_pickle=False",
+        pickled: r"cannot be read as \.npy \(not tensors alone; anything else in it is not run\)",
         safe: r"safetensors",
         tmp_path / "shape.pt": r"x has shape \[5\], and \[64\] follows from the shape",
         tmp_path / "kind.pt": r"x is torch\.int32, not torch\.float32",
-        tmp_path / "name.pt": r"no input is called 'y': x",
-        tmp_path / "text.pt": r"expected tensors, got str at 'x'",
+        tmp_path / "name.pt": r"no input is called 'y'; they are x",
+        tmp_path / "text.pt": r"expected a tensor, or tensors by name, got str at 'x'",
+        tmp_path / "list.pt": r"expected a tensor, or tensors by name, got list$",
         tmp_path / "none.pt": "holds no tensors",
-        tmp_path / "pickle.pt": r"cannot be read as \.pt",
+        tmp_path / "pickle.pt": r"cannot be read as \.pt \(not tensors alone",
         tmp_path / "absent.pt": r"no such file",
         tmp_path / "x.csv": r"one of random, heavy-tailed, outlier-channels, or a file",
     }.items():

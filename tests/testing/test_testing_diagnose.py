@@ -133,6 +133,35 @@ COUNTS_FAULTS = {
 """Replacements in a histogram with flags and bytes in a tuple, by the cause."""
 
 
+CAST = [
+    ("rows, cols, BLOCK", "z_ptr, rows, cols, BLOCK"),
+    (
+        "        total += x\n",
+        """        total += (x * 2).to(tl.float32) / 2
+        z = (x.to(tl.float32) * 100).to(z_ptr.dtype.element_ty)
+        tl.store(z_ptr + row * cols + at, z, mask=at < cols)
+""",
+    ),
+    ('("y_ptr",)', '("y_ptr", "z_ptr")'),
+    ('"fp16", "fp32"', '"bf16", "fp32"'),
+    ('"y_ptr": y, **shape', '"y_ptr": y, "z_ptr": torch.empty_like(x, dtype=FORMAT), **shape'),
+    (
+        'x_ptr"].double().sum(1)',
+        """x_ptr"].double().sum(1), (
+        (arguments["x_ptr"].float() * 100).clamp(-MOST, MOST).to(FORMAT)
+    )""",
+    ),
+]
+"""Arithmetic in bf16, and a cast to FP8, whose format and largest number are to be added."""
+FORMATS = {
+    name: [
+        *CAST,
+        ("OUTPUTS =", f"FORMAT = torch.{name}\nMOST = torch.finfo(FORMAT).max\nOUTPUTS ="),
+    ]
+    for name in ("float8_e4m3fn", "float8_e5m2")
+}
+
+
 def planted(folder: Path, replacements: list[tuple[str, str]], module: str = MODULE) -> str:
     """Write a module with replacements; return its path."""
     for old, new in replacements:
@@ -196,7 +225,9 @@ def test_planted_faults_are_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul"])
+@pytest.mark.parametrize(
+    "replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul", *FORMATS.values()]
+)
 def test_right_kernels_have_no_cause(
     replacements: Any, tmp_path: Path, found_in: Callable[[str], Diagnosis]
 ) -> None:
@@ -209,6 +240,95 @@ def test_right_kernels_have_no_cause(
     found = found_in(kernel)
     assert not found.wrong, found.text()
     assert set(findings(found).values()) == {"fine"}, found.text()
+
+
+@pytest.mark.slow
+def test_a_read_behind_the_end_is_a_risk(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Memory that is read behind the end, and has no part in the result, is told all the same."""
+    unmasked = [("tl.load(x_ptr + at, mask=inside, other=0)", "tl.load(x_ptr + at)")]
+    found = found_in(planted(tmp_path, unmasked, COUNTS))
+    assert not found.wrong, found.text()
+    assert findings(found)["mask"] == "risk", found.text()
+    assert "x_ptr has 132 bytes and is accessed up to byte 192" in found.findings[0].seen
+    assert "risk: mask: mask loads and stores along n" in found.conclusion
+
+
+HEADS = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, D: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * D + tl.arange(0, D)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"heads": 64, "kv": 64, "D": 128},)
+
+def space():
+    axes = {"BLOCK": (16, 32)}
+    return Space(axes, default=Config({"BLOCK": 16})).where("a derived size", lambda WIDTH: WIDTH)
+
+def problem(shape, dtype, device):
+    x = torch.randn(shape["heads"], shape["D"], device=device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "D": shape["D"]}
+    sizes = {**shape, "WIDTH": shape["D"]}
+    if device != "meta":
+        LAST.update(sizes)
+    return Problem(kernel, arguments, (shape["heads"],), sizes, "heads")
+
+LAST = {}
+
+def reference(arguments):
+    assert LAST["kv"] == LAST["heads"]
+    return arguments["x_ptr"].double() * 2
+"""
+
+
+@pytest.mark.slow
+def test_sizes_that_a_kernel_does_not_take(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Sizes that go together, powers of 2 and sizes that a module derives are no faults of it."""
+    found = found_in(planted(tmp_path, [], HEADS))
+    assert not found.wrong, found.text()
+    assert set(findings(found).values()) == {"fine"}, found.text()
+    assert "heads=16, kv=16, D=32" in found.findings[0].tried
+    refused = [note.partition(" is refused: ")[::2] for note in found.notes]
+    assert [size for size, _ in refused] == ["mask: heads=17", "mask: kv=17", "mask: D=33"]
+    assert refused[0][1].startswith("reference: AssertionError")
+    assert "power of 2" in refused[2][1]
+
+
+@pytest.mark.slow
+def test_the_sizes_of_persistent_kernels_are_small(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where fewer rows make no fewer programs, each has less to do: the interpreter is slow."""
+    changes = [
+        ("row = tl.program_id(0)", "row = tl.program_id(0) % rows"),
+        ('grid = (shape["rows"],)', "grid = (132,)"),
+        ("(16, 32)", "(2048,)"),
+        ('"BLOCK": 32', '"BLOCK": 2048'),
+    ]
+    found = found_in(planted(tmp_path, changes))
+    assert "rows=32, cols=4096" in found.findings[0].tried
+    assert not found.wrong, found.text()
+
+
+@pytest.mark.slow
+def test_a_rounded_value_is_told_from_a_sum(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where no sum of the code is narrow, the advice is of a value between, and of tolerances."""
+    changes = [("+= x", "+= (x * x).to(tl.float32)"), (".double()", ".double().square()")]
+    found = found_in(planted(tmp_path, changes))
+    assert found.cause is not None
+    assert found.cause.cause == "accumulator", found.text()
+    assert "no sum of the code is in fp16" in found.cause.advice
 
 
 @pytest.mark.slow

@@ -252,6 +252,14 @@ def _unknown(name: str) -> str:
             f"target {short(name)} is an architecture, not a device;"
             f" its devices here: {', '.join(same_arch)}"
         )
+    whole, is_slice, _ = plain(name).partition(" mig ")
+    if is_slice:
+        device = shipped_target(whole)
+        return (
+            f"target {short(name)} is a MIG slice of {device.name if device else 'a device'}, and"
+            " its SMs and memory are known to its own driver alone: on its machine run"
+            " `asmtune targets show --json > slice.json`, and give that file"
+        )
     names = [n for target in _shipped() for n in (target.name, *target.aliases)]
     return (
         f"target {short(name)} is unknown{did_you_mean(name, names)};"

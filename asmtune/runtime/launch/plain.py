@@ -119,7 +119,7 @@ class PythonLauncher:
         if plan is not None and ordered is not None and self._may_follow(plan):
             hook, plans = plan.hook, self._plans
             if hook is not None:  # before the rules and the grid, as Triton does
-                hook({**plan.chosen, **self._named(_filled(ordered, plan))})
+                hook(self._seen(plan, grid, ordered))
             results, followed, sizes = self._results(plan, grid, ordered), None, None
             if results is not None:
                 computed = (plan.chosen, results) if self.rules else ()
@@ -142,9 +142,13 @@ class PythonLauncher:
         """Return whether a plan, or with rules any of its key's, may serve a launch."""
         return not any(self._quiet) and (bool(self.rules) or _holds(plan))
 
+    def _seen(self, plan: LaunchPlan, grid: Any, ordered: list[Any]) -> dict[str, Any]:
+        """Return what Triton calls a config's hook and the first rule with."""
+        return {**plan.chosen, "grid": grid, "warmup": False, **self._named(ordered)}
+
     def _results(self, plan: LaunchPlan, grid: Any, ordered: list[Any]) -> tuple[Any, ...] | None:
         """Call the rules as Triton does; None where one raises, which the slow path will tell."""
-        seen = {**plan.chosen, "grid": grid, "warmup": False, **self._named(ordered)}
+        seen = self._seen(plan, grid, ordered)
         results = []
         try:
             for name, rule in self.rules:

@@ -61,8 +61,9 @@ class ErrorFinding:
     """The verdict on one metric of one row.
 
     Attributes:
-        verdict: "worse", "unchanged", or "new" without a limit.
-        value: of this run.
+        verdict: "worse", "unchanged", "new" without a limit, or "gone" where the run has no such
+            row.
+        value: of this run; None if it is gone.
         limit: what it must not exceed; None without.
         earlier: values of earlier runs that broke no limit, oldest first.
         remark: advice, if the verdict is "worse".
@@ -71,7 +72,7 @@ class ErrorFinding:
     subject: BenchSubject
     metric: str
     verdict: str
-    value: float
+    value: float | None
     limit: float | None
     earlier: tuple[float, ...]
     remark: str = ""
@@ -89,7 +90,7 @@ class ErrorFinding:
     @property
     def ratio(self) -> float | None:
         """Return the value over the usual one."""
-        return self.value / self.usual if self.usual else None
+        return self.value / self.usual if self.usual and self.value is not None else None
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,11 @@ class Guard:
     level: float = 0.01
 
     def judge(self, run: AccuracyRun) -> Check[ErrorFinding]:
-        """Judge a run; NaN and infinities that the reference lacks are always worse."""
+        """Judge a run; NaN and infinities that the reference lacks are always worse.
+
+        Limits of other kernels, shapes, dtypes, inputs and references do not count; a variant that
+        is missing from an equal run, such as under a new name, is "gone".
+        """
         values = sound_values(comparable(self.history, run.entry))
         limits = self.limits
         if self.adapts:
@@ -224,6 +229,16 @@ class Guard:
             findings += _findings(run, row, bound, values)
             runs = max(runs, *(len(one.earlier) for one in findings), 0)
         notes = []
+        for limit in _lacking(run, limits):
+            findings += [
+                ErrorFinding(limit.subject, metric, "gone", None, most, ())
+                for metric, most in limit.bound.limits.items()
+                if getattr(limit.bound, metric) is not None
+            ]
+            notes.append(
+                f"limits of {limit.subject.variant} ({limit.subject.dtype}) were not judged: this "
+                "run has no such variant; name it as before, or take its limits out of the file"
+            )
         if self.adapts and runs < LEAST_RUNS:
             notes.append(
                 f"{runs} comparable runs in the history, and {LEAST_RUNS} are needed for limits "
@@ -267,6 +282,19 @@ def _findings(
         value, limit = float(getattr(row.stats, metric)), limits.get(metric)
         remark = advice(metric, row, earlier) if verdict == "worse" else ""
         yield ErrorFinding(subject, metric, verdict, value, limit, before, remark)
+
+
+def _lacking(run: AccuracyRun, limits: Sequence[ErrorLimits]) -> Iterator[ErrorLimits]:
+    """Yield the limits of a run like this one whose variant it lacks."""
+    own = {run.subject(row).identity for row in run.rows}
+    dtypes = {row.dtype for row in run.rows}
+    for limit in limits:
+        subject = limit.subject
+        if subject.identity in own or subject.dtype not in dtypes:
+            continue
+        alike = BenchSubject(run.kernel, run.shape, subject.dtype, subject.variant)
+        if alike.identity == subject.identity and str(subject.variant).endswith(run.terms):
+            yield limit
 
 
 def advice(metric: str, row: AccuracyRow, earlier: Mapping[str, Sequence[float]]) -> str:

@@ -12,11 +12,13 @@ Values beyond the largest finite number of an input's dtype become that number.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
+from asmtune.base.text import user_stacklevel
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 
@@ -29,6 +31,10 @@ SUFFIXES: Final = (".pt", ".npy", ".safetensors")
 _FREEDOM: Final = 3
 _EVERY: Final = 64
 _LARGER: Final = 20.0
+
+
+class InputsWarning(UserWarning):
+    """Tensors of a file hold NaN or infinities."""
 
 
 def check_source(source: str) -> None:
@@ -106,7 +112,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             import numpy as np
 
             return torch.from_numpy(np.load(path, allow_pickle=False))
-        from safetensors.torch import load_file  # type: ignore[import-not-found]
+        from safetensors.torch import load_file  # type: ignore[import-not-found,unused-ignore]
 
         return load_file(path)
 
@@ -115,14 +121,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         line = loaded.detail.splitlines()[0][:200]
         if "No module named 'safetensors'" in line:
             line = "needs safetensors: pip install safetensors"
+        elif path.suffix != ".safetensors" and "pickl" in line.lower():
+            line = "not tensors alone; anything else in it is not run"
         raise InputError(f"--inputs {path}: cannot be read as {path.suffix} ({line})")
     tensors = loaded if isinstance(loaded, Mapping) else {"": loaded}
     if not tensors:
         raise InputError(f"--inputs {path}: holds no tensors")
     for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):
-            kind = type(value).__name__
-            raise InputError(f"--inputs {path}: expected tensors, got {kind} at {name!r}")
+            kind, place = type(value).__name__, f" at {name!r}" if name else ""
+            raise InputError(
+                f"--inputs {path}: expected a tensor, or tensors by name, got {kind}{place}"
+            )
     return {str(name): value for name, value in tensors.items()}
 
 
@@ -134,7 +144,7 @@ def _placed(
         tensors = {next(iter(own)): tensors[""]}
     for name, value in tensors.items():
         if name not in own:
-            raise InputError(f"{where}: no input is called {name!r}: {', '.join(own)}")
+            raise InputError(f"{where}: no input is called {name!r}; they are {', '.join(own)}")
         like = own[name]
         if value.shape != like.shape:
             raise InputError(
@@ -143,4 +153,11 @@ def _placed(
             )
         if value.is_floating_point() != like.is_floating_point():
             raise InputError(f"{where}: {name} is {value.dtype}, not {like.dtype}")
+        if count := int((~value.isfinite()).sum()):
+            warnings.warn(
+                f"{where}: {name} has {count:,} NaN or infinite elements; outputs that are so in "
+                "the reference too enter no error",
+                InputsWarning,
+                stacklevel=user_stacklevel(),
+            )
     return {name: _cast(value.detach(), own[name]) for name, value in tensors.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.compile.interpreter import exact_floats, is_interpreting
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
 from asmtune.measure.distributions import ErrorHistogram
@@ -112,10 +112,14 @@ class AccuracyRun:
         """Return its label, or else its date."""
         return self.label or self.date
 
+    @property
+    def terms(self) -> str:
+        """Return inputs and reference, with which the names of its subjects' variants end."""
+        return f", {self.inputs}, against {self.against}"
+
     def subject(self, row: AccuracyRow) -> BenchSubject:
         """Return what identifies a row in every run."""
-        variant = f"{row.name}, {self.inputs}, against {self.against}"
-        return BenchSubject(self.kernel, self.shape, row.dtype, variant)
+        return BenchSubject(self.kernel, self.shape, row.dtype, row.name + self.terms)
 
     @property
     def entry(self) -> HistoryEntry:
@@ -173,7 +177,7 @@ class AccuracyRequest:
         import torch
 
         devices = [torch.cuda.current_device()] if device == "cuda" else []
-        with deterministic(), torch.random.fork_rng(devices):
+        with deterministic(), exact_floats(), torch.random.fork_rng(devices):
             rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
         return AccuracyRun(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -192,7 +196,7 @@ class AccuracyRequest:
         dtype = variant.dtype or self.subject.dtype
         where = f"{self.subject.name}, variant {variant.name}"
         # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
-        wanted = self._reference(variant, self._inputs(variant, device, seed))
+        wanted = self._reference(variant, device, seed)
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
         scales = {name: x for name, x in found.items() if _SCALE in name}
         limit = None if _LIMIT in wanted else found.get(_LIMIT)
@@ -216,11 +220,12 @@ class AccuracyRequest:
         dtype = variant.dtype or self.subject.dtype
         return distributed(self.subject.inputs(dtype, device), self.inputs)
 
-    def _reference(self, variant: Variant, inputs: dict[str, Any]) -> Outputs:
+    def _reference(self, variant: Variant, device: str, seed: int) -> Outputs:
+        """Compute what a variant is compared with; another variant has inputs of its own dtype."""
+        other = {other.name: other for other in self.variants}.get(self.against)
+        inputs = self._inputs(other or variant, device, seed)
         if self.against in WIDER:
             return self.subject.reference(variant, inputs, self.against)
-        named = {other.name: other for other in self.variants}
-        other = named.get(self.against)
         if other is None:
             function = function_of(self.against)[1]
             other = Variant(self.against, function, accepted(function, variant.keywords))
@@ -254,11 +259,6 @@ def _scales(scales: Outputs) -> ScaleStats | None:
         return None
     least, mean, most = (float(x) for x in (values.min(), values.mean(), values.max()))
     return ScaleStats(values.numel(), least, mean, most)
-
-
-def is_interpreting() -> bool:
-    """Return whether Triton's interpreter runs kernels, on tensors of any device."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
 def environment_of(device: str) -> Environment:

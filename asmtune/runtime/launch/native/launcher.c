@@ -118,34 +118,37 @@ static PyObject *value_of(const Plan *plan, PyObject **placed, Py_ssize_t i) {
   return placed[i] ? placed[i] : PyTuple_GET_ITEM(plan->values, i);
 }
 
-/* The launch's values by name, added to a dict that is taken over. */
-static PyObject *add_named(Launcher *self, const Plan *plan, PyObject **placed, PyObject *named) {
-  if (!named) return NULL;
-  for (Py_ssize_t i = 0; i < self->count; i++) {
-    PyObject *value = value_of(plan, placed, i);
-    if (value != given && PyDict_SetItem(named, PyTuple_GET_ITEM(self->names, i), value) < 0) {
-      Py_DECREF(named);
-      return NULL;
-    }
-  }
-  return named;
-}
-
+/* Calls a grid function with the launch's values by name. */
 static PyObject *call_grid(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed) {
-  PyObject *named = add_named(self, plan, placed, PyDict_New());
-  if (!named) return NULL;
-  PyObject *sizes = PyObject_CallOneArg(grid, named);
-  Py_DECREF(named);
+  PyObject *named = PyDict_New();
+  int failed = !named;
+  for (Py_ssize_t i = 0; i < self->count && !failed; i++) {
+    PyObject *value = value_of(plan, placed, i);
+    failed = value != given && PyDict_SetItem(named, PyTuple_GET_ITEM(self->names, i), value) < 0;
+  }
+  PyObject *sizes = failed ? NULL : PyObject_CallOneArg(grid, named);
+  Py_XDECREF(named);
   return sizes;
 }
 
+/* What Triton calls a config's hook and the first rule with: the arguments that are given, the config's own,
+ * and the grid. */
+static PyObject *seen_by_user(const Launcher *self, const Plan *plan, PyObject *grid, PyObject *const *placed) {
+  PyObject *seen = PyDict_Copy(plan->chosen);
+  int failed = !seen || PyDict_SetItemString(seen, "grid", grid) < 0 ||
+               PyDict_SetItemString(seen, "warmup", Py_False) < 0;
+  for (Py_ssize_t i = 0; i < self->count && !failed; i++)
+    failed = placed[i] && PyDict_SetItem(seen, PyTuple_GET_ITEM(self->names, i), placed[i]) < 0;
+  if (failed) Py_CLEAR(seen);
+  return seen;
+}
+
 /* The config's own hook, called before the grid as Triton does. */
-static Outcome call_hook(Launcher *self, const Plan *plan, PyObject **placed) {
+static Outcome call_hook(Launcher *self, const Plan *plan, PyObject *grid, PyObject *const *placed) {
   if (!plan->hook) return USUAL;
-  PyObject *named = add_named(self, plan, placed, PyDict_Copy(plan->chosen));
-  if (!named) return ERROR;
-  PyObject *result = PyObject_CallOneArg(plan->hook, named);
-  Py_DECREF(named);
+  PyObject *seen = seen_by_user(self, plan, grid, placed);
+  PyObject *result = seen ? PyObject_CallOneArg(plan->hook, seen) : NULL;
+  Py_XDECREF(seen);
   Py_XDECREF(result);
   return result ? USUAL : ERROR;
 }
@@ -217,20 +220,9 @@ typedef struct {
   PyObject *computed[MOST_RULES]; /* results of the rules, owned */
 } Progress;
 
-/* What Triton calls the first rule with: the arguments that are given, the config's own, and the grid. */
-static PyObject *seen_by_rules(const Launcher *self, const Plan *plan, PyObject *grid, PyObject *const *placed) {
-  PyObject *seen = PyDict_Copy(plan->chosen);
-  int failed = !seen || PyDict_SetItemString(seen, "grid", grid) < 0 ||
-               PyDict_SetItemString(seen, "warmup", Py_False) < 0;
-  for (Py_ssize_t i = 0; i < self->count && !failed; i++)
-    failed = placed[i] && PyDict_SetItem(seen, PyTuple_GET_ITEM(self->names, i), placed[i]) < 0;
-  if (failed) Py_CLEAR(seen);
-  return seen;
-}
-
 /* Calls the rules in order, each with the results of those before, and takes their results for arguments. */
 static Outcome call_rules(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed, Progress *progress) {
-  PyObject *seen = seen_by_rules(self, plan, grid, placed);
+  PyObject *seen = seen_by_user(self, plan, grid, placed);
   Outcome outcome = seen ? USUAL : ERROR;
   for (Py_ssize_t i = 0; i < self->rule_count && outcome == USUAL; i++) {
     PyObject *rule = PyTuple_GET_ITEM(self->rules, i), *own = PyDict_Copy(seen); /* a rule may change it */
@@ -291,7 +283,7 @@ static Outcome prepare(Launcher *self, Plan **plan, PyObject *grid, PyObject **p
                        long long *sizes) {
   uint64_t generation = self->generation;
   progress->hook = Py_XNewRef((*plan)->hook);
-  if (call_hook(self, *plan, placed) == ERROR) return ERROR;
+  if (call_hook(self, *plan, grid, placed) == ERROR) return ERROR;
   Outcome outcome = self->rule_count ? follow_rules(self, plan, grid, placed, progress) : USUAL;
   /* Hook and rules saw a config that has been forgotten meanwhile: what was found may have another. */
   if (outcome == USUAL && self->rule_count && generation != self->generation) outcome = UNUSUAL;

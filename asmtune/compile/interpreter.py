@@ -1,0 +1,216 @@
+"""Chooses Triton's interpreter, and corrects how it computes with bf16 and FP8.
+
+Triton 3.6 interprets neither as a GPU does: a cast to FP8 loses the carry of a rounding (124.3
+becomes 64), FP8's NaN and infinities become numbers, a cast to bf16 cuts digits off, and arithmetic
+in bf16 is that of its bits as whole numbers. A right kernel then seems wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from asmtune.base.errors import InputError
+from asmtune.core.dtypes import TORCH_NAMES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+INTERPRET: Final = "TRITON_INTERPRET"
+
+_ARITHMETIC: Final = (
+    *("binary_op", "ternary_op", "unary_op"),
+    *("create_fma", "create_rsqrt", "create_erf", "create_dot"),
+)
+"""Methods of the interpreter's builder; the last tensor of the operands has the result's dtype."""
+
+
+def is_interpreting() -> bool:
+    """Return whether Triton's interpreter runs kernels, on tensors of any device."""
+    return os.environ.get(INTERPRET, "0") not in ("", "0")
+
+
+def choose_device() -> str:
+    """Return "cuda" where there is a GPU, else "cpu", and choose Triton's interpreter there.
+
+    Raises:
+        InputError: Triton was imported before: it decides then how it runs kernels.
+    """
+    import torch
+
+    if not is_interpreting():
+        if torch.cuda.is_available():
+            return "cuda"
+        if "triton.language" in sys.modules:
+            raise InputError(
+                f"Triton was imported before its interpreter was chosen, and there is no GPU: set "
+                f"{INTERPRET}=1, or import kernels after asmtune.testing.import_kernel"
+            )
+        os.environ[INTERPRET] = "1"
+    return "cpu"
+
+
+def import_kernel(kernel: str | Path) -> tuple[ModuleType, str]:
+    """Import a kernel module for a test, and return it with the device to make inputs on.
+
+    Args:
+        kernel: a file, a dotted name, or the name of a shipped kernel.
+
+    Raises:
+        InputError: as `choose_device`, or there is no such module.
+    """
+    device = choose_device()
+    from asmtune.core.kernel_module import import_module
+
+    return import_module(str(kernel)), device
+
+
+@contextmanager
+def exact_floats() -> Iterator[None]:
+    """Let Triton's interpreter compute with bf16 and FP8 as a GPU does; else do nothing.
+
+    Casts round to nearest, ties to even, and saturate in FP8. What is computed in bf16 is computed
+    in fp32, and rounded after each operation. A sum over an axis is one operation. NumPy warns of
+    nothing.
+    """
+    with ExitStack() as undo:
+        if is_interpreting():
+            _correct(undo)
+        yield
+
+
+def _correct(undo: ExitStack) -> None:
+    from unittest.mock import patch
+
+    import numpy as np
+    from triton.runtime import interpreter
+
+    # A GPU does not warn of NaN and infinities, and what NumPy plans is no fault of the kernel's.
+    undo.enter_context(np.errstate(all="ignore"))
+    undo.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=interpreter.__name__)
+    builder: Any = interpreter.InterpreterBuilder
+    convert = interpreter._convert_float
+    if getattr(convert, "func", None) is _converted:
+        return  # it is nested
+
+    def replace(owner: Any, name: str, value: Any) -> None:
+        undo.enter_context(patch.object(owner, name, value, create=True))
+
+    replace(interpreter, "_convert_float", partial(_converted, convert))
+    replace(builder, "get_bf16", _bf16_constant)
+    for name in _ARITHMETIC:
+        replace(builder, name, _in_fp32(getattr(builder, name)))
+    replace(builder, "cast_impl", _cast_by_fp32(builder.cast_impl))
+    replace(interpreter.ReduceOps, "sum", _summed_in_fp32(interpreter.ReduceOps.sum))
+
+
+def _converted(own: Callable[..., Any], data: Any, source: Any, target: Any, rounding: Any) -> Any:
+    """Cast an array as Triton's own function does, whose place this takes; return its bits."""
+    import torch
+    from triton._C.libtriton import ir
+
+    kinds = [getattr(torch, TORCH_NAMES.get(str(one), ""), None) for one in (source, target)]
+    if None in kinds or not data.size:
+        return own(data, source, target, rounding)
+    values = torch.frombuffer(bytearray(data.tobytes()), dtype=kinds[0])  # type: ignore[arg-type]
+    result = _nearest(values, kinds[1])
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = result.view(whole[result.element_size()])
+    if rounding == ir.ROUNDING_MODE.RTZ:
+        # Sign and magnitude: one less is the next number towards zero.
+        bits = bits - (result.double().abs() > values.double().abs()).to(bits.dtype)
+    return bits.numpy().view(f"uint{target.primitive_bitwidth}").reshape(data.shape)
+
+
+def _nearest(values: Tensor, dtype: Any) -> Tensor:
+    """Round to the nearest number of a dtype, ties to even; FP8 saturates, and NaN is positive."""
+    import torch
+
+    if dtype.itemsize == 1:
+        most = torch.finfo(dtype).max
+        values = values.float().clamp(-most, most).masked_fill(values.isnan(), torch.nan)
+    return values.to(dtype)
+
+
+def _bf16_constant(_: Any, value: float) -> Any:
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    return _rounded(TensorHandle(np.array([value], dtype=np.float32), tl.float32))
+
+
+def _widened(handle: Any) -> Any:
+    """Return bf16 numbers in fp32, and anything else as it is."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    if not _is_bf16(handle):
+        return handle
+    return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+def _rounded(handle: Any) -> Any:
+    """Return fp32 numbers in bf16."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    bits = interpreter._convert_float(handle.data, tl.float32, tl.bfloat16, None)
+    return interpreter.TensorHandle(bits, tl.bfloat16)
+
+
+def _is_bf16(operand: Any) -> bool:
+    return str(getattr(operand, "dtype", "")) == "bf16" and hasattr(operand, "data")
+
+
+def _in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of the builder compute on bf16 operands in fp32, and round its result."""
+
+    def computed(self: Any, *operands: Any) -> Any:
+        if not any(map(_is_bf16, operands)):
+            return method(self, *operands)
+        result = method(self, *map(_widened, operands))
+        last = [one for one in operands if hasattr(one, "data")][-1]
+        is_number = result.data.dtype == "float32"  # comparisons give booleans
+        return _rounded(result) if is_number and _is_bf16(last) else result
+
+    return computed
+
+
+def _cast_by_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let whole numbers and booleans become bf16 by way of fp32."""
+
+    def cast(self: Any, source: Any, target: Any) -> Any:
+        import triton.language as tl
+
+        # The handle of a comparison keeps the dtype of what it compares.
+        is_whole = source.data.dtype == bool or not source.dtype.scalar.is_floating()
+        if target.scalar != tl.bfloat16 or not is_whole:
+            return method(self, source, target)
+        return _rounded(method(self, source, tl.float32))
+
+    return cast
+
+
+def _summed_in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a sum of bf16 be one of fp32, rounded at its end; Triton widens for other reductions."""
+
+    def summed(self: Any, given: Any) -> Any:
+        import triton.language as tl
+
+        if given.dtype != tl.bfloat16:
+            return method(self, given)
+        result = method(self, self.to_tensor(_widened(given.handle).data, tl.float32))
+        bits = _rounded(result.handle).data
+        return self.to_tensor(bits if result.type.is_block() else bits.item(), tl.bfloat16)
+
+    return summed

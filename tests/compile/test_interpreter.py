@@ -1,0 +1,44 @@
+"""Triton's interpreter computes with bf16 and FP8 as a GPU does, while asmtune runs kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interpreter import Interpreter
+
+CHECKS = "tests.compile.interpreted_floats"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "bf16"])
+def test_casts_are_exact(name: str, interpreter: Interpreter) -> None:
+    """Casts round as PyTorch's do, saturate in FP8, and are exact on the way back."""
+    found = interpreter.call(f"{CHECKS}:wrong_casts", name, True)
+    assert found == {"near": 0, "towards zero": 0, "wide": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "bf16"])
+def test_triton_still_needs_the_correction(name: str, interpreter: Interpreter) -> None:
+    """Triton's own interpreter rounds wrongly; once it does not, the correction can go."""
+    assert interpreter.call(f"{CHECKS}:wrong_casts", name, False)["near"] > 1000
+
+
+@pytest.mark.slow
+def test_bf16_is_computed_in_fp32_and_rounded(interpreter: Interpreter) -> None:
+    """Arithmetic, comparisons, reductions and matrix products of bf16 are those of its numbers."""
+    found = interpreter.call(f"{CHECKS}:wrong_bf16")
+    assert found == dict.fromkeys(found, 0)
+    assert len(found) == 9
+
+
+@pytest.mark.slow
+def test_nothing_stays_changed(interpreter: Interpreter) -> None:
+    """Once it ends, Triton's interpreter is as it was, also where it was nested."""
+    assert interpreter.call(f"{CHECKS}:left_after") == []
+
+
+@pytest.mark.slow
+def test_a_kernels_infinities_are_no_warnings(interpreter: Interpreter) -> None:
+    """NumPy, which computes in the kernel's place, does not warn of its NaN and infinities."""
+    assert interpreter.call(f"{CHECKS}:warned") == []
