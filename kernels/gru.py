@@ -149,7 +149,6 @@ SHAPES = (
     {"seq": 512, "batch": 16, "input": 256, "hidden": 256},
     {"seq": 256, "batch": 64, "input": 512, "hidden": 512},
     {"seq": 1024, "batch": 1, "input": 128, "hidden": 128},
-    {"seq": 2000, "batch": 1, "input": 128, "hidden": 128},
 )
 
 

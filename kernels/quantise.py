@@ -71,11 +71,8 @@ _MOST_PARTS = 512
 _MOST_TILES = 32
 """Most tiles of a group that one program reads alone."""
 
-_TILE = 8192
-"""Elements of a tile of the pass that finds the amax: 32 a thread."""
-
-_NARROW = 256
-"""Least columns of such a tile where groups lie side by side."""
+_TILE, _NARROW = 8192, 256
+"""Elements of such a tile, 32 a thread, and least columns where groups lie side by side."""
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -145,13 +142,8 @@ SHAPES = (
     _shape(8192, 8192, (1, 0)),
     _shape(4096, 4096, (1, 128), 1),
     _shape(64, 7168, (1, 128)),
-    _shape(8192, 7168, (0, 0)),
-    _shape(8192, 7168, (0, 1)),
 )
-"""Activations and weights of DeepSeek-V3, rows, e5m2, few rows, a whole tensor, and columns.
-
-A group of 0 is a whole axis.
-"""
+"""Activations and weights of DeepSeek-V3, rows, e5m2 and few rows; a group of 0 is a whole axis."""
 
 DEFAULT = Config({"ROWS": 1, "COLS": _NARROWEST, "TILES": 1}, num_warps=8)
 

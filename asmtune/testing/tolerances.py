@@ -49,9 +49,9 @@ TOLERANCES: Final = {
     # Hopper's tensor cores keep some 14 bits of a sum of fp8 products (DeepSeek-V3, 3.3.2) and cut
     # the rest off: at K = 4096, 128 steps of 32 terms lose 2**-14 of the running sum each on
     # average, 7.8e-3 in all. Seen on an H200: 1.1e-3 of the largest sum with one config, 3.1e-3
-    # with another.
-    "fp8 sums": Tolerance(2e-3, 8e-3, 6.0e-8),
-    "bf16 fp8 sums": Tolerance(6e-3, 8e-3, 1.2e-38),
+    # with another; on an H100 at K = 28672 above 8e-3.
+    "fp8 sums": Tolerance(2e-3, 1.6e-2, 6.0e-8),
+    "bf16 fp8 sums": Tolerance(6e-3, 1.6e-2, 1.2e-38),
     # What enters the next step is rounded, some times over.
     "fp16 recurrent": Tolerance(1e-3, 2e-3, 6.0e-8),
     "bf16 recurrent": Tolerance(8e-3, 1.6e-2, 3.0e-38),

@@ -97,5 +97,28 @@ def scaled() -> tuple[Shape, ...]:
     )
 
 
-SHAPES: Final = {"matmul": gemms, "attention": attentions, "scaled_matmul": scaled}
+def quantised() -> tuple[Shape, ...]:
+    """List a matrix by each granularity: rows, groups, tensor and columns."""
+    names = ("rows", "cols", "group_rows", "group_cols", "e5m2")
+    return tuple(
+        dict(zip(names, (8192, 7168, *group, 0), strict=True))
+        for group in ((1, 0), (1, 128), (128, 128), (0, 0), (0, 1))
+    )
+
+
+def recurrent() -> tuple[Shape, ...]:
+    """List layers of 2000 steps: one sequence, and sixteen."""
+    return tuple(
+        {"seq": 2000, "batch": batch, "input": hidden, "hidden": hidden}
+        for batch, hidden in ((1, 128), (1, 256), (16, 256))
+    )
+
+
+SHAPES: Final = {
+    "matmul": gemms,
+    "attention": attentions,
+    "scaled_matmul": scaled,
+    "quantise": quantised,
+    "gru": recurrent,
+}
 """Functions that list the shapes, by the kernel's name."""
