@@ -370,10 +370,8 @@ def _amaxes(x: torch.Tensor, groups: Mapping[str, int]) -> torch.Tensor:
     amax = torch.empty((parts, *counts), dtype=torch.float32, device=x.device)
     sizes = {**groups, "ROWS": high, "COLS": wide, "each": each}
     amax_tuned[(programs, parts)](x_ptr=x, amax_ptr=amax, **row_sizes(x=x), **sizes)
-    if parts == 1:
-        return amax[0]
     found = amax.view(parts, -1)
-    return _amaxes(found, _groups(found, (0, 1))).view(counts)
+    return amax[0] if parts == 1 else _amaxes(found, _groups(found, (0, 1))).view(counts)
 
 
 def _arguments(
