@@ -231,7 +231,7 @@ def _launch_gluon(*values: Any) -> None:
     """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
     from asmtune.kernels import _hopper_attention_backward
 
-    _hopper_attention_backward.in_place_ofplain_arguments(*values)
+    _hopper_attention_backward.in_place_of_plain(*values)
 
 
 def _gluon(*values: Any) -> tuple[torch.Tensor, ...]:

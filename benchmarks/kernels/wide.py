@@ -92,8 +92,8 @@ def scaled() -> tuple[Shape, ...]:
     names = ("M", "N", "K", "GROUP_A", "GROUP_B", "GROUP_K")
     return tuple(
         dict(zip(names, (*extents, *group), strict=True))
-        for group in GRANULARITIES.values()
         for extents in _SCALED
+        for group in GRANULARITIES.values()
     )
 
 

@@ -479,15 +479,15 @@ def test_arguments_of_the_plain_kernels_are_taken() -> None:
     given = matmul.problem(shape, "fp16", "cpu").arguments
     values = [given[name] for name in matmul.kernel.arg_names if name in given]
     with pytest.raises(ValueError, match="a is on cpu"):
-        _hopper_gemm.in_place_of_plain(*values)
+        matmul._launch_gluon(*values)
     given = attention.problem(heads(1, 1, 1, 64, 64, 64, 1), "fp16", "cpu").arguments
     plain = {name: given[name] for name in attention.kernel.arg_names if name in given}
     with pytest.raises(ValueError, match="q is on cpu"):
-        _hopper_attention.in_place_of_plain(*plain.values())
+        attention._launch_gluon(*plain.values())
     given = attention_backward.problem(heads(1, 2, 1, 64, 64, 64, 1), "fp16", "cpu").arguments
     values = [given[name] for name in attention_backward.kernel.arg_names if name in given]
     with pytest.raises(ValueError, match="dy is on cpu; it must be on a Hopper GPU"):
-        _hopper_attention_backward.in_place_of_plain(*values)
+        attention_backward._launch_gluon(*values)
     for changed, named in (
         ({"WINDOWED": True}, "windowed"),
         ({"MASK": 2, "DROPOUT": True}, "mask, dropout"),

@@ -205,7 +205,7 @@ def test_others_are_refused_in_one_line(changed: dict[str, Any], message: str) -
         _hopper_scaled.multiply(given)
     values = [given.get(name) for name in scaled_matmul.kernel.arg_names]
     with pytest.raises(ValueError, match=message):
-        _hopper_scaled.in_place_of_plain(*values)
+        scaled_matmul._launch_gluon(*values)
 
 
 @pytest.mark.parametrize(

@@ -80,14 +80,14 @@ def test_vendors_return_what_the_function_returns(name: str) -> None:
 
 
 def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
-    """Windows, padding, masks, dropout, shared key heads and oblong diagonals are ours."""
+    """Windows, padding, masks, dropout and oblong diagonals are ours."""
     module = module_of("attention")
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
     how = module.Attending
     assert has_vendor(q, q, how(causal=True))
     assert has_vendor(q, q[:, :, :4], how())
     assert not has_vendor(q, q[:, :, :4], how(causal=True))
-    assert not has_vendor(q, k, how())
+    assert has_vendor(q, k, how())
     masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
     for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
         assert not has_vendor(q, q, how(**options))
@@ -240,14 +240,14 @@ VENDORS = {"flash", "cudnn"}
         ({}, OURS | VENDORS | {"gluon"}),
         ({"vendor": False}, OURS | {"gluon"}),
         ({"gluon": False}, OURS | VENDORS),
-        ({"KV": 1}, OURS | {"gluon"}),
+        ({"KV": 1}, OURS | VENDORS | {"gluon"}),
         ({"vendor": False, "gluon": False}, OURS),
     ],
 )
 def test_backward_chooses_as_forward_does(
     more: dict[str, Any], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`vendor=False` and `gluon=False` hold in the backward pass, and shared heads in both."""
+    """`vendor=False` and `gluon=False` hold in the backward pass, and shared heads have all."""
     assert chosen_backward(monkeypatch, **more) == [names]
 
 
