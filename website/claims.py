@@ -190,31 +190,42 @@ def kernels() -> str:
 
 
 def kernels_h100() -> str:
-    """Compare kernels with the vendor's functions on an H100, and at the same rows on an H200."""
+    """Compare kernels with the vendor's functions on an H100, and at the same rows on an H200.
+
+    Rows of an H200 are left out where not all of a kernel's were timed there.
+    """
     h200 = {Place.of(row).name: row["over_vendor"] for row in results("kernels")["rows"]}
-    by_kernel: dict[str, list[tuple[float, float]]] = {}
+    by_kernel: dict[str, list[tuple[float, float | None]]] = {}
     for row in results("h100_kernels")["rows"]:
-        pair = (row["over_vendor"], h200[Place.of(row).name])
+        pair = (row["over_vendor"], h200.get(Place.of(row).name))
         by_kernel.setdefault(row["kernel"], []).append(pair)
     lines = []
     for kernel, pairs in by_kernel.items():
-        shares = [list(device) for device in zip(*pairs, strict=True)]
-        figures = [f(device) for device in shares for f in (geometric_mean, min)]
-        lines.append([kernel, str(len(pairs)), *(f"{figure:.3f}" for figure in figures)])
+        line = [kernel, str(len(pairs))]
+        for device in zip(*pairs, strict=True):
+            speeds = [speed for speed in device if speed is not None]
+            whole = len(speeds) == len(pairs)
+            line += [f"{f(speeds):.3f}" if whole else "-" for f in (geometric_mean, min)]
+        lines.append(line)
     heads = ("kernel", "rows", "H100", "H100, least", "H200", "H200, least")
     return table(heads, lines)
 
 
 def kernels_wide() -> str:
-    """Compare GEMM and attention with the vendor's at shapes that most have no shipped config."""
+    """Compare GEMM and attention with the vendor's on an H200, at shapes that few tune for."""
+    return _wide("wide_h200")
+
+
+def kernels_wide_h100() -> str:
+    """Compare GEMM, scaled products and attention likewise on an H100."""
+    return _wide("wide_h100")
+
+
+def _wide(name: str) -> str:
     by_group: dict[str, list[Mapping[str, Any]]] = {}
-    for row in results("wide_h200")["rows"]:
-        shape, group = row["shape"], row["kernel"]
-        if group == "matmul":
-            group += ", M up to 64" if shape["M"] <= 64 else ", M over 64"
-        else:
-            group += f", heads of {shape['D']}"
-        by_group.setdefault(group, []).append(row)
+    for row in results(name)["rows"]:
+        if "called_over_vendor" in row:
+            by_group.setdefault(_group(row), []).append(row)
     lines = []
     for group, rows in sorted(by_group.items()):
         line = [group, str(len(rows))]
@@ -223,6 +234,16 @@ def kernels_wide() -> str:
             low = sum(speed < 0.97 for speed in speeds)
             line += [f"{geometric_mean(speeds):.3f}", f"{min(speeds):.3f}", str(low)]
         lines.append(line)
-    heads = ["kernel in fp16", "rows"]
+    heads = ["kernel", "rows"]
     heads += [w + p for w in ("alone", "as called") for p in ("", ", least", ", below 0.97")]
     return table(heads, lines)
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    shape, kernel = row["shape"], row["kernel"]
+    if kernel == "matmul":
+        return f"matmul in fp16, M {'up to' if shape['M'] <= 64 else 'over'} 64"
+    if kernel == "attention":
+        return f"attention in fp16, heads of {shape['D']}"
+    scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
+    return f"{kernel} in e4m3, a scale a {scales}"

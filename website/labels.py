@@ -148,6 +148,7 @@ SOURCES: Final = (
     "packages",
     "kernels",
     "wide_h200",
+    "wide_h100",
     "h100_kernels",
     "limits",
     "aibench8",
