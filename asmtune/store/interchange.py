@@ -27,7 +27,6 @@ from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,
-    config_text,
     key_digest,
     record_from_json,
     record_to_json,
@@ -167,12 +166,14 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
 
     Args:
         record: record whose winner is among its timings.
-        count: timings to keep, including the winner's, which is always kept.
+        count: timings to keep. The winner's is always kept, and so are those of alternatives in
+            its place: where one of them cannot be called, the next fastest is.
     """
-    winner = config_text(record.winner)
+    plain = record.winner.plain
     fastest = sorted(record.measurements, key=lambda timing: timing.median_us)
-    ranked = sorted(fastest, key=lambda timing: config_text(timing.config) != winner)
-    kept = sorted(ranked[: max(count, 1)], key=lambda timing: timing.median_us)
+    ranked = sorted(fastest, key=lambda timing: timing.config.plain != plain)
+    beside = sum(timing.config.plain == plain for timing in fastest)
+    kept = sorted(ranked[: max(count, beside)], key=lambda timing: timing.median_us)
     return replace(record, measurements=tuple(map(_rounded, kept)), failures=())
 
 

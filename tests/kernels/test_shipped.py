@@ -220,3 +220,16 @@ def test_abridged_keeps_the_winner() -> None:
     assert kept.median_us == 5.0
     assert not any(m.samples_us for m in kept.measurements)
     assert [m.config for m in abridged(made, 1).measurements] == [configs[4]]
+
+
+def test_abridged_keeps_what_may_be_called_in_the_winners_place() -> None:
+    """Where the Gluon kernel is left out, the vendor's and the plain config's times are known."""
+    best, other = (Config({"BLOCK": block}) for block in (64, 128))
+    won, vendor = (best.with_alternative(name) for name in ("gluon", "cudnn"))
+    times = {won: 1.0, other: 2.0, vendor: 3.0, best: 4.0}
+    timed = tuple(Measurement(c, us, us, us, ()) for c, us in times.items())
+    (key, expected), *_ = identities(NEEDED.places(["vector_add"])[0])
+    kept = abridged(TuneRecord(key, won, timed, expected), 1)
+    assert [m.config for m in kept.measurements] == [won, vendor, best]
+    assert kept.winner_among(["cudnn"]) == vendor
+    assert kept.winner_among([]) == best
