@@ -1,4 +1,4 @@
-"""What a record of one device is worth on another, by replay: an H100 and an H200.
+"""Worth of one device's records on another, by replay: an H100 and an H200.
 
     python -m benchmarks.devices [--oracle FILE] [--output FILE]
 

@@ -1,4 +1,4 @@
-"""What a config interpolated for a shape is worth: the oracle's shapes left out one at a time.
+"""Worth of configs interpolated for a shape: the oracle's shapes left out one at a time.
 
     python -m benchmarks.interpolate --oracle FILE --kernels DIR [--output FILE]
 

@@ -1,4 +1,4 @@
-"""How often a report's promise held: expected share, its low end, and the chance of a drop.
+"""Frequency at which a report's promises held: expected share, low end, chance of a drop.
 
     python -m benchmarks.promise ROWS.npz ... [--unlike KINDS.npz] [--output FILE]
 
@@ -38,7 +38,7 @@ BINS = 4
 
 @dataclass(frozen=True)
 class Held:
-    """What a task was promised, and what it kept."""
+    """Promise made for a task, and the share that it kept."""
 
     file: str
     kernel: str

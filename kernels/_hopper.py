@@ -1,4 +1,4 @@
-"""What the Gluon kernels for Hopper share: stages of a ring, and descriptors of matrices."""
+"""Parts of all Gluon kernels for Hopper: stages of a ring, and descriptors of matrices."""
 
 from __future__ import annotations
 

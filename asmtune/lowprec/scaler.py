@@ -35,7 +35,7 @@ class ScaleWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Anomaly:
-    """One update whose amax was far above the recent mean.
+    """Update whose amax was far above the recent mean.
 
     Attributes:
         update: number of the update, from 1.

@@ -25,7 +25,7 @@ _FRONT_END_S: Final = 60.0
 
 @dataclass(frozen=True)
 class KernelEvidence:
-    """What a kernel's TTIR says about a launch.
+    """Facts that a kernel's TTIR tells of a launch.
 
     Attributes:
         written: arguments that are stored to or updated, by name.

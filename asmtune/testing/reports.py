@@ -21,7 +21,7 @@ class WrongResultError(AssertionError):
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """One comparison of a kernel's results with what they should be.
+    """Comparison of a kernel's results with what they should be.
 
     Attributes:
         check: one of `checks.KINDS`, or what a pipeline calls it.
@@ -49,7 +49,7 @@ class ResultComparison:
 
 @dataclass(frozen=True)
 class TestReport:
-    """What a check has compared.
+    """Comparisons that a check has made.
 
     Attributes:
         subject: the kernel's name.
@@ -132,7 +132,7 @@ def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
 
 @dataclass(frozen=True)
 class CauseFinding:
-    """What the experiments say about one cause.
+    """Finding of the experiments about a cause.
 
     Attributes:
         cause: "mask", "accumulator", "race", "alignment" or "bounds".

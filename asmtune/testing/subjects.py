@@ -23,7 +23,7 @@ BY_REFERENCE: Final = "reference: "
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosisRequest:
-    """What to diagnose.
+    """Request to diagnose a kernel.
 
     Attributes:
         kernel: a kernel module's name or file, or `file.py:function` of a Triton function.
@@ -52,7 +52,7 @@ class DiagnosisRequest:
 
 @dataclass(frozen=True)
 class Trial:
-    """One launch.
+    """Launch of a kernel on inputs of its own.
 
     Attributes:
         shape: the sizes; of a plain function its numbers.

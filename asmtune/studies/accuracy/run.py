@@ -135,7 +135,7 @@ class AccuracyRun:
 
 @dataclass(frozen=True)
 class AccuracyRequest:
-    """What is measured.
+    """Request to measure a kernel's errors.
 
     Attributes:
         variants: by name; the first one alone if only the subject itself is measured.

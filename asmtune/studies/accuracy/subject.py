@@ -1,4 +1,4 @@
-"""What an accuracy run calls, on which inputs, and what its reference is.
+"""Functions, inputs and references of an accuracy run.
 
 A kernel module is called by its public function, which has the module's name, with the arguments of
 `inputs(shape, dtype, device)`; its reference is `baseline`. A module without a public function is

@@ -61,7 +61,7 @@ def identity_of(subject: BenchSubject, metric: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Level:
-    """One number of one subject in one run: a median time of its processes, or an error.
+    """Number of a subject in one run: a median time of its processes, or an error.
 
     Attributes:
         value: microseconds, or the metric's.
