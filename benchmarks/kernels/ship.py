@@ -4,14 +4,16 @@
 
 Needs no GPU. Of the store, and of what the folder has already, those records are written whose
 key a kernel's public function launches at one of the rows of `benchmarks.kernels`, and whose
-source and space are the kernel's own today. What is stale goes. Prints, for each kernel, how
-many keys it launches and how many of them are shipped.
+source and space are the kernel's own today. What is stale goes, and so does a record without
+alternatives where the vendor's function was faster: its key is tuned at its first launch, with
+the vendor. Prints, for each kernel, how many keys it launches and how many of them are shipped.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from asmtune.base.settings import Settings
@@ -23,12 +25,19 @@ from asmtune.store.database import Store
 from asmtune.store.interchange import abridged
 from asmtune.store.lookup import differences
 from benchmarks.kernels.identities import DEVICE, Identity, identities
-from benchmarks.kernels.plan import Plan
-from tests.kernels.accuracy import KERNELS
+from benchmarks.kernels.plan import Place, Plan
+from benchmarks.kernels.table import FILE
+from tests.kernels.accuracy import KERNELS, module_of
 
 CACHE = Path(__file__).parents[2] / "cache"
 FASTEST = 6
 """Timings of each record that are kept: what a reader needs to see by how much the winner leads."""
+
+AS_FAST = 0.97
+"""Least speed over the vendor's of a config that is as fast, but for noise."""
+
+TABLES = {DEVICE: FILE, "NVIDIA H100 80GB HBM3": FILE.with_name("h100_kernels.json")}
+"""Files with the speeds of kernels over the vendor's functions, by device."""
 
 
 def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
@@ -37,12 +46,43 @@ def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
     return {key_digest(key): (key, expected) for key, expected in launches}
 
 
-def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> Iterator[TuneRecord]:
-    """Keep the valid records of wanted keys, the first of each key."""
+def slower(name: str, device: str) -> set[str]:
+    """List the keys at whose rows a kernel alone is slower than its vendor, by digest.
+
+    They are of kernels alone that may call the vendor's function.
+    """
+    tuner = getattr(module_of(name), "_tuned", None)
+    if tuner is None or not tuner.options.choices.get("alternatives") or device not in TABLES:
+        return set()
+    rows = json.loads(TABLES[device].read_text())["rows"]
+    places = [
+        Place.of(row)
+        for row in rows
+        if row["kernel"] == name and row.get("over_vendor", 1.0) < AS_FAST
+    ]
+    return {key_digest(key) for place in places for key, _ in identities(place, device)}
+
+
+def knows_alternatives(record: TuneRecord) -> bool:
+    """Return whether functions besides the kernel were candidates."""
+    configs = [timing.config for timing in record.measurements]
+    configs += [config for config, _ in record.failures]
+    return any(config.alternative is not None for config in configs)
+
+
+def current(
+    records: Iterable[TuneRecord], wanted: Mapping[str, Identity], beaten: Collection[str] = ()
+) -> Iterator[TuneRecord]:
+    """Keep the valid records of wanted keys, the first of each key.
+
+    Of the keys in `beaten` those alone whose record knows alternatives.
+    """
     met: set[str] = set()
     for record in records:
         digest = key_digest(record.key)
         if digest not in wanted or digest in met:
+            continue
+        if digest in beaten and not knows_alternatives(record):
             continue
         if not differences(record.provenance, wanted[digest][1]):
             met.add(digest)
@@ -61,7 +101,8 @@ def ship(
     file = file_of(name, folder, device)
     shipped = interchange.read(file) if file.exists() else ()
     wanted = launched(name, Plan(), device)
-    fresh = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
+    records = current([*tuned, *shipped], wanted, slower(name, device))
+    fresh = [abridged(record, FASTEST) for record in records]
     if fresh:
         interchange.write(file, fresh)
     else:

@@ -24,7 +24,17 @@ from asmtune.store.interchange import abridged
 from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
-from benchmarks.kernels.ship import CACHE, FASTEST, current, file_of, launched, main, ship
+from benchmarks.kernels.ship import (
+    CACHE,
+    FASTEST,
+    current,
+    file_of,
+    knows_alternatives,
+    launched,
+    main,
+    ship,
+    slower,
+)
 from benchmarks.kernels.table import FILE, is_current
 from tests.kernels.accuracy import KERNELS, module_of
 
@@ -73,12 +83,22 @@ def test_results_are_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_configs_are_shipped(name: str) -> None:
-    """Each key that a kernel's rows launch has a config in `cache/` that holds today."""
-    answers = {
-        place: shipped_lookup(*identity)
-        for place, made in launches(name).items()
-        for identity in made
-    }
+    """Each key that a kernel's rows launch has a config in `cache/` that holds today.
+
+    Those where the vendor is faster may have none, and have none without the vendor's time.
+    """
+    beaten, answers = slower(name, DEVICE), {}
+    for place, made in launches(name).items():
+        for key, expected in made:
+            answer = shipped_lookup(key, expected)
+            if answer.record is None and key_digest(key) in beaten:
+                continue
+            assert (
+                answer.record is None
+                or key_digest(key) not in beaten
+                or (knows_alternatives(answer.record))
+            )
+            answers[place] = answer
     assert answers
     missing = {place: a.detail or a.outcome for place, a in answers.items() if a.outcome != "hit"}
     assert missing == {}, f"not shipped, or stale; {HOW.format(name)}"
@@ -197,6 +217,30 @@ def test_ships_from_a_store_or_an_export(
     main()
     assert len(interchange.read(file_of("gelu", folder))) == len(records)
     assert f" {len(records)} of " in capsys.readouterr().out
+
+
+def test_what_the_vendor_beats_is_tuned_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record without alternatives goes where the vendor was faster; others of its kernel stay."""
+    monkeypatch.setattr("benchmarks.kernels.ship.TABLES", {DEVICE: tmp_path / "table.json"})
+    records = list(tuned("softmax"))
+    places = NEEDED.places(["softmax"])
+    rows = [
+        {"kernel": "softmax", "shape": dict(place.shape), "dtype": place.dtype, "over_vendor": speed}
+        for place, speed in zip(places, (0.9, 0.96, 0.98, 1.2), strict=False)
+    ]
+    (tmp_path / "table.json").write_text(json.dumps({"rows": rows}))
+    keys = [record.key for record in records]
+    ship("softmax", records, tmp_path)
+    written = [record.key for record in interchange.read(file_of("softmax", tmp_path))]
+    assert [key in written for key in keys[:4]] == [False, False, True, True]
+    first = records[0]
+    vendor = Measurement(first.winner.with_alternative("torch"), 1.0, 1.0, 1.0, ())
+    knows = replace(first, measurements=(vendor, *first.measurements))
+    ship("softmax", [knows], tmp_path)
+    assert first.key in [r.key for r in interchange.read(file_of("softmax", tmp_path))]
+    assert slower("softmax", "NVIDIA L4") == set()
 
 
 def test_nothing_left_leaves_no_file(tmp_path: Path) -> None:
