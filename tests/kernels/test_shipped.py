@@ -227,8 +227,8 @@ def test_what_the_vendor_beats_is_tuned_with_it(
     records = list(tuned("softmax"))
     places = NEEDED.places(["softmax"])
     rows = [
-        {"kernel": "softmax", "shape": dict(place.shape), "dtype": place.dtype, "over_vendor": speed}
-        for place, speed in zip(places, (0.9, 0.96, 0.98, 1.2), strict=False)
+        {"kernel": "softmax", "shape": dict(at.shape), "dtype": at.dtype, "over_vendor": speed}
+        for at, speed in zip(places, (0.9, 0.96, 0.98, 1.2), strict=False)
     ]
     (tmp_path / "table.json").write_text(json.dumps({"rows": rows}))
     keys = [record.key for record in records]
