@@ -242,8 +242,8 @@ def _wide(name: str) -> str:
 def _group(row: Mapping[str, Any]) -> str:
     shape, kernel = row["shape"], row["kernel"]
     if kernel == "matmul":
-        return f"matmul in fp16, M {'up to' if shape['M'] <= 64 else 'over'} 64"
+        return f"matmul, fp16, M {'up to' if shape['M'] <= 64 else 'over'} 64"
     if kernel == "attention":
-        return f"attention in fp16, heads of {shape['D']}"
+        return f"attention, fp16, heads of {shape['D']}"
     scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
-    return f"{kernel} in e4m3, a scale a {scales}"
+    return f"{kernel}, e4m3, a scale a {scales}"
