@@ -55,7 +55,8 @@ class Plan:
         problem = task.problem(self.device)
         search = Search.of(task, problem)
         masked = replace(search, problem=without_contract(problem))
-        found = self._draws(search, masked, ends_s)
+        configs = len(list(search.space.configs(**problem.shape)))
+        found = self._draws(search, masked, configs, ends_s)
         ours = _Ours(self, task, as_tuple(task.module.reference(problem.arguments)))
         problems = {"full": problem, "contract_off": masked.problem, "asm_off": problem}
         entrants = [
@@ -71,16 +72,17 @@ class Plan:
         return {
             **task.facts,
             "contract": contract_of(problem),
-            "configs": len(list(search.space.configs(**problem.shape))),
+            "configs": configs,
             "race": rows,
             "tuning": {bar: [draw.summary for draw in draws] for bar, draws in found.items()},
             "seconds": round(time.monotonic() - began, 1),
         }
 
-    def _draws(self, search: Search, masked: Search, ends_s: float) -> dict[str, list[Tuning]]:
+    def _draws(
+        self, search: Search, masked: Search, configs: int, ends_s: float
+    ) -> dict[str, list[Tuning]]:
         """Tune by each bar's way, each with as many seeds, until the time is up."""
         found: dict[str, list[Tuning]] = {"full": [], "contract_off": [], "asm_off": []}
-        configs = len(list(search.space.configs(**search.problem.shape)))
         for seed in range(self.seeds):
             full = self.tuner.tuned(search, "full", seed)
             found["full"].append(full)

@@ -49,7 +49,7 @@ def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
 def slower(name: str, device: str) -> set[str]:
     """List the keys at whose rows a kernel alone is slower than its vendor, by digest.
 
-    They are of kernels alone that may call the vendor's function.
+    A kernel without alternatives has none: tuned anew, it would be as slow.
     """
     tuner = getattr(module_of(name), "_tuned", None)
     if tuner is None or not tuner.options.choices.get("alternatives") or device not in TABLES:
