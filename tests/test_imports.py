@@ -1,4 +1,4 @@
-"""What importing costs and loads, each in a fresh process."""
+"""What importing loads, each in a fresh process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 import asmtune
 
 HEAVY = ("torch", "triton", "sklearn", "rich")
-LIMIT_S = 0.1
 
 
 def fresh(code: str) -> str:
@@ -33,15 +32,6 @@ def loaded_by(statement: str) -> set[str]:
 def test_import_loads_nothing_heavy() -> None:
     """`import asmtune` leaves torch, triton, scikit-learn and rich alone, and numpy with them."""
     assert loaded_by("import asmtune").isdisjoint((*HEAVY, "numpy", "sqlalchemy"))
-
-
-def test_import_is_fast() -> None:
-    """`import asmtune` takes under 100 ms; the best of five, since machines are noisy."""
-    code = (
-        "import time; start = time.perf_counter(); import asmtune; "
-        "print(time.perf_counter() - start)"
-    )
-    assert min(float(fresh(code)) for _ in range(5)) < LIMIT_S
 
 
 @pytest.mark.parametrize(
