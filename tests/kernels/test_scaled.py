@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -57,6 +58,17 @@ def test_split_sums(interpreter: Interpreter) -> None:
     assert {
         what: error for what, error in found.items() if not (error[0] <= 1 and not error[1])
     } == {}
+
+
+@pytest.mark.parametrize("group", [*range(1, 130), 256, 512])
+def test_every_group_has_a_config(group: int) -> None:
+    """Few columns and short groups of K leave configs, as many and long ones do."""
+    space = scaled_matmul.space()
+    sizes = dict.fromkeys(("GROUP_A", "GROUP_B"), 1) | {"batch": 1, "MULTIPLE_STRIDES": 1}
+    sizes |= {"SMS": 132, "SIZE": 1, "K": 2 * group, "GROUP_K": group}
+    for M, N in itertools.product((1, 65, 4096), (1, 32, 33, 64, 65, 128, 4096)):
+        config = space.first(M=M, N=N, **sizes)
+        assert space.lacks(config, M=M, N=N, **sizes) is None
 
 
 @pytest.mark.parametrize("group", scaled_matmul.GRANULARITIES.values())
