@@ -282,6 +282,15 @@ def test_first_is_the_default_where_it_is_feasible() -> None:
     assert space.first(N=3) == Config({"A": 1})
 
 
+def test_a_size_may_have_any_name() -> None:
+    """A size called as a parameter of the methods is a size like any other."""
+    space = Space({"A": [1, 2]}, default=Config({"A": 2})).where("fits", lambda A, self: self >= A)
+    assert space.first(self=1) == Config({"A": 1})
+    assert list(space.configs(self=1)) == [Config({"A": 1})]
+    with pytest.raises(SpaceError, match="none has 'fits' at self=0"):
+        space.first(self=0)
+
+
 def test_no_feasible_point_names_the_constraints_that_conflict() -> None:
     """An empty space names constraints that hold nowhere together, no others, and their sizes."""
     space = Space({"A": range(10), "B": [1]}, default=Config({"A": 0, "B": 1}))

@@ -59,7 +59,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not self.name:
-            object.__setattr__(self, "name", jit_function(self.kernel).__name__)
+            # An interpreted kernel has a name as well.
+            named = self.kernel if is_kernel(self.kernel) else jit_function(self.kernel)
+            object.__setattr__(self, "name", plain_name(named))
         if self.index_values:
             from asmtune.core.inputs.patterns import checked_values  # seldom needed
 

@@ -284,7 +284,7 @@ class Space:
     def __iter__(self) -> Iterator[Config]:
         return self.configs()
 
-    def configs(self, **context: Any) -> Iterator[Config]:
+    def configs(self, /, **context: Any) -> Iterator[Config]:
         """Yield the feasible configs in a fixed order.
 
         Args:
@@ -304,7 +304,7 @@ class Space:
         for point in walk(list(self.axes.items()), plan, dict(context)):
             yield Config.from_dict({name: point[name] for name in self.axes})
 
-    def first(self, **context: Any) -> Config:
+    def first(self, /, **context: Any) -> Config:
         """Return the default config if it is feasible, else the first that is.
 
         Raises:
@@ -366,7 +366,7 @@ class Space:
         point = Config(**{**vars(config), "kwargs": kwargs})
         return None if misfit_of(point, self.axes) else point
 
-    def describe_empty(self, **context: Any) -> str:
+    def describe_empty(self, /, **context: Any) -> str:
         """Name in one line constraints that no point satisfies together, and the sizes they see."""
         needed = self.constraints
         for one in self.constraints:
