@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -257,6 +258,18 @@ def plain_name(kernel: Any) -> str:
     """Return the name of the Python function under all decorators."""
     function = python_function(kernel)
     return str(getattr(function, "__name__", function))
+
+
+def without_autotuner(kernel: Any) -> Any:
+    """Return a kernel without Triton's autotuner, which takes no values of its own axes."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
+
+    if isinstance(kernel, Autotuner):
+        return without_autotuner(kernel.fn)
+    if isinstance(kernel, Heuristics):
+        kernel = copy.copy(kernel)
+        kernel.fn = without_autotuner(kernel.fn)
+    return kernel
 
 
 def jit_function(kernel: Any) -> Any:

@@ -8,7 +8,6 @@ its trials, each of which is answered by its result.
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import json
 import math
@@ -25,6 +24,7 @@ from asmtune.compile.interpreter import exact_floats
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import import_module, load_kernel_module
+from asmtune.core.problem import without_autotuner
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import bits
 from asmtune.measure.checks.effects import tensor_parts
@@ -167,7 +167,7 @@ class TrialProcess:
         before = [_marked(one).clone() for one in outputs]
         order = _backwards() if trial.backwards else contextlib.nullcontext()
         with torch.no_grad(), exact_floats(), order:
-            _without_autotuner(kernel)[grid](**values, **trial.config)
+            without_autotuner(kernel)[grid](**values, **trial.config)
         if self._subject.device == "cuda":
             torch.cuda.synchronize()
         found = compared("trial", "", outputs, exact, rows)
@@ -205,18 +205,6 @@ def _left(name: str, got: torch.Tensor, before: torch.Tensor, exact: torch.Tenso
         f"{len(wrong)} of {got.numel()} elements of {name} are as they were before the launch, the "
         f"first at {first}"
     )
-
-
-def _without_autotuner(kernel: Any) -> Any:
-    """Return a kernel without Triton's autotuner, which takes no values of its own axes."""
-    from triton.runtime.autotuner import Autotuner, Heuristics
-
-    if isinstance(kernel, Autotuner):
-        return _without_autotuner(kernel.fn)
-    if isinstance(kernel, Heuristics):
-        kernel = copy.copy(kernel)
-        kernel.fn = _without_autotuner(kernel.fn)
-    return kernel
 
 
 def _separate_regions(values: Mapping[str, Any]) -> list[MemoryRegion]:
