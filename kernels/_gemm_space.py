@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 
 from asmtune.core.config import Config
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import Predicate, Space
 from asmtune.kernels._gemm_host import LEAST_OF_A_PART, MOST_PARTS
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 
@@ -23,35 +23,6 @@ DEFAULT = Config(
     num_stages=3,
 )
 """Runs on every target, dtype and layout: 72 KiB of shared memory at most."""
-
-
-def space() -> Space:
-    """Build the space: variants, tiles, group height, warps and stages.
-
-    Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
-    pointers, and many warps over a small tile.
-    """
-    axes = {
-        "LOADS": ("pointers", "descriptors"),
-        "PERSISTENT": (False, True),
-        "BLOCK_M": (16, 32, 64, 128),
-        "BLOCK_N": (32, 64, 128, 256),
-        "SPLIT_K": (1, 2, 4, 8, 16, MOST_PARTS),
-        "BLOCK_K": (32, 64, 128, 256),
-        "GROUP_M": (8,),
-        "num_warps": (4, 8),
-        "num_stages": (3, 4, 5),
-    }
-    return (
-        Space(axes, default=DEFAULT)
-        .where("the copy engine takes rows at multiples of 16 bytes", _can_be_described)
-        .where("a tile is under twice as high and wide as C", _is_of_use)
-        .where("programs that walk have more tiles than there are processors", _can_walk)
-        .where("a block's rows are of 128 or 256 bytes", _is_wide)
-        .where("a thread holds 4 to 128 accumulators, 64 or more of eight warps", _fits_threads)
-        .where("blocks of a program take 48 KiB or more, or five stages", _is_deep)
-        .where("a sum is split where tiles are few, as far as there is memory", _can_split)
-    )
 
 
 def _can_be_described(LOADS: str, BLOCK_M: int, BLOCK_N: int, MULTIPLE_STRIDES: int) -> bool:
@@ -74,7 +45,8 @@ def _can_walk(
     return wide and _tiles(M, N, BLOCK_M, BLOCK_N) > SMS
 
 
-def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int) -> bool:
+def is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int) -> bool:
+    """Return whether a block's rows are of 128 or 256 bytes, or the tile is the default's."""
     usual = tuple(DEFAULT.kwargs[f"BLOCK_{axis}"] for axis in "MNK") == (BLOCK_M, BLOCK_N, BLOCK_K)
     return usual or BLOCK_K * SIZE in (128, 256)
 
@@ -114,3 +86,32 @@ def _can_split(
 def _tiles(M: int, N: int, BLOCK_M: int, BLOCK_N: int) -> int:
     """Count the tiles of the largest product that shares a config with this one."""
     return triton.cdiv(triton.next_power_of_2(M), BLOCK_M) * triton.cdiv(N, BLOCK_N)
+
+
+def space(is_wide: Predicate = is_wide) -> Space:
+    """Build the space: variants, tiles, group height, warps and stages.
+
+    Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
+    pointers, and many warps over a small tile.
+    """
+    axes = {
+        "LOADS": ("pointers", "descriptors"),
+        "PERSISTENT": (False, True),
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (32, 64, 128, 256),
+        "SPLIT_K": (1, 2, 4, 8, 16, MOST_PARTS),
+        "BLOCK_K": (32, 64, 128, 256),
+        "GROUP_M": (8,),
+        "num_warps": (4, 8),
+        "num_stages": (3, 4, 5),
+    }
+    return (
+        Space(axes, default=DEFAULT)
+        .where("the copy engine takes rows at multiples of 16 bytes", _can_be_described)
+        .where("a tile is under twice as high and wide as C", _is_of_use)
+        .where("programs that walk have more tiles than there are processors", _can_walk)
+        .where("a block's rows are of 128 or 256 bytes", is_wide)
+        .where("a thread holds 4 to 128 accumulators, 64 or more of eight warps", _fits_threads)
+        .where("blocks of a program take 48 KiB or more, or five stages", _is_deep)
+        .where("a sum is split where tiles are few, as far as there is memory", _can_split)
+    )

@@ -141,7 +141,15 @@ SHAPES = ({"M": 4096, "N": 4096, "K": 4096, "GROUP_A": 1, "GROUP_B": BLOCK, "GRO
 
 def space() -> Space:
     """Build the space of `matmul`, of blocks of K that lie in a group."""
-    return _gemm_space.space().where("a block of K lies in a group", _lies_in_a_group)
+    space = _gemm_space.space(_is_wide)
+    return space.where("a block of K lies in a group", _lies_in_a_group)
+
+
+def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int, N: int, GROUP_K: int) -> bool:
+    # No wide block lies in a group of 64, and the default's tile is too wide for few columns.
+    columns, width = triton.next_power_of_2(N), DEFAULT.kwargs["BLOCK_N"]
+    is_short = columns < width and 0 < GROUP_K <= BLOCK // 2
+    return is_short or _gemm_space.is_wide(BLOCK_M, BLOCK_N, BLOCK_K, SIZE)
 
 
 def _lies_in_a_group(LOADS: str, BLOCK_K: int, GROUP_K: int) -> bool:

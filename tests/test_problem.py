@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import ProblemError
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem, jit_function, without_autotuner
 
 
 @triton.jit
@@ -194,3 +194,18 @@ def test_memory_behind_arguments() -> None:
     }
     sizes = Problem(scale, arguments, (1,)).tensor_bytes
     assert sizes == {"x": 4096, "all": 4096, "part": 1024, "again": 4096}
+
+
+def test_autotuners_are_taken_off_and_rules_stay() -> None:
+    """A kernel under Triton's autotuner and rules keeps the rules, in either order."""
+    tuned = triton.autotune([triton.Config({"BLOCK": 64})], key=[])
+    ruled = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})
+    assert without_autotuner(scale) is scale
+    assert without_autotuner(tuned(scale)) is scale
+    for kernel in (ruled(tuned(scale)), tuned(ruled(scale))):
+        plain = without_autotuner(kernel)
+        assert set(plain.values) == {"EVEN"}
+        assert plain.fn is scale
+    both = ruled(tuned(scale))
+    without_autotuner(both)
+    assert hasattr(both.fn, "configs"), "the user's own is as it was"

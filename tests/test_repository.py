@@ -32,7 +32,7 @@ MOST_LINES = 400
 # accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
 # plans over heuristics 31 files and 5,900.
 MOST_FILES = 377
-MOST_LINES_IN_ALL = 76_200
+MOST_LINES_IN_ALL = 76_400
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,7 +60,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not self.name:
-            object.__setattr__(self, "name", jit_function(self.kernel).__name__)
+            # An interpreted kernel has a name as well.
+            named = self.kernel if is_kernel(self.kernel) else jit_function(self.kernel)
+            object.__setattr__(self, "name", plain_name(named))
         if self.index_values:
             from asmtune.core.inputs.patterns import checked_values  # seldom needed
 
@@ -255,6 +258,18 @@ def plain_name(kernel: Any) -> str:
     """Return the name of the Python function under all decorators."""
     function = python_function(kernel)
     return str(getattr(function, "__name__", function))
+
+
+def without_autotuner(kernel: Any) -> Any:
+    """Return a kernel without Triton's autotuner, which takes no values of its own axes."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
+
+    if isinstance(kernel, Autotuner):
+        return without_autotuner(kernel.fn)
+    if isinstance(kernel, Heuristics):
+        kernel = copy.copy(kernel)
+        kernel.fn = without_autotuner(kernel.fn)
+    return kernel
 
 
 def jit_function(kernel: Any) -> Any:

@@ -34,8 +34,12 @@ class Granularity:
     block: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not all(isinstance(size, int) and (size >= 1 or size == -1) for size in self.block):
-            raise InputError(f"block={self.block!r}: give sizes from 1, or -1 for the whole axis")
+        sizes = self.block if isinstance(self.block, tuple | list) else (None,)
+        if not all(type(size) is int and (size >= 1 or size == -1) for size in sizes):
+            raise InputError(
+                f"block={self.block!r}: give a tuple of sizes from 1, or -1 for the whole axis"
+            )
+        object.__setattr__(self, "block", tuple(sizes))
 
     @classmethod
     def per_channel(cls, axis: int = -1) -> Granularity:
@@ -99,8 +103,9 @@ def amax_of(values: torch.Tensor, granularity: Granularity) -> tuple[torch.Tenso
     Raises:
         InputError: blocks do not divide the values, or these are no floats.
     """
-    if not values.is_floating_point():
-        raise ArgumentTypeError(f"scales are of floating-point tensors; this one is {values.dtype}")
+    if not isinstance(values, torch.Tensor) or not values.is_floating_point():
+        what = getattr(values, "dtype", type(values).__name__)
+        raise ArgumentTypeError(f"scales are of floating-point tensors; this is {what}")
     blocks = blocked(values.detach().float(), granularity.sizes(values.shape))
     inside = tuple(range(1, blocks.dim(), 2))
     if not inside:  # one number
@@ -174,6 +179,9 @@ def checked_format(dtype: torch.dtype) -> torch.dtype:
 
 def _beside(values: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return values in blocks, and scales that broadcast over them, both in fp32."""
+    if not isinstance(values, torch.Tensor) or not isinstance(scale, torch.Tensor):
+        given = f"{type(values).__name__}, {type(scale).__name__}"
+        raise ArgumentTypeError(f"values and scale are {given}; give tensors")
     shape, counts = tuple(values.shape), tuple(scale.shape)
     if scale.numel() == 1:
         counts = (1,) * len(shape)

@@ -26,6 +26,7 @@ from asmtune.measure.accuracy import measure_accuracy
 # becomes zero adds 1. So e5m2 pays where more than this share of them becomes zero in e4m3.
 _LOST: Final = 0.002
 _TAIL: Final = 0.01
+_SIZES: Final = (16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def choose_group_size(
     batches: Sequence[torch.Tensor],
     clip: float,
     scaler: Scaler | None = None,
-    sizes: Sequence[int] = (16, 32, 64, 128, 256, 512),
+    sizes: Sequence[int] = _SIZES,
 ) -> GroupChoice:
     """Choose the first of ascending group sizes whose clip ratio is at most a target.
 
@@ -160,12 +161,17 @@ def choose_group_size(
         clip: the largest share of elements that may saturate.
         scaler: options of the scaler; the last size of its block is replaced. By default groups
             along the last axis share a scale over all other axes.
-        sizes: candidates; divisors of the last axis.
+        sizes: candidates; divisors of the last axis. Of the default's those that divide it.
 
     Raises:
-        InputError: no candidate keeps the target, or one does not divide the last axis.
+        InputError: the target is no share, no candidate keeps it, or one does not divide the last
+            axis.
     """
-    scaler = scaler or Scaler()
+    if not isinstance(clip, int | float) or not 0 <= clip <= 1:
+        raise InputError(f"clip={clip!r}: give a share of elements, from 0 to 1")
+    scaler, batches = scaler or Scaler(), list(batches)
+    if sizes is _SIZES and batches and batches[0].dim():
+        sizes = [size for size in sizes if not batches[0].shape[-1] % size] or sizes
     tried: list[ScalerFigures] = []
     for size in sorted(sizes):
         granularity = Granularity((*scaler.granularity.block[:-1], size))

@@ -12,6 +12,7 @@ from torch import nn
 
 from asmtune.base.errors import InputError
 from asmtune.lowprec.casting import Granularity, amax_of, dequantize, quantize
+from asmtune.lowprec.layers import check_module
 from asmtune.lowprec.scaler import Scaler
 
 PER_ROW = Granularity((1, -1))
@@ -99,9 +100,9 @@ def with_fp8(
         scaler: options of the inputs' scalers.
 
     Raises:
-        InputError: a name is no linear layer's.
+        InputError: the model is no module, or a name is no linear layer's.
     """
-    made = copy.deepcopy(model)
+    made = copy.deepcopy(check_module("with_fp8: model", model))
     modules = dict(made.named_modules(remove_duplicate=False))
     linears = {name: module for name, module in modules.items() if type(module) is nn.Linear}
     chosen = list(linears if names is None else names)

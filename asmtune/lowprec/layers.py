@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import copy
 import math
+import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal
 
 import torch
@@ -18,7 +20,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
 from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
 
 _PREFIX: Final = "asmtune:"
@@ -68,8 +70,8 @@ def trace(
 
     The models run in evaluation mode, without gradients, and are left as they were, but that an
     `Fp8Linear` which has seen nothing takes its scales from this batch. PyTorch's fused path of
-    transformer layers, which calls no inner module, is off meanwhile. Of a tuple or mapping the
-    first tensor of floats is measured.
+    transformer layers, which calls no inner module, and `torch.compile` are off meanwhile. Of a
+    tuple or mapping the first tensor of floats is measured.
 
     Args:
         model: the model in low precision.
@@ -79,9 +81,14 @@ def trace(
         repeats: profiled runs; 0 leaves the profiler out, and `seconds` at 0.
 
     Raises:
-        InputError: the models do not call the same layers, or the output has no float tensor.
+        InputError: a model is no module or takes no hooks, the reference cannot be copied or run in
+            fp64, the models do not call the same layers, or the output has no float tensor.
     """
-    exact = copy.deepcopy(model if reference is None else reference).double().eval()
+    check_module("trace: model", model)
+    original = check_module("trace: reference", model if reference is None else reference)
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
+        raise InputError(f"trace: repeats={repeats!r}: give a whole number, 0 for no profiler")
+    exact = _in_fp64("its copy", lambda: copy.deepcopy(original).double().eval())
     layers = dict(exact.named_modules())
     expected: dict[Call, torch.Tensor] = {}
     found: list[LayerErrors] = []
@@ -97,7 +104,8 @@ def trace(
         if call[0] not in layers:
             raise InputError(f"trace: reference= has no module {call[0]!r}, which the model calls")
         with FlopCounterMode(display=False) as counter:
-            alone = first_floats(layers[call[0]](*_double(args), **_double(kwargs)))
+            layer = partial(layers[call[0]], *_double(args), **_double(kwargs))
+            alone = first_floats(_in_fp64(call[0], layer))
         found.append(
             LayerErrors(
                 name=_text(call),
@@ -112,7 +120,8 @@ def trace(
     with ExitStack() as stack:
         stack.enter_context(_evaluating(model))
         with _watched(exact, keep):
-            wanted = first_floats(_called(exact, _double(batch)))
+            output = _in_fp64("its run", lambda: _called(exact, _double(batch)))
+            wanted = first_floats(output)
         with _watched(model, compare):
             output = first_floats(_called(model, batch))
         seconds = _profiled(model, batch, repeats) if repeats else {}
@@ -234,15 +243,51 @@ def _watched(model: nn.Module, hook: Hook) -> Iterator[None]:
             handle.remove()
 
 
+def check_module(what: str, model: Any) -> nn.Module:
+    """Return a model that hooks can watch.
+
+    Raises:
+        ArgumentTypeError: it is no `nn.Module`.
+        InputError: a part of it is a ScriptModule.
+    """
+    if not isinstance(model, nn.Module):
+        raise ArgumentTypeError(f"{what} is {reprlib.repr(model)}; give an nn.Module")
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            where = f"its module {name!r}" if name else "it"
+            raise InputError(
+                f"{what}: {where} is a ScriptModule, which takes no hooks; give the nn.Module that "
+                "it was made from"
+            )
+    return model
+
+
+def _in_fp64(what: str, work: Callable[[], Any]) -> Any:
+    """Return what the reference's code in fp64 gives.
+
+    Raises:
+        InputError: it raised; a model that casts to a dtype of its own has no run in fp64.
+    """
+    try:
+        return work()
+    except (*USER_CODE_ERRORS, RuntimeError) as error:
+        cause = next(iter(str(error).splitlines()), "")
+        raise InputError(
+            f"trace: the reference in fp64: {what}: {type(error).__name__}: {cause}; give a "
+            "reference= that can be copied and runs in fp64, and a batch that fits it"
+        ) from error
+
+
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch to evaluation, without gradients and fused transformer layers, and back."""
+    """Switch to evaluation, without gradients, fused transformer layers and compiling, and back."""
     modes = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     model.eval()
     try:
-        with torch.no_grad():
+        # A compiled module would compile the hooks as well, or call no inner module.
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)

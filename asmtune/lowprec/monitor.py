@@ -13,7 +13,7 @@ from torch import nn
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
-from asmtune.lowprec.layers import first_floats
+from asmtune.lowprec.layers import check_module, first_floats
 from asmtune.lowprec.scaler import ScaleWarning
 
 
@@ -55,7 +55,8 @@ class Monitor:
         ratio: of amax and its recent mean from which it is an outlier, or a drop.
 
     Raises:
-        InputError: a name is in one of the models only, or a number is too small.
+        InputError: a model is no module or takes no hooks, a name is in one of them only, or a
+            number is too small.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Monitor:
         patience: int = 3,
         ratio: float = 10.0,
     ) -> None:
+        check_module("Monitor: model", model)
+        check_module("Monitor: fallback", fallback)
         if every < 1 or patience < 1 or not ratio > 1:
             raise InputError(
                 f"every={every}, patience={patience}, ratio={ratio}: give 1, 1 and above 1 at least"

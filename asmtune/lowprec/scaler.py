@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 import torch
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import user_stacklevel
 from asmtune.lowprec.casting import (
     E4M3,
@@ -24,6 +24,7 @@ Method = Literal["ema", "max", "last"]
 
 _VERSION: Final = 1
 _MOST_ANOMALIES: Final = 100  # listed; all are counted
+_MOST_MARGIN: Final = 64
 # What a saved state must have in common with the scaler that loads it.
 _OPTIONS: Final = ("version", "dtype", "block", "method", "decay", "history", "margin")
 _STATE: Final = ("updates", "nonfinite", "average", "amaxes", "anomalies")
@@ -92,11 +93,19 @@ class Scaler:
 
     def __post_init__(self) -> None:
         checked_format(self.dtype)
+        if not isinstance(self.granularity, Granularity):
+            raise ArgumentTypeError(
+                f"granularity={self.granularity!r}: give a Granularity, such as Granularity((1,))"
+            )
         if self.method not in get_args(Method):
             raise InputError(f"method={self.method!r}: give 'ema', 'max' or 'last'")
-        if not 0.0 <= self.decay < 1.0:
+        if not (_is_number(self.decay) and 0.0 <= self.decay < 1.0):
             raise InputError(f"decay={self.decay!r}: give a number from 0 to below 1")
-        if self.history < 1 or not self.anomaly > 1.0:
+        if not (_is_number(self.margin) and abs(self.margin) <= _MOST_MARGIN):
+            most = _MOST_MARGIN
+            raise InputError(f"margin={self.margin!r}: give powers of two, from -{most} to {most}")
+        whole = type(self.history) is int and self.history >= 1
+        if not (whole and _is_number(self.anomaly) and self.anomaly > 1.0):
             raise InputError(
                 f"history={self.history!r}, anomaly={self.anomaly!r}: give 1 update or more, and "
                 "a ratio above 1"
@@ -225,6 +234,8 @@ class Scaler:
             raise InputError(
                 f"the state's counts are malformed ({error}): it is damaged"
             ) from error
+        if min(updates, nonfinite) < 0:
+            raise InputError(f"the state's counts are {updates} and {nonfinite}: it is damaged")
         self.updates, self.nonfinite, self.anomalies = updates, nonfinite, anomalies
         self._average = None if average is None else average.clone()
         self._amaxes = None if amaxes is None else amaxes.clone()
@@ -257,6 +268,10 @@ class Scaler:
         anomaly = Anomaly(self.updates, int((ratio >= self.anomaly).sum()), *values)
         self.anomalies = [*self.anomalies, anomaly][-_MOST_ANOMALIES:]
         _warn(str(anomaly))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_amax(value: Any) -> bool:

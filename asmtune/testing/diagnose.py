@@ -22,7 +22,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.evidence import KernelEvidence, evidence_of
-from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome
+from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome, finding
 from asmtune.testing.subjects import (
     BY_REFERENCE,
     DiagnosisRequest,
@@ -40,36 +40,7 @@ _LARGEST_BLOCK: Final = 8192
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
 _NARROW: Final = ("fp16", "bf16")
-
-_TRIED: Final = {
-    "mask": "sizes that blocks divide ({even}), and each one more; memory around the arguments "
-    "marked with NaN, then with 3",
-    "accumulator": "inputs in fp32, and each size four times as large",
-    "race": "{runs}, other configs",
-    "alignment": "all arguments one element behind an aligned address",
-    "bounds": "marked memory around the arguments at {even}",
-}
-_FINE: Final = {
-    "mask": "no size differs from the others",
-    "accumulator": "errors are those of fp32 sums",
-    "race": "all agree",
-    "alignment": "the result is as it was",
-    "bounds": "nothing around the arguments has a part in it",
-}
-_ADVICE: Final = {
-    "mask": "mask loads and stores along {size}: mask=offsets < {size}, with an other= that "
-    "changes no sum, maximum or minimum",
-    "accumulator": "add up in fp32: tl.zeros(..., tl.float32), .to(tl.float32) before tl.sum, "
-    "out_dtype=tl.float32 in tl.dot; round once, at the store",
-    "rounding": "no sum of the code is in {dtype}, but a value before the last store is rounded to "
-    "it, such as an operand of tl.dot: keep it in fp32, or name a row of the tolerances that has "
-    'this error by --tolerance, such as "{dtype} weights"',
-    "race": "let one program write each element; or use tl.atomic_add; or write partial results "
-    "and add them in a second kernel",
-    "alignment": "take out what vouches for the address: tl.multiple_of on pointers, casts to "
-    "wider types; Triton specialises on aligned pointers by itself",
-    "bounds": "check the grid, strides and the order of sizes: offsets leave the tensor",
-}
+_CRASH: Final = re.compile("illegal memory|misaligned address|died with SIG")
 
 Shape = Mapping[str, Any]
 
@@ -111,8 +82,9 @@ class _Experiments:
         self._wrong = False
         self._known: dict[str, KernelEvidence] = {}
         self._unstable: list[str] = []
-        evidence = self._evidence(self._even)
-        if evidence.note:
+        self._found: list[CauseFinding] = []
+        self._misplaced: tuple[str, str] | None = None  # what is seen of wrong offsets, the advice
+        if (evidence := self._evidence(self._even)).note:
             self._notes.append(f"the compiled code was not read: {evidence.note}")
         outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
@@ -130,25 +102,30 @@ class _Experiments:
 
     def diagnosis(self) -> Diagnosis:
         self._settle()
+        title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
+        first = self._run(self._even)
+        if first.error and not _CRASH.search(first.error):
+            seen = f"a launch at {_text(self._even)} fails: {first.error}"
+            return Diagnosis(title, True, (), tuple(dict.fromkeys(self._notes)), seen)
         asked = TrialResult(0.0) if self._asked is None else self._run(self._asked)
         if self._asked is not None and (asked.wrong or asked.refused):
             what = asked.refused or asked.error or f"the result is wrong: {asked.detail}"
             self._notes.append(f"at {_text(self._asked)} {what}")
-        order = (self._mask, self._accumulator, self._race, self._alignment, self._bounds)
-        findings = tuple(experiment() for experiment in order)
-        title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
-        wrong = self._wrong or any(one.outcome == "cause" for one in findings)
-        return Diagnosis(title, wrong, findings, tuple(dict.fromkeys(self._notes)))
+        for experiment in self._mask, self._accumulator, self._race, self._alignment, self._bounds:
+            self._found.append(experiment())
+        seen = f"at {_text(self._even)} the result is wrong: {first.detail}" if first.wrong else ""
+        wrong, notes = self._wrong or self._has_cause(), tuple(dict.fromkeys(self._notes))
+        return Diagnosis(title, wrong, tuple(self._found), notes, seen)
+
+    def _has_cause(self) -> bool:
+        return any(one.outcome == "cause" for one in self._found)
 
     def _finding(
-        self, cause: str, outcome: Outcome = "fine", *seen: str, **names: str
+        self, cause: str, outcome: Outcome = "fine", *seen: str, advice: str = "", **names: str
     ) -> CauseFinding:
         backwards = "programs in reverse order" if self._device == "cpu" else "1 to 8 warps"
-        runs = f"{_RUNS[self._device]} runs, {backwards}"
-        tried = _TRIED[cause].format(even=_text(self._even), runs=runs)
-        text = "; ".join(filter(None, seen)) or _FINE[cause]
-        advice = _ADVICE[cause].format(**names) if outcome in ("cause", "risk") else ""
-        return CauseFinding(cause, outcome, tried, text, advice)
+        tried = {"even": _text(self._even), "runs": f"{_RUNS[self._device]} runs, {backwards}"}
+        return finding(cause, outcome, seen, tried, advice or cause, **names)
 
     def _evidence(self, shape: Shape) -> KernelEvidence:
         key = repr(shape)
@@ -169,13 +146,14 @@ class _Experiments:
         Sizes that are equal in the module's shape may have to stay equal.
 
         Raises:
-            ProblemError: the reference takes none of them.
+            ProblemError: the kernel or its reference takes none of them.
         """
         if not self._run(first := self._even).refused:
             return
         self._even = self._small(tied=True)
         refused = self._run(self._even).refused
-        if refused.startswith(BY_REFERENCE):
+        asked = self._asked or first
+        if refused.startswith(BY_REFERENCE) or (refused and self._run(asked).refused):
             raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
         self._even = first if refused else self._even
 
@@ -222,6 +200,10 @@ class _Experiments:
             # Sizes for which the code does not compile are none that it is for.
             if result.error and not self._evidence(self._even).note and self._evidence(shape).note:
                 result = TrialResult(refused=self._evidence(shape).note)
+            elif result.error and (shape not in (self._even, self._asked) or how.get("shifted")):
+                # An exception says that the kernel takes no such sizes or addresses.
+                is_crash = _CRASH.search(result.error) or self._run(self._even).error
+                result = result if is_crash else TrialResult(refused=result.error)
             self._results[key] = result
             if result.error:
                 self._notes.append(f"a launch at {_text(shape)} failed: {result.error}")
@@ -244,7 +226,8 @@ class _Experiments:
         except (ChildGoneError, TimeoutError) as error:
             ended = self._child.kill(5.0 if isinstance(error, ChildGoneError) else 0.0)
             self._child = None
-            return TrialResult(error=f"the process {ended}")
+            late = f" after {_TRIAL_S:g} s" if isinstance(error, TimeoutError) else ""
+            return TrialResult(error=f"the process {ended}{late}")
         result = TrialResult(**{**answer, "touched": tuple(answer["touched"])})
         if self._device == "cuda" and result.error:  # the context may be lost
             self.close()
@@ -274,6 +257,8 @@ class _Experiments:
             seen, code = self._fault(shape), self._evidence(shape).beyond
             if seen and not self._fault(self._even) and not self._differs(self._even):
                 seen = f"right at {name}={self._even[name]}; at {name}={shape[name]} {seen}"
+                if self._is_misplaced(name, seen, odd):
+                    return self._finding("mask", "fine", "offsets are wrong elsewhere: see bounds")
                 return self._finding("mask", "cause", seen, *code, size=name)
             if code and not self._evidence(self._even).beyond:
                 risk[name] = (f"at {name}={shape[name]}: {code[0]}", *code[1:])
@@ -281,6 +266,15 @@ class _Experiments:
             return self._finding("mask")
         name, code = next(iter(risk.items()))
         return self._finding("mask", "risk", *code, size=name)
+
+    def _is_misplaced(self, name: str, seen: str, odd: TrialResult) -> bool:
+        """Return whether offsets are wrong, not the last block's mask, and keep what is seen."""
+        twice = {**self._even, name: 2 * self._even[name]}
+        if odd.left and not odd.touched:
+            self._misplaced = f"{seen}; {odd.left}", "unwritten"
+        elif not self._run(twice).refused and (fault := self._fault(twice)):
+            self._misplaced = f"right at {_text(self._even)}; at {_text(twice)} {fault}", "bounds"
+        return self._misplaced is not None
 
     def _fault(self, shape: Shape) -> str:
         """Say what is wrong with a launch, with either value around its arguments; "" if nothing.
@@ -316,13 +310,11 @@ class _Experiments:
                 how = f"{wide.excess:.3g} times" if wide.wrong else "right"
             elif not narrow:
                 continue
-            seen = (
-                f"at {_text(shape)} the error is {mine.excess:.3g} times the tolerance, with "
-                f"fp32 inputs: {how}; {mine.detail}"
-            )
+            seen = f"at {_text(shape)} the error is {mine.excess:.3g} times the tolerance, with "
+            seen += f"fp32 inputs: {how}; {mine.detail}"
             advice = "accumulator" if narrow or self._evidence(shape).note else "rounding"
-            found = self._finding("accumulator", "cause", seen, *narrow)
-            return replace(found, advice=_ADVICE[advice].format(dtype=self._dtype))
+            names = {"advice": advice, "dtype": self._dtype}
+            return self._finding("accumulator", "cause", seen, *narrow, **names)
         return self._finding("accumulator", "risk" if narrow else "fine", *narrow)
 
     def _differs(self, shape: Shape) -> bool:
@@ -350,9 +342,12 @@ class _Experiments:
         """Repeat a launch, change the order of the programs, the warps and the config."""
         first, evidence = self._run(self._even), self._evidence(self._even)
         code = (*evidence.lost_updates, *evidence.indexed_updates)
+        if first.left and not code:
+            return self._finding("race", "untested", "elements are not written: see bounds")
         if self._unstable or self._differs(self._even):
             return self._finding("race", "cause", self._unstable[0], *code)
-        for config in self._other_configs():
+        # The error of another cause may differ by config.
+        for config in () if self._has_cause() else self._other_configs():
             result = self._run(self._even, config=config)
             if not result.error and not result.refused and result.wrong != first.wrong:
                 seen = f"config {config}: {result.detail or 'the result is right'}; before: "
@@ -380,7 +375,9 @@ class _Experiments:
     def _alignment(self) -> CauseFinding:
         """Put the arguments one element behind an aligned address."""
         first, shifted = self._run(self._even), self._run(self._even, shifted=True)
-        if shifted.refused or first.error or not (shifted.error or shifted.drift > 1):
+        if shifted.refused:
+            return self._finding("alignment", "untested", f"it is refused: {shifted.refused}")
+        if first.error or not (shifted.error or shifted.drift > 1):
             return self._finding("alignment")
         seen = f"where aligned: {first.detail or 'right'}; else: {shifted.error or shifted.detail}"
         return self._finding("alignment", "cause", seen)
@@ -390,9 +387,11 @@ class _Experiments:
         result, other = self._run(self._even), self._run(self._even, guard="three")
         code = self._evidence(self._even).beyond
         reads = other.drift > 1 and not self._unstable and not other.error
-        is_crash = re.search(r"illegal memory|died with SIG", result.error) is not None
-        if result.touched or other.touched or reads or is_crash:
+        if result.touched or other.touched or reads or _CRASH.search(result.error):
             return self._finding("bounds", "cause", self._fault(self._even), *code)
+        seen, advice = self._misplaced or (result.left, "unwritten")
+        if seen and not self._has_cause():
+            return self._finding("bounds", "cause", seen, *code, advice=advice)
         return self._finding("bounds", "risk" if code else "fine", *code)
 
 

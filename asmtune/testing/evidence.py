@@ -91,21 +91,27 @@ class _Reader:
         self._flow = Flow(kernel.tree)
 
     def narrow_sums(self) -> tuple[str, ...]:
-        """Return additions in a narrow type that a loop carries or a reduction makes."""
+        """Return sums in a narrow type that a loop carries or a reduction makes."""
         carried: set[int] = set()
         for loop in self._tree.loops:
             for blocks in loop.regions:
                 carried.update(*(body.arguments for body in blocks))
+        casts = [node for node in self._tree.nodes() if node.name in ("arith.extf", "arith.truncf")]
+        widened = {node.operands[0]: node.results[0] for node in casts if node.name == "arith.extf"}
         found: dict[str, None] = {}
         for node in self._tree.nodes():
             if node.name not in _SUMS or not node.results:
                 continue
-            element = self._tree.type_of(node.results[0]).element
             in_reduction = any(owner.name == "tt.reduce" for owner in node.body.owners())
-            if element in _NARROW and (in_reduction or carried & set(node.operands)):
+            sums = [value for value in carried if {value, widened.get(value)} & {*node.operands}]
+            # A wide sum may be carried in a narrow type, or be rounded to it and widened again.
+            rounded = [c.results[0] for c in casts if c.operands[0] == node.results[0]]
+            values = [node.results[0], *sums, *(value for value in rounded if value in widened)]
+            narrow = [_NARROW.get(self._tree.type_of(value).element) for value in values]
+            if (element := next(filter(None, narrow), "")) and (in_reduction or sums):
                 line = self._line(next((o for o in node.body.owners() if in_reduction), node))
                 what = "a reduction adds" if in_reduction else "a loop adds up"
-                found[f"{what} in {_NARROW[element]}{line}"] = None
+                found[f"{what} in {element}{line}"] = None
         return tuple(found)
 
     def _line(self, node: Node) -> str:

@@ -24,6 +24,7 @@ from asmtune.compile.interpreter import exact_floats
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import import_module, load_kernel_module
+from asmtune.core.problem import without_autotuner
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import bits
 from asmtune.measure.checks.effects import tensor_parts
@@ -161,19 +162,49 @@ class TrialProcess:
             return next((m.at(value) for m in memories if m.holds(value)), value)
 
         values = converted(values, moved)
-        order = _backwards() if trial.backwards else contextlib.nullcontext()
-        with torch.no_grad(), exact_floats(), order:
-            kernel[grid](**values, **trial.config)
-        if self._subject.device == "cuda":
-            torch.cuda.synchronize()
         parts, rows = tensor_parts(values), self._subject.tolerances
         outputs = [getattr(parts[name], "base", parts[name]) for name in self._subject.outputs]
+        before = [_marked(one).clone() for one in outputs]
+        order = _backwards() if trial.backwards else contextlib.nullcontext()
+        with torch.no_grad(), exact_floats(), order:
+            without_autotuner(kernel)[grid](**values, **trial.config)
+        if self._subject.device == "cuda":
+            torch.cuda.synchronize()
         found = compared("trial", "", outputs, exact, rows)
         key = repr((trial.shape, trial.dtype))
         first = self._first.setdefault(key, [one.clone() for one in outputs])
-        drift = max(excess(one, before, rows) for one, before in zip(outputs, first, strict=True))
-        touched = [text for memory in memories for text in memory.touched()]
-        return TrialResult(found.excess, found.detail, drift, tuple(touched))
+        drift = max(excess(one, other, rows) for one, other in zip(outputs, first, strict=True))
+        touched = tuple(text for memory in memories for text in memory.touched())
+        names = self._subject.outputs if found.detail else ()
+        left = next(filter(None, map(_left, names, outputs, before, exact)), "")
+        return TrialResult(found.excess, found.detail, drift, touched, left)
+
+
+def _marked(output: torch.Tensor) -> torch.Tensor:
+    """Set an output that is all NaN, as unset memory is, to a NaN that no arithmetic gives."""
+    if output.is_floating_point() and output.itemsize > 1 and bool(output.isnan().all()):
+        bits(output).fill_(-1)
+    return output
+
+
+def _left(name: str, got: torch.Tensor, before: torch.Tensor, exact: torch.Tensor) -> str:
+    """Say which wrong elements of an output are as before the launch; "" if none is.
+
+    Zeros may be computed, and so may flags and the one NaN of FP8.
+    """
+    if got.shape != exact.shape or got.dtype == torch.bool:
+        return ""
+    same = (bits(got) == bits(before)) & (before.float() != 0)
+    if got.itemsize == 1 and got.is_floating_point():
+        same &= ~got.float().isnan()
+    wrong = (same & (got.double() != exact.to(got.dtype).double())).reshape(-1).nonzero()
+    if not len(wrong):
+        return ""
+    first = [int(place) for place in torch.unravel_index(wrong[0, 0], got.shape)]
+    return (
+        f"{len(wrong)} of {got.numel()} elements of {name} are as they were before the launch, the "
+        f"first at {first}"
+    )
 
 
 def _separate_regions(values: Mapping[str, Any]) -> list[MemoryRegion]:

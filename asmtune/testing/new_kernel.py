@@ -22,10 +22,10 @@ from asmtune.ir.ttir.mlir_types import split_list
 _DTYPES: Final = ("fp32", "fp16", "bf16")
 _SIZES: Final = {1: (1 << 24,), 2: (4096, 4096), 3: (16, 1024, 2048), 4: (4, 16, 512, 1024)}
 _OPTIONS: Final = frozenset(
-    ("num_warps", "num_stages", "num_ctas", "maxnreg", "grid", "warmup", "debug")
+    ("num_warps", "num_stages", "num_ctas", "maxnreg", "grid", "warmup", "debug", "self")
 )
 """Names that Triton takes at a launch, beside the kernel's parameters."""
-_INPUT: Final = re.compile(r"(\w+)\s*:\s*(\(.*\))\s*(\w+)")
+_INPUT: Final = re.compile(r"(\w+)\s*:\s*(\([^()]*\))\s*([\w.]+)")
 _FORM: Final = '"x: (M, N) bf16, w: (N,) bf16"'
 
 

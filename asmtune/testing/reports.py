@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 
@@ -13,6 +13,38 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.testing.tolerances import Rows, excess, worst_element
 
 Outcome = Literal["cause", "risk", "fine", "untested"]
+
+_TRIED: Final = {
+    "mask": "sizes that blocks divide ({even}), and each one more; memory around the arguments "
+    "marked with NaN, then with 3",
+    "accumulator": "inputs in fp32, and each size four times as large",
+    "race": "{runs}, other configs",
+    "alignment": "all arguments one element behind an aligned address",
+    "bounds": "marked memory around the arguments at {even}",
+}
+_FINE: Final = {
+    "mask": "no size differs from the others",
+    "accumulator": "errors are those of fp32 sums",
+    "race": "all agree",
+    "alignment": "the result is as it was",
+    "bounds": "nothing around the arguments has a part in it",
+}
+_ADVICE: Final = {
+    "mask": "mask loads and stores along {size}: mask=offsets < {size}, with an other= that "
+    "changes no sum, maximum or minimum",
+    "accumulator": "add up in fp32: tl.zeros(..., tl.float32), .to(tl.float32) before tl.sum, "
+    "out_dtype=tl.float32 in tl.dot; round once, at the store",
+    "rounding": "no sum of the code is in {dtype}, but a value before the last store is rounded to "
+    "it, such as an operand of tl.dot: keep it in fp32, or name a row of the tolerances that has "
+    'this error by --tolerance, such as "{dtype} weights"',
+    "race": "let one program write each element; or use tl.atomic_add; or write partial results "
+    "and add them in a second kernel",
+    "alignment": "take out what vouches for the address: tl.multiple_of on pointers, casts to "
+    "wider types; Triton specialises on aligned pointers by itself",
+    "bounds": "check the grid, strides and the order of sizes: offsets leave the tensor",
+    "unwritten": "check the grid (cdiv in place of //), strides, the order of sizes, and masks: no "
+    "program writes these elements",
+}
 
 
 class WrongResultError(AssertionError):
@@ -147,6 +179,20 @@ class CauseFinding:
     advice: str = ""
 
 
+def finding(
+    cause: str,
+    outcome: Outcome,
+    seen: Sequence[str],
+    tried: Mapping[str, str],
+    advice: str,
+    **names: str,
+) -> CauseFinding:
+    """Return a finding in words, with what was tried and what the advice names."""
+    text = "; ".join(filter(None, seen)) or _FINE[cause]
+    what = _ADVICE[advice].format(**names) if outcome in ("cause", "risk") else ""
+    return CauseFinding(cause, outcome, _TRIED[cause].format(**tried), text, what)
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """The findings about a kernel, in the order of the experiments.
@@ -154,14 +200,16 @@ class Diagnosis:
     Attributes:
         kernel: its name, with dtype, device and config.
         wrong: whether any launch gave a wrong result, or wrote where it must not.
-        findings: one for each cause.
+        findings: one for each cause; none where no launch gives a result.
         notes: what could not be tried.
+        seen: what is wrong at sizes that blocks divide; "" if nothing is.
     """
 
     kernel: str
     wrong: bool
     findings: tuple[CauseFinding, ...]
     notes: tuple[str, ...] = ()
+    seen: str = ""
 
     @property
     def cause(self) -> CauseFinding | None:
@@ -173,11 +221,13 @@ class Diagnosis:
         """Say in a sentence what is wrong."""
         if self.cause is not None:
             return f"cause: {self.cause.cause}: {self.cause.advice}"
+        if not self.findings:
+            return f"{self.seen}: mend this first, there is no result to compare"
         if self.wrong:
             return (
-                "the result is wrong, and none of these explains it: compare the formula with the "
-                "reference's, on an input of one element; if it rounds more by design, name a row "
-                "by --tolerance"
+                f"{self.seen or 'the result is wrong'}, and none of these explains it: compare the "
+                "formula with the reference's, on an input of one element; if it rounds more by "
+                "design, name a row by --tolerance"
             )
         risk = next((one for one in self.findings if one.outcome == "risk"), None)
         if risk is not None:

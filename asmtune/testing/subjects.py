@@ -84,6 +84,7 @@ class TrialResult:
         detail: the worst element; "" if the result is right.
         drift: difference from the first trial of this shape and dtype, by what is allowed.
         touched: what was written around the arguments, a sentence each.
+        left: wrong elements of an output that are as they were before the launch, in a sentence.
         refused: why there was no launch: the module or its reference takes no such sizes.
         error: what the launch raised, or how the process ended.
     """
@@ -92,6 +93,7 @@ class TrialResult:
     detail: str = ""
     drift: float = 0.0
     touched: tuple[str, ...] = ()
+    left: str = ""
     refused: str = ""
     error: str = ""
 

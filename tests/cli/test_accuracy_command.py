@@ -28,6 +28,14 @@ def test_table_and_json(commands: Commands) -> None:
     assert document["seed"] == 7
 
 
+def test_names_that_are_no_functions_are_not_suggested(commands: Commands) -> None:
+    """A name of the file that cannot be called is refused, and is no suggestion."""
+    ran = commands.run("accuracy", f"{SCALES}:SHAPES")
+    assert ran.code == 2
+    assert "defines no function 'SHAPES'" in ran.err
+    assert "did you mean SHAPES" not in ran.err
+
+
 def test_pictures_and_page(commands: Commands) -> None:
     """The figure and the page are written beside the table."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")

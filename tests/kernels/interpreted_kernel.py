@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from asmtune.compile.interpreter import exact_floats
 from tests.kernels.accuracy import case_of, differences
 
 
 def accuracy(name: str, dtype: str) -> dict[str, float]:
     """Return every comparison of a kernel with a dtype; "extra" stands for the further ones."""
     extra = case_of(name).extra
-    if dtype == "extra":
-        assert extra is not None
-        found = extra("cpu")
-    else:
-        found = differences(name, dtype, "cpu")
+    with exact_floats():
+        if dtype == "extra":
+            assert extra is not None
+            found = extra("cpu")
+        else:
+            found = differences(name, dtype, "cpu")
     # JSON has no infinity.
     return {what: min(error, 1e300) for what, error in found.items()}

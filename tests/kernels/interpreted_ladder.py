@@ -8,6 +8,7 @@ from itertools import product
 import torch
 from torch.nn import functional
 
+from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._conv2d_window import Window
@@ -60,18 +61,20 @@ def odd(steps: Sequence[str], dtype: str) -> Iterator[Case]:
             yield f"{step} odd values", getattr(gemm, step)(a, b), exact
 
 
+@exact_floats()
 def errors(dtype: str, steps: Sequence[str]) -> dict[str, float]:
     """Return the error of every comparison of some steps with a dtype."""
     made = {f"{size}": list(cases(steps, dtype, *size)) for size in SIZES}
     made["odd"] = list(odd(steps, dtype))
-    # The interpreter cuts bf16 off where a GPU rounds; JSON has no infinity.
+    # JSON has no infinity.
     return {
-        f"{name} at {size}": min(excess(got, want, {"bf16": "bf16 cut"}), 1e300)
+        f"{name} at {size}": min(excess(got, want), 1e300)
         for size, rows in made.items()
         for name, got, want in rows
     }
 
 
+@exact_floats()
 def attention_errors(dtype: str) -> dict[str, float]:
     """Return the error of every step of the attention ladder; NaN stays in its rows."""
     found = {}
@@ -89,6 +92,7 @@ def attention_errors(dtype: str) -> dict[str, float]:
     return found
 
 
+@exact_floats()
 def conv_errors(dtype: str) -> dict[str, float]:
     """Return the error of both steps of the convolution ladder, of bias and of ReLU, with NaN."""
     found = {}

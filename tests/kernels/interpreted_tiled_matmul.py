@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import tiled_matmul as matmul
@@ -50,6 +51,7 @@ LAYOUTS: dict[str, Callable[[str], Pair]] = {
 }
 
 
+@exact_floats()
 def sizes(dtype: str) -> dict[str, Any]:
     """Products of all sizes, tiles and layouts, each with its error and its result's dtype."""
     found = {}

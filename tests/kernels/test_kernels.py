@@ -65,9 +65,6 @@ def slow(name: str, dtype: str) -> Any:
 @pytest.mark.parametrize(("name", "dtype"), [slow(*pair) for pair in PAIRS])
 def test_accuracy(name: str, dtype: str, interpreter: Interpreter) -> None:
     """Every shape, config, layout, value and gradient of the case is within its tolerance."""
-    reason = case_of(name).not_interpreted.get(dtype)
-    if reason is not None:
-        pytest.xfail(reason)
     found = interpreter.call(ACCURACY, name, dtype)
     assert len(found) >= 10
     assert {what: error for what, error in found.items() if not error <= 1} == {}

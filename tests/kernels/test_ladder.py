@@ -32,25 +32,13 @@ ROOT = Path(__file__).parent.parent.parent
 ROUND, ODD = SIZES[1], SIZES[2]
 
 
-INTERPRETED = [
-    ("fp16", ("v0", "v1", "v2", "v3", "v4")),
-    ("fp32", ("v0", "v1", "v2", "v3", "v4")),
-    ("bf16", ("v0",)),
-    pytest.param(
-        *("bf16", ("v1", "v2", "v3", "v4")),
-        marks=pytest.mark.skip(reason="Triton's interpreter multiplies the bits of bf16 in tl.dot"),
-    ),
-]
-
-
 @pytest.mark.slow(seconds=4)
-@pytest.mark.parametrize(("dtype", "steps"), INTERPRETED)
-def test_results_against_float64(
-    dtype: str, steps: tuple[str, ...], interpreter: Interpreter
-) -> None:
+@pytest.mark.parametrize("dtype", ["fp16", "fp32", "bf16"])
+def test_results_against_float64(dtype: str, interpreter: Interpreter) -> None:
     """At any size, tile, activation and odd value a step is off by no more than rounding."""
+    steps = ("v0", "v1", "v2", "v3", "v4")
     found = interpreter.call("tests.kernels.interpreted_ladder:errors", dtype, steps)
-    assert len(found) == (59 if len(steps) > 1 else 6)
+    assert len(found) == 59
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 

@@ -11,21 +11,11 @@ from asmtune.kernels import tiled_matmul as matmul
 from tests.interpreter import Interpreter
 from tests.launch_kernels import WITH_TENSOR_CORES
 
-INTERPRETED = [
-    "fp16",
-    "fp32",
-    "fp8e4nv",
-    "i8",
-    pytest.param(
-        "bf16",
-        marks=pytest.mark.xfail(reason="Triton's interpreter multiplies the bits of bf16"),
-    ),
-]
 RESULTS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float16"}
 
 
 @pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("dtype", INTERPRETED)
+@pytest.mark.parametrize("dtype", matmul.DTYPES)
 def test_results_against_float64(dtype: str, interpreter: Interpreter) -> None:
     """For any size, layout and tile the error is what rounding explains, and int8 is exact."""
     found = interpreter.call("tests.kernels.interpreted_tiled_matmul:sizes", dtype)

@@ -76,6 +76,22 @@ def test_a_layer_alone_sees_the_model_s_own_inputs() -> None:
     assert relu.cumulative.rms_share > 0.1
 
 
+def test_compiled_models_run_eagerly() -> None:
+    """Layers of a compiled model have rows, and neither they nor the hooks are compiled."""
+    compiled = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    model = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend=backend)
+    found = trace(model, torch.randn(8, 4), repeats=1)
+    assert [layer.name for layer in found.layers] == ["_orig_mod.0", "_orig_mod.1"]
+    assert not compiled
+    model(torch.randn(8, 4))
+    assert compiled, "it is compiled again after"
+
+
 def test_a_layer_called_twice_has_two_rows() -> None:
     """Calls of a shared layer are told apart, and an input of names or a tuple is passed on."""
 
@@ -264,6 +280,24 @@ def test_outliers_and_drops_are_counted() -> None:
     assert counts.calls == 8, "closed"
 
 
+class Cast(nn.Linear):
+    """A layer that casts its input to a dtype of its own, so that it has no run in fp64."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the layer's output in fp32."""
+        return super().forward(values.float())
+
+
+def scripted() -> nn.Module:
+    """A model with a ScriptModule inside."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return nn.Sequential(torch.jit.script(nn.ReLU()))
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
@@ -276,6 +310,13 @@ def test_outliers_and_drops_are_counted() -> None:
             lambda: trace(nn.Sequential(nn.ReLU()), torch.ones(2), reference=nn.Sequential()),
             "reference= has no module '0'",
         ),
+        (lambda: trace(abs, torch.ones(2)), "trace: model is <built-in .*; give an nn.Module"),
+        (lambda: trace(nn.ReLU(), torch.ones(2), reference=1), "trace: reference is 1; give"),
+        (lambda: trace(nn.ReLU(), torch.ones(2), repeats=-1), "repeats=-1: give a whole number"),
+        (lambda: trace(Cast(), torch.ones(2)), "reference in fp64: its run: RuntimeError: .*dtype"),
+        (lambda: trace(scripted(), torch.ones(2)), "'0' is a ScriptModule, which takes no hooks"),
+        (lambda: with_fp8(nn.Linear), "with_fp8: model is <class .*; give an nn.Module"),
+        (lambda: Monitor(nn.ReLU(), None, []), "Monitor: fallback is None; give an nn.Module"),
     ],
 )
 def test_bad_use_is_one_line(use: Callable[[], Any], message: str) -> None:

@@ -210,6 +210,17 @@ def test_a_foreign_state_is_refused(change: Callable[[dict[str, Any]], Any], mes
         (lambda: quantize(torch.ones(4, 6), torch.ones(4, 4)), "do not divide"),
         (lambda: choose_format(torch.zeros(3)), "no range"),
         (lambda: evaluate_scaler([torch.ones(3)], Scaler()), "two or more"),
+        (lambda: Scaler((1, 128)), r"granularity=\(1, 128\): give a Granularity"),
+        (lambda: Scaler(margin=math.nan), "margin=nan: give powers of two"),
+        (lambda: Scaler(margin=2000), "margin=2000: give powers of two, from -64 to 64"),
+        (lambda: Scaler(history=1.5), "history=1.5"),
+        (lambda: Scaler(decay="0.9"), "decay='0.9'"),
+        (lambda: Granularity(128), "block=128: give a tuple of sizes from 1"),
+        (lambda: Granularity((True,)), "sizes from 1"),
+        (lambda: Scaler().update([1.0]), "floating-point tensors; this is list"),
+        (lambda: quantize(torch.ones(2), 0.5), "values and scale are Tensor, float; give tensors"),
+        (lambda: choose_group_size([torch.ones(2, 16)] * 2, "1%"), "clip='1%': give a share"),
+        (lambda: choose_group_size([torch.ones(2, 24)] * 2, 0, sizes=(16,)), "do not divide"),
     ],
 )
 def test_bad_input_is_one_line(use: Callable[[], Any], message: str) -> None:
@@ -280,6 +291,14 @@ def test_the_first_group_size_under_the_target_is_taken() -> None:
     ]
     assert choice.size == sorted(sizes)[len(clips) - 1]
     assert clips[-1] <= 5e-4 < min(clips[:-1])
+
+
+def test_default_group_sizes_are_those_that_divide() -> None:
+    """Channels that 512 does not divide have smaller groups, and no error of a larger size."""
+    torch.manual_seed(0)
+    batches = (torch.exp(torch.randn(1, 96)) for _ in range(4))
+    with pytest.raises(InputError, match=r"no group size keeps .* \(16: \S+, 32: \S+\): give larg"):
+        choose_group_size(batches, 0.0)
 
 
 def test_no_group_size_under_the_target_is_told() -> None:

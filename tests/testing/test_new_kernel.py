@@ -89,6 +89,8 @@ def test_prune_report_takes_the_module(
         ("new", "x: (arguments,) fp32", "(arguments,)", "the size 'arguments' has a meaning"),
         ("new", "range: (M, N) fp32", "(M,)", "the input 'range' has a meaning in the files"),
         ("new", "x: (num_warps,) fp32", "(num_warps,)", "the size 'num_warps' has a meaning"),
+        ("new", "x: (self,) fp32", "(self,)", "the size 'self' has a meaning"),
+        ("new", "x: (M,) fp32; y: (M,) fp32", "(M,)", r"'x: .*; y: .*' is not NAME: \(SIZES\)"),
         ("new", "x_ptr: (M,) fp32, x: (M,) fp32", "(M,)", "x_ptr is a pointer's name"),
         ("new", "x: (x_ptr,) fp32", "(x_ptr,)", "x_ptr is a pointer's name"),
         ("new", "", "(M,)", "--inputs: empty"),

@@ -295,3 +295,30 @@ def test_plugin(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in ran.stdout, ran.stdout
     assert "comparisons are wrong" in ran.stdout
     assert "comparisons of 2 checks" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("function", "reference", "cases", "message"),
+    [
+        (abs, abs, {"x": torch.ones(3)}, r"give a list such as \[\{\"x\": x\}\]"),
+        (abs, abs, [torch.ones(3)], "cases are no arguments by name"),
+        (3, abs, [{"x": torch.ones(3)}], "function is 3: give a function"),
+        (abs, None, [{"x": torch.ones(3)}], "reference is None: give a function"),
+    ],
+)
+def test_what_is_no_case_or_function(
+    function: Any, reference: Any, cases: Any, message: str
+) -> None:
+    """Tensors in the place of cases, and no functions, are refused in one line."""
+    with pytest.raises(InputError, match=message) as caught:
+        check_kernel(function, reference, cases)
+    assert "\n" not in str(caught.value)
+
+
+def test_written_inputs_have_no_shared_elements() -> None:
+    """A function that may write to an input is not called with one row repeated."""
+    cases = [{"x": torch.randn(5, 7)}]
+    report = check_kernel(lambda x: x.mul_(3), lambda x: x * 3, cases, writes=("x",))
+    report.raise_if_wrong()
+    assert not any("one row repeated" in one.name for one in report.comparisons)
+    assert any("every other row" in one.name for one in report.comparisons)

@@ -68,6 +68,21 @@ FAULTS = {
     ],
     "alignment": [("tl.load(x_ptr", f"tl.load({ALIGNED}")],
     "bounds": [("y_ptr + row,", "y_ptr + row + 1,")],
+    "bounds by a grid": [
+        ('torch.zeros(shape["rows"]', 'torch.empty(shape["rows"]'),
+        ('grid = (shape["rows"],)', 'grid = (shape["rows"] - 1,)'),
+    ],
+    "bounds by two programs a row": [
+        ('torch.zeros(shape["rows"]', 'torch.empty(shape["rows"]'),
+        ("tl.program_id(0)", "tl.program_id(0) // 2"),
+    ],
+    "accumulator rounded to fp16 at each step": [
+        ("total += x", "total = (total + x).to(tl.float16).to(tl.float32)"),
+    ],
+    "mask under an autotuner": [
+        (", mask=at < cols, other=0.0", ""),
+        ("@triton.jit", '@triton.autotune([triton.Config({"BLOCK": 64})], key=[])\n@triton.jit'),
+    ],
     # Each run is wrong in another way.
     "race of all runs": [("+= x", "+= x + noise()")],
     # Rows of x lie 2 * cols apart.
@@ -119,6 +134,51 @@ def reference(arguments):
     x = arguments["x_ptr"]
     return torch.bincount(x, minlength=8), x > 3, (x - 4).to(torch.int8)
 """
+
+TILES = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    m = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
+    n = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    inside = (m < M) & (n < N)
+    tl.store(y_ptr + m * N + n, 2 * tl.load(x_ptr + m * N + n, mask=inside), mask=inside)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"M": 64, "N": 64},)
+
+def space():
+    return Space({"BLOCK": (16,), "num_warps": (4,)}, default=Config({"BLOCK": 16}))
+
+def problem(shape, dtype, device):
+    M, N = shape["M"], shape["N"]
+    x = torch.randn(M, N, device=device)
+    grid = (triton.cdiv(M, 16), triton.cdiv(N, 16))
+    return Problem(kernel, {"x_ptr": x, "y_ptr": torch.empty_like(x), "M": M, "N": N}, grid, shape)
+
+def reference(arguments):
+    return 2 * arguments["x_ptr"].double()
+"""
+
+TILES_FAULTS = {
+    "bounds by the other size": [("y_ptr + m * N + n", "y_ptr + m * M + n")],
+    "bounds by a grid of whole blocks": [("triton.cdiv(N, 16)", "N // 16")],
+}
+"""Replacements in doubled tiles that are right where sizes are equal, or blocks divide them."""
+
+DESCRIPTORS = [
+    (
+        "    tl.store(y_ptr + m * N + n, 2 * tl.load(x_ptr + m * N + n, mask=inside), mask=inside)",
+        """    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
+    y = tl.make_tensor_descriptor(y_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
+    at = [tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK]
+    y.store(at, x.load(at) * 2)""",
+    )
+]
+"""The same by descriptors, whose strides and addresses must be multiples of 16 bytes."""
 
 COUNTS_FAULTS = {
     "mask": [("counts[1] + at, x > 3, mask=inside", "counts[1] + at, x > 3")],
@@ -206,6 +266,7 @@ def found_in(
     [
         *((cause, MODULE, changes) for cause, changes in FAULTS.items()),
         *((cause, COUNTS, changes) for cause, changes in COUNTS_FAULTS.items()),
+        *((cause, TILES, changes) for cause, changes in TILES_FAULTS.items()),
     ],
 )
 def test_planted_faults_are_named(
@@ -240,6 +301,33 @@ def test_right_kernels_have_no_cause(
     found = found_in(kernel)
     assert not found.wrong, found.text()
     assert set(findings(found).values()) == {"fine"}, found.text()
+
+
+@pytest.mark.slow
+def test_what_a_kernel_refuses_is_no_fault(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Sizes and addresses that descriptors do not take are noted, and no cause."""
+    found = found_in(planted(tmp_path, DESCRIPTORS, TILES))
+    assert not found.wrong, found.text()
+    assert findings(found) == {
+        **dict.fromkeys(("mask", "accumulator", "race", "bounds"), "fine"),
+        "alignment": "untested",
+    }
+    assert "mask: N=33 is refused: InterpreterError" in found.text()
+
+
+@pytest.mark.slow
+def test_a_launch_that_fails_is_told_first(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where no launch gives a result, its exception is the conclusion, and no cause is judged."""
+    found = found_in(planted(tmp_path, [("total += x", "total += missing")]))
+    assert found.wrong
+    assert found.findings == ()
+    assert "missing" in found.conclusion
+    assert "fails: InterpreterError: NameError" in found.conclusion
+    assert "mend this first" in found.conclusion
 
 
 @pytest.mark.slow
@@ -348,6 +436,7 @@ def test_wrong_formula_has_no_cause(tmp_path: Path, found_in: Callable[[str], Di
     assert found.wrong
     assert found.cause is None, found.text()
     assert "compare the formula" in found.conclusion
+    assert "at rows=16, cols=64 the result is wrong: [" in found.conclusion
 
 
 @pytest.mark.slow

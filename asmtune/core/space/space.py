@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -283,7 +284,7 @@ class Space:
     def __iter__(self) -> Iterator[Config]:
         return self.configs()
 
-    def configs(self, **context: Any) -> Iterator[Config]:
+    def configs(self, /, **context: Any) -> Iterator[Config]:
         """Yield the feasible configs in a fixed order.
 
         Args:
@@ -303,7 +304,7 @@ class Space:
         for point in walk(list(self.axes.items()), plan, dict(context)):
             yield Config.from_dict({name: point[name] for name in self.axes})
 
-    def first(self, **context: Any) -> Config:
+    def first(self, /, **context: Any) -> Config:
         """Return the default config if it is feasible, else the first that is.
 
         Raises:
@@ -365,17 +366,18 @@ class Space:
         point = Config(**{**vars(config), "kwargs": kwargs})
         return None if misfit_of(point, self.axes) else point
 
-    def describe_empty(self, **context: Any) -> str:
-        """Name in one line the constraint that, taken alone, leaves fewest points."""
-        spaces = {c.name: self._with(constraints=(c,)) for c in self.constraints}
-        alone = {name: sum(1 for _ in space.configs(**context)) for name, space in spaces.items()}
-        if not alone:
-            return f"no feasible point among {self.size}"
-        worst = min(alone, key=lambda name: alone[name])
-        return (
-            f"no feasible point among {self.size}: constraint {worst!r} alone leaves "
-            f"{alone[worst]}; relax it or widen its axes"
-        )
+    def describe_empty(self, /, **context: Any) -> str:
+        """Name in one line constraints that no point satisfies together, and the sizes they see."""
+        needed = self.constraints
+        for one in self.constraints:
+            others = tuple(other for other in needed if other is not one)
+            with suppress(SpaceError):  # a predicate may rely on another that goes first
+                if next(self._with(constraints=others).configs(**context), None) is None:
+                    needed = others
+        names = " and ".join(repr(one.name) for one in needed)
+        sizes = dict.fromkeys(n for one in needed for n in one.needs if n in context)
+        at = " at " + ", ".join(f"{n}={context[n]}" for n in sizes) if sizes else ""
+        return f"no feasible point among {self.size}: none has {names}{at}; relax one or widen axes"
 
     def _with(
         self,

@@ -22,6 +22,7 @@ from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.kernel_module import KernelModule, Shape, from_python_module, import_module
+from asmtune.core.problem import without_autotuner
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import user_code
 
@@ -194,7 +195,7 @@ def _launch(
         if config is None or not hasattr(module, "OUTPUTS"):
             raise ProblemError(f"kernel module {loaded.name} defines no DEFAULT, or no OUTPUTS")
         # Keywords of a variant that are no arguments stand for values of the config.
-        module.kernel[problem.grid](**{**config.all_kwargs(), **arguments})
+        without_autotuner(module.kernel)[problem.grid](**{**config.all_kwargs(), **arguments})
         return {name.removesuffix("_ptr"): arguments[name] for name in module.OUTPUTS}
 
     return launch
@@ -211,7 +212,7 @@ def function_of(reference: str, module: ModuleType | None = None) -> tuple[Modul
         module = import_module(where)
     function = getattr(module, name, None)
     if not callable(function):
-        hint = did_you_mean(name, vars(module))
+        hint = did_you_mean(name, [one for one, value in vars(module).items() if callable(value)])
         raise ProblemError(f"{where or module.__file__} defines no function {name!r}{hint}")
     return module, function
 

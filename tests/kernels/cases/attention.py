@@ -15,7 +15,6 @@ from tests.kernels.accuracy import Case, launched_with, module_of
 ALSO = ("attention_backward", "attention_backward_q", "attention_backward_kv")
 ROUNDED = {"fp16": "fp16 weights", "bf16": "bf16 weights"}
 ON_GPU = {"fp32": "tf32 weights"}
-NOT_INTERPRETED = {"bf16": "Triton's interpreter multiplies the bits of bf16"}
 
 
 def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[str, int]:
@@ -185,7 +184,6 @@ def of_gradients(*configs: Config) -> Case:
         most=16.0,
         on_gpu=ON_GPU,
         rounded=ROUNDED,
-        not_interpreted=NOT_INTERPRETED,
     )
 
 
@@ -211,6 +209,5 @@ CASE = Case(
     also=ALSO,
     on_gpu=ON_GPU,
     rounded=ROUNDED,
-    not_interpreted=NOT_INTERPRETED,
     extra=extras,
 )

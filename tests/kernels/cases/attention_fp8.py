@@ -13,7 +13,7 @@ from asmtune.testing.inputs import LAYOUTS, widened
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 from tests.kernels.cases import attention
-from tests.kernels.cases.attention import NOT_INTERPRETED, ROUNDED
+from tests.kernels.cases.attention import ROUNDED
 
 NAME = "attention_fp8"
 
@@ -173,6 +173,5 @@ CASE = Case(
     varied=("v",),
     keywords=({"causal": True}, {"window": (12, 40)}, {"scale": 0.5}),
     rounded=ROUNDED,
-    not_interpreted=NOT_INTERPRETED,
     extra=extras,
 )

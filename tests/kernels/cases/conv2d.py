@@ -189,6 +189,5 @@ CASE = Case(
     ),
     most=1e15,
     on_gpu={"fp32": "tf32"},
-    not_interpreted={"bf16": "Triton's interpreter multiplies the bits of bf16"},
     extra=extras,
 )

@@ -21,6 +21,5 @@ CASE = Case(
     most=1e15,
     rounded=ROUNDED,
     on_gpu={"fp32": "tf32"},
-    not_interpreted={"bf16": "Triton's interpreter multiplies the bits of bf16"},
     extra=lambda device: extremes("gru_step", device),
 )

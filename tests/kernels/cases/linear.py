@@ -22,5 +22,4 @@ CASE = Case(
     ),
     most=1e15,
     on_gpu={"fp32": "tf32", "fp16": "fp16 sums", "bf16": "bf16 sums"},
-    not_interpreted={"bf16": "Triton's interpreter multiplies the bits of bf16"},
 )

@@ -20,5 +20,4 @@ CASE = Case(
     most=1e15,
     on_gpu={"fp32": "tf32", "fp16": "fp16 sums", "bf16": "bf16 sums"},
     on_gpu_of={"fp8e4nv": {"fp16": "fp8 sums"}},
-    not_interpreted={"bf16": "Triton's interpreter multiplies the bits of bf16"},
 )
