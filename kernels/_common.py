@@ -8,9 +8,10 @@ of 16 bytes, would be loaded element by element. Where blocks divide `MULTIPLE`,
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -18,6 +19,7 @@ import triton.language as tl
 
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.shipped import chosen_target
+from asmtune.runtime.prepared import refuse_second
 
 T = TypeVar("T")
 
@@ -148,6 +150,23 @@ def forward_only(what: str, *tensors: torch.Tensor) -> None:
         raise ValueError(
             f"{what} has no backward: call it under torch.no_grad(), or detach its arguments"
         )
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the backward of an autograd function, which autograd may not differentiate.
+
+    PyTorch's function of this name gives results without a graph where the gradients that come
+    in have none, as those of a sum. A second differentiation then misses what was saved.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *gradients: Any) -> Any:
+        with torch.no_grad():
+            results = backward(ctx, *gradients)
+        name = type(ctx).__name__.removesuffix("Backward").strip("_").lower()
+        return refuse_second(name, results, (*gradients, *ctx.saved_tensors))
+
+    return once
 
 
 def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import triton
 
 from asmtune.core.config import Config
@@ -25,11 +27,20 @@ DEFAULT = Config(
 """Runs on every target, dtype and layout: 72 KiB of shared memory at most."""
 
 
-def space() -> Space:
+def is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int) -> bool:
+    """Return whether a block's rows are of 128 or 256 bytes, or it is the default's."""
+    usual = tuple(DEFAULT.kwargs[f"BLOCK_{axis}"] for axis in "MNK") == (BLOCK_M, BLOCK_N, BLOCK_K)
+    return usual or BLOCK_K * SIZE in (128, 256)
+
+
+def space(wide: Callable[..., bool] = is_wide) -> Space:
     """Build the space: variants, tiles, group height, warps and stages.
 
     Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
     pointers, and many warps over a small tile.
+
+    Args:
+        wide: tells which blocks have rows wide enough.
     """
     axes = {
         "LOADS": ("pointers", "descriptors"),
@@ -47,7 +58,7 @@ def space() -> Space:
         .where("the copy engine takes rows at multiples of 16 bytes", _can_be_described)
         .where("a tile is under twice as high and wide as C", _is_of_use)
         .where("programs that walk have more tiles than there are processors", _can_walk)
-        .where("a block's rows are of 128 or 256 bytes", _is_wide)
+        .where("a block's rows are of 128 or 256 bytes", wide)
         .where("a thread holds 4 to 128 accumulators, 64 or more of eight warps", _fits_threads)
         .where("blocks of a program take 48 KiB or more, or five stages", _is_deep)
         .where("a sum is split where tiles are few, as far as there is memory", _can_split)
@@ -72,11 +83,6 @@ def _can_walk(
         return True
     wide = LOADS == "descriptors" and BLOCK_M * BLOCK_N >= 64 * 128
     return wide and _tiles(M, N, BLOCK_M, BLOCK_N) > SMS
-
-
-def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int) -> bool:
-    usual = tuple(DEFAULT.kwargs[f"BLOCK_{axis}"] for axis in "MNK") == (BLOCK_M, BLOCK_N, BLOCK_K)
-    return usual or BLOCK_K * SIZE in (128, 256)
 
 
 def _fits_threads(BLOCK_M: int, BLOCK_N: int, num_warps: int) -> bool:

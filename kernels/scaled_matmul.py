@@ -141,7 +141,13 @@ SHAPES = ({"M": 4096, "N": 4096, "K": 4096, "GROUP_A": 1, "GROUP_B": BLOCK, "GRO
 
 def space() -> Space:
     """Build the space of `matmul`, of blocks of K that lie in a group."""
-    return _gemm_space.space().where("a block of K lies in a group", _lies_in_a_group)
+    return _gemm_space.space(_is_wide).where("a block of K lies in a group", _lies_in_a_group)
+
+
+def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int, GROUP_K: int) -> bool:
+    # Groups of up to 64 leave none of the blocks that `matmul` takes where C is narrow.
+    short = 0 < GROUP_K <= 64 and BLOCK_K <= 64
+    return short or _gemm_space.is_wide(BLOCK_M, BLOCK_N, BLOCK_K, SIZE)
 
 
 def _lies_in_a_group(LOADS: str, BLOCK_K: int, GROUP_K: int) -> bool:
