@@ -153,6 +153,7 @@ def product(
         ValueError: an argument does not fit; the message says what it is and what it must be.
     """
     given = {"a": a, "b": b} | ({} if bias is None else {"bias": bias})
+    check_tensors(what, {"a": a, "b": b}, DTYPES)
     operands = f"{what}: a is {tuple(a.shape)}, b is {tuple(b.shape)}"
     if not {a.ndim, b.ndim} <= {2, 3} or a.shape[-1] != b.shape[-2]:
         raise ValueError(f"{operands}; they must be (.., M, K) and (.., K, N) of two or three axes")
@@ -165,7 +166,6 @@ def product(
     if dtype_of(a) == "i8" and (bias is not None or activation != "none"):
         raise ValueError(f"{what}: a is int8; that has neither bias nor activation")
     kinds = ("fp16",) if dtype_of(a) == "fp8e4nv" else (dtype_of(a),)
-    check_tensors(what, {"a": a, "b": b}, DTYPES)
     if bias is not None:
         check_tensors(what, {"bias": bias}, [str(kind) for kind in kinds])
         if bias.shape != b.shape[-1:] or bias.device != a.device:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from asmtune.compile.interpreter import exact_floats
 from asmtune.kernels import (
@@ -15,6 +17,7 @@ from asmtune.kernels import (
     conv2d,
     cross_entropy,
     dropout,
+    gelu,
     gru_step,
     layernorm,
     linear,
@@ -24,7 +27,9 @@ from asmtune.kernels import (
     rope,
     scaled_matmul,
 )
+from asmtune.kernels._common import check_tensors
 from asmtune.kernels._gemm_host import MOST_BATCH, product
+from asmtune.kernels._gru_host import gates_of
 from tests.interpreter import Interpreter
 
 GROUPS = ("tensor", "row", "column", (1, 128), (128, 128), (0, 3))
@@ -211,3 +216,46 @@ def _states_and_gradients(given: list[torch.Tensor]) -> list[torch.Tensor]:
 def test_autocast_leaves_a_gru_alone(interpreter: Interpreter) -> None:
     """Its products are of its tensors' dtype, forward and backward, as its kernels take them."""
     assert interpreter.call("tests.kernels.test_edges:under_autocast") == [0.0] * 7
+
+
+@pytest.mark.parametrize("value", [None, 1.0, [1.0, 2.0], np.zeros((3, 7), np.float32)], ids=str)
+def test_what_is_no_tensor_is_named(value: Any) -> None:
+    """Each public function says which argument is no tensor, and what it is."""
+    x, kind = torch.zeros(3, 7), type(value).__name__
+    calls: Mapping[str, Callable[[], Any]] = {
+        "gelu: x": lambda: gelu.gelu(value),
+        "matmul: b": lambda: matmul.matmul(x, value),
+        "matmul: bias": lambda: matmul.matmul(x, x.mT, [value]),  # type: ignore[arg-type]
+        "layernorm: weight": lambda: layernorm.layernorm(x, value, torch.zeros(7)),
+        "rope: cos": lambda: rope.rope(torch.zeros(3, 1, 1, 8), value, value),
+        "scaled_matmul: a": lambda: scaled_matmul.scaled_matmul(value, x, x, x),
+    }
+    for named, call in calls.items():
+        found = "list" if named == "matmul: bias" else kind
+        with pytest.raises(TypeError, match=f"^{named} is {found}; it must be a torch.Tensor$"):
+            call()
+
+
+def test_negated_views_and_tangents_are_refused() -> None:
+    """Both would be lost without a word: a kernel sees the numbers that lie in memory."""
+    view = torch.randn(5, 1, dtype=torch.complex64).conj().imag
+    assert view.is_neg()
+    with pytest.raises(ValueError, match=r"matmul: a is a negated view.*resolve_neg"):
+        matmul.matmul(view, torch.zeros(1, 3))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.zeros(3, 7), torch.ones(3, 7))
+        with pytest.raises(ValueError, match="gelu: x has a tangent"):
+            gelu.gelu(dual)
+    assert gelu.gelu(torch.zeros(0, 7)).shape == (0, 7)
+
+
+def test_checks_are_one_graph() -> None:
+    """`torch.compile` goes through the checks of tensors, and a GRU's first product."""
+
+    def checked(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        check_tensors("checked", {"x": x, "weight": weight})
+        return gates_of(x, weight, bias)
+
+    given = torch.randn(2, 3), torch.randn(6, 3), torch.randn(6)
+    found = torch.compile(checked, backend="eager", fullgraph=True)(*given)
+    assert torch.equal(found, checked(*given))
