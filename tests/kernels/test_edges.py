@@ -27,6 +27,7 @@ from asmtune.kernels import (
     rope,
     scaled_matmul,
 )
+from asmtune.kernels._attention_host import laid
 from asmtune.kernels._common import check_tensors
 from asmtune.kernels._gemm_host import MOST_BATCH, product
 from asmtune.kernels._gru_host import gates_of
@@ -110,6 +111,14 @@ def test_blocks_within_32_bits_are_taken() -> None:
     tall, huge = halves(64, 10_000_000), halves(2, 1 << 31)
     assert product("matmul", tall, tall.mT, None, "none").arguments(halves(1, 64, 64))
     assert product("matmul", huge, huge.mT, None, "none").arguments(halves(1, 2, 2))
+
+
+@pytest.mark.parametrize(("apart", "copied"), [(1 << 22, False), (1 << 24, True)])
+def test_heads_with_rows_far_apart_are_copied(apart: int, copied: bool) -> None:
+    """Rows of heads so far apart that a block's offsets would overflow are laid side by side."""
+    steps = (300 * apart, 300 * apart, apart, 1)
+    x = torch.empty_strided((1, 1, 300, 16), steps, dtype=torch.float16, device="meta")
+    assert laid(x).stride(2) == (16 if copied else apart)
 
 
 def test_a_batch_goes_in_parts_that_a_grid_has() -> None:
