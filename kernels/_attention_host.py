@@ -54,6 +54,7 @@ Window = int | tuple[int | None, int | None] | None
 _WINDOW = "1 or more, or None, or a pair (left, right) of 0 or more or None"
 _WIDEST = 256
 _ROW_BYTES = 16
+_MOST_ROWS = 256
 _LENGTHS, _MASK = 1, 2
 
 
@@ -182,12 +183,17 @@ def check_extents(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) 
 
 
 def laid(x: torch.Tensor) -> torch.Tensor:
-    """Return the tensor if its rows are dense and at multiples of 16 bytes; else a copy."""
+    """Return the tensor if its rows are dense, near, and at multiples of 16 bytes; else a copy.
+
+    Offsets within a block of rows are of 32 bits.
+    """
     per = _ROW_BYTES // x.element_size()
     steps = [s for s, size in zip(x.stride()[:-1], x.shape[:-1], strict=True) if size > 1]
     # Tensors without memory have no address.
     start = 0 if x.is_meta else x.data_ptr()
-    if x.stride(-1) == 1 and not any(s % per for s in steps) and start % _ROW_BYTES == 0:
+    near = x.shape[-2] <= 1 or x.stride(-2) * _MOST_ROWS < 1 << 31
+    aligned = not any(s % per for s in steps) and start % _ROW_BYTES == 0
+    if x.stride(-1) == 1 and near and aligned:
         return x
     return x.clone(memory_format=torch.contiguous_format)
 

@@ -8,16 +8,21 @@ of 16 bytes, would be loaded element by element. Where blocks divide `MULTIPLE`,
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 import triton
 import triton.language as tl
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.shipped import chosen_target
+from asmtune.runtime.call_trace import needs_gradient
+from asmtune.runtime.prepared import refuse_second
 
 T = TypeVar("T")
 
@@ -104,7 +109,10 @@ def check_tensors(
 
     Raises:
         ValueError: a tensor does not fit; the message names it, what it is and what it must be.
+        TypeError: an argument is no tensor.
     """
+    for name, tensor in tensors.items():
+        check_plain(what, name, tensor)
     first_name, first = next(iter(tensors.items()))
     if dtype_of(first) not in dtypes:
         raise ValueError(
@@ -116,6 +124,21 @@ def check_tensors(
                 f"{what}: {name} is {tensor.dtype} on {tensor.device}, and {first_name} is "
                 f"{first.dtype} on {first.device}; convert one of them"
             )
+
+
+def check_plain(what: str, name: str, tensor: Any) -> None:
+    """Refuse what is no tensor, or whose values are not those in memory."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{what}: {name} is {type(tensor).__name__}; it must be a torch.Tensor")
+    if is_dynamo_compiling():  # it has neither
+        return
+    if tensor.is_neg():
+        raise ValueError(
+            f"{what}: {name} is a negated view, as the imaginary part of a conjugate; "
+            "call its resolve_neg()"
+        )
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+        raise ValueError(f"{what}: {name} has a tangent, which the kernel does not carry on")
 
 
 def check_shape(what: str, name: str, tensor: torch.Tensor, wanted: Sequence[int]) -> None:
@@ -144,10 +167,27 @@ def forward_only(what: str, *tensors: torch.Tensor) -> None:
     Raises:
         ValueError: a gradient is asked for.
     """
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    if torch.is_grad_enabled() and any(map(needs_gradient, tensors)):
         raise ValueError(
             f"{what} has no backward: call it under torch.no_grad(), or detach its arguments"
         )
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the backward of an autograd function, which autograd may not differentiate.
+
+    PyTorch's function of this name gives results without a graph where the gradients that come
+    in have none, as those of a sum. A second differentiation then misses what was saved.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *gradients: Any) -> Any:
+        with torch.no_grad():
+            results = backward(ctx, *gradients)
+        name = type(ctx).__name__.removesuffix("Backward").strip("_").lower()
+        return refuse_second(name, results, (*gradients, *ctx.saved_tensors))
+
+    return once
 
 
 def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:

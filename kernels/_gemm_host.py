@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -32,6 +32,12 @@ MOST_PARTS = 32
 
 LEAST_OF_A_PART = 128
 """Least extent along K of one part."""
+
+MOST_BATCH = (1 << 16) - 1
+"""Most programs along the second axis of a grid."""
+
+MOST_BLOCK = 256
+"""Largest extent of a block of the space, whose offsets are of 32 bits."""
 
 _LEAST_ROWS, _MOST_COLS = 64, 256
 _VECTOR = 16
@@ -94,6 +100,7 @@ def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
     (batch, M, K), N = a[0], b[0][2]
     strides = {f"stride_a{axis}": stride for axis, stride in zip("zmk", a[1], strict=True)}
     strides |= {f"stride_b{axis}": stride for axis, stride in zip("zkn", b[1], strict=True)}
+    _check_reach(a, b)
     layout, apart, extents = "", [], []
     for (shape, steps, address), axes in ((a, "mk"), (b, "kn")):
         dense = next((place for place in (2, 1) if steps[place] == 1), None)
@@ -114,6 +121,22 @@ def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
     }
 
 
+def _check_reach(a: Place, b: Place) -> None:
+    """Refuse matrices whose blocks reach further than the 32 bits of the kernel's offsets.
+
+    A stride of more bits is passed in 64, and so are the offsets along it.
+    """
+    c = (a[0][0], a[0][1], b[0][2]), (0, b[0][2], 1), 0
+    for name, (shape, steps, _) in {"A": a, "B": b, "C": c}.items():
+        axes = zip(shape[1:], steps[1:], strict=True)
+        reach = [min(extent, MOST_BLOCK) * step for extent, step in axes if step < 1 << 31]
+        if sum(reach) >= 1 << 31:
+            raise ValueError(
+                f"{name} of a product is {shape[1:]} with strides {steps[1:]}; {MOST_BLOCK} of its "
+                f"rows or columns must lie within {1 << 31} elements: divide the product"
+            )
+
+
 def product(
     what: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str
 ) -> Product:
@@ -130,6 +153,7 @@ def product(
         ValueError: an argument does not fit; the message says what it is and what it must be.
     """
     given = {"a": a, "b": b} | ({} if bias is None else {"bias": bias})
+    check_tensors(what, {"a": a, "b": b}, DTYPES)
     operands = f"{what}: a is {tuple(a.shape)}, b is {tuple(b.shape)}"
     if not {a.ndim, b.ndim} <= {2, 3} or a.shape[-1] != b.shape[-2]:
         raise ValueError(f"{operands}; they must be (.., M, K) and (.., K, N) of two or three axes")
@@ -142,7 +166,6 @@ def product(
     if dtype_of(a) == "i8" and (bias is not None or activation != "none"):
         raise ValueError(f"{what}: a is int8; that has neither bias nor activation")
     kinds = ("fp16",) if dtype_of(a) == "fp8e4nv" else (dtype_of(a),)
-    check_tensors(what, {"a": a, "b": b}, DTYPES)
     if bias is not None:
         check_tensors(what, {"bias": bias}, [str(kind) for kind in kinds])
         if bias.shape != b.shape[-1:] or bias.device != a.device:
@@ -159,7 +182,7 @@ def placed(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str = "none"
 ) -> Product:
     """Bring operands that have been checked into the kernel's layout; large ones by copies."""
-    batch = max(a.shape[0] if a.ndim == 3 else 1, b.shape[0] if b.ndim == 3 else 1)
+    batch = next((x.shape[0] for x in (a, b) if x.ndim == 3), 1)
     worth = batch * a.shape[-2] * b.shape[-1] * a.shape[-1] >= _WORTH_A_COPY
     if not worth:
         return Product(_batched(a, batch), _batched(b, batch), bias, activation)
@@ -187,12 +210,23 @@ def launch(
     shape = (batch, M, operands.b.shape[2])
     c = torch.empty(shape, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
     if c.numel() and K:
-        arguments = operands.arguments(c)
-        with allocating():
-            beside(tuners, vendor, gluon and _fits_hopper(arguments))[grid](**arguments)
+        for part, result in _launches(operands, c):
+            arguments = part.arguments(result)
+            with allocating():
+                beside(tuners, vendor, gluon and _fits_hopper(arguments))[grid](**arguments)
     elif c.numel():
         raise ValueError(f"matmul: a is {tuple(operands.a.shape)}; K must be 1 or more")
     return c
+
+
+def _launches(operands: Product, c: torch.Tensor) -> Iterator[tuple[Product, torch.Tensor]]:
+    """Divide a batch that is longer than a grid's second axis; give each part and its result."""
+    if len(c) <= MOST_BATCH:
+        yield operands, c
+        return
+    for first in range(0, len(c), MOST_BATCH):
+        part = slice(first, first + MOST_BATCH)
+        yield replace(operands, a=operands.a[part], b=operands.b[part]), c[part]
 
 
 def _fits_hopper(arguments: Mapping[str, Any]) -> bool:
@@ -304,5 +338,7 @@ def sums_bytes(batch: int, M: int, N: int, K: int) -> int:
     """
     rows = max(_LEAST_ROWS, triton.next_power_of_2(M))
     part = batch * rows * triton.cdiv(N, _MOST_COLS) * _MOST_COLS * 4
+    if part == 0:
+        return 4
     parts = min(MOST_PARTS, K // LEAST_OF_A_PART, SUMS_BYTES // part)
     return min(SUMS_BYTES, triton.next_power_of_2(parts * part)) if parts > 1 else 4

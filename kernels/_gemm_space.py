@@ -25,6 +25,44 @@ DEFAULT = Config(
 """Runs on every target, dtype and layout: 72 KiB of shared memory at most."""
 
 
+def is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int) -> bool:
+    """Return whether a block's rows are of 128 or 256 bytes, or the tile is the default's."""
+    usual = tuple(DEFAULT.kwargs[f"BLOCK_{axis}"] for axis in "MNK") == (BLOCK_M, BLOCK_N, BLOCK_K)
+    return usual or BLOCK_K * SIZE in (128, 256)
+
+
+def space(wide: Predicate = is_wide) -> Space:
+    """Build the space: variants, tiles, group height, warps and stages.
+
+    Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
+    pointers, and many warps over a small tile.
+
+    Args:
+        wide: tells which blocks have rows wide enough.
+    """
+    axes = {
+        "LOADS": ("pointers", "descriptors"),
+        "PERSISTENT": (False, True),
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (32, 64, 128, 256),
+        "SPLIT_K": (1, 2, 4, 8, 16, MOST_PARTS),
+        "BLOCK_K": (32, 64, 128, 256),
+        "GROUP_M": (8,),
+        "num_warps": (4, 8),
+        "num_stages": (3, 4, 5),
+    }
+    return (
+        Space(axes, default=DEFAULT)
+        .where("the copy engine takes rows at multiples of 16 bytes", _can_be_described)
+        .where("a tile is under twice as high and wide as C", _is_of_use)
+        .where("programs that walk have more tiles than there are processors", _can_walk)
+        .where("a block's rows are of 128 or 256 bytes", wide)
+        .where("a thread holds 4 to 128 accumulators, 64 or more of eight warps", _fits_threads)
+        .where("blocks of a program take 48 KiB or more, or five stages", _is_deep)
+        .where("a sum is split where tiles are few, as far as there is memory", _can_split)
+    )
+
+
 def _can_be_described(LOADS: str, BLOCK_M: int, BLOCK_N: int, MULTIPLE_STRIDES: int) -> bool:
     # Of a tile of few rows the loads are never what limits it.
     return LOADS == "pointers" or (MULTIPLE_STRIDES == 16 and BLOCK_M >= 64 and BLOCK_N >= 64)
@@ -43,12 +81,6 @@ def _can_walk(
         return True
     wide = LOADS == "descriptors" and BLOCK_M * BLOCK_N >= 64 * 128
     return wide and _tiles(M, N, BLOCK_M, BLOCK_N) > SMS
-
-
-def is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int) -> bool:
-    """Return whether a block's rows are of 128 or 256 bytes, or the tile is the default's."""
-    usual = tuple(DEFAULT.kwargs[f"BLOCK_{axis}"] for axis in "MNK") == (BLOCK_M, BLOCK_N, BLOCK_K)
-    return usual or BLOCK_K * SIZE in (128, 256)
 
 
 def _fits_threads(BLOCK_M: int, BLOCK_N: int, num_warps: int) -> bool:
@@ -86,32 +118,3 @@ def _can_split(
 def _tiles(M: int, N: int, BLOCK_M: int, BLOCK_N: int) -> int:
     """Count the tiles of the largest product that shares a config with this one."""
     return triton.cdiv(triton.next_power_of_2(M), BLOCK_M) * triton.cdiv(N, BLOCK_N)
-
-
-def space(is_wide: Predicate = is_wide) -> Space:
-    """Build the space: variants, tiles, group height, warps and stages.
-
-    Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
-    pointers, and many warps over a small tile.
-    """
-    axes = {
-        "LOADS": ("pointers", "descriptors"),
-        "PERSISTENT": (False, True),
-        "BLOCK_M": (16, 32, 64, 128),
-        "BLOCK_N": (32, 64, 128, 256),
-        "SPLIT_K": (1, 2, 4, 8, 16, MOST_PARTS),
-        "BLOCK_K": (32, 64, 128, 256),
-        "GROUP_M": (8,),
-        "num_warps": (4, 8),
-        "num_stages": (3, 4, 5),
-    }
-    return (
-        Space(axes, default=DEFAULT)
-        .where("the copy engine takes rows at multiples of 16 bytes", _can_be_described)
-        .where("a tile is under twice as high and wide as C", _is_of_use)
-        .where("programs that walk have more tiles than there are processors", _can_walk)
-        .where("a block's rows are of 128 or 256 bytes", is_wide)
-        .where("a thread holds 4 to 128 accumulators, 64 or more of eight warps", _fits_threads)
-        .where("blocks of a program take 48 KiB or more, or five stages", _is_deep)
-        .where("a sum is split where tiles are few, as far as there is memory", _can_split)
-    )

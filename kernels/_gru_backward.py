@@ -12,9 +12,10 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
+from asmtune.kernels._common import once_differentiable
 from asmtune.kernels._gru import load_gates, sigmoid
+from asmtune.kernels._gru_host import of_own_dtype
 
 _BLOCK = 256
 
@@ -59,7 +60,7 @@ def kernel(
 Layer = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
-class _Layer(torch.autograd.Function):
+class _Gru(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layer: Layer, *given: torch.Tensor) -> torch.Tensor:
         output, _ = layer(*given)
@@ -68,6 +69,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @of_own_dtype
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         output, x, h0, weight_ih, weight_hh, bias_ih, bias_hh = ctx.saved_tensors
         before = torch.cat((h0[None], output))[:-1]
@@ -119,5 +121,5 @@ def differentiated(layer: Layer, *given: torch.Tensor) -> tuple[torch.Tensor, to
     Returns:
         The states, and the last of them.
     """
-    output: torch.Tensor = _Layer.apply(layer, *given)
+    output: torch.Tensor = _Gru.apply(layer, *given)
     return output, output[-1] if len(output) else given[1].clone()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import triton
 
-from asmtune.kernels._common import is_expanded, is_hopper
+from asmtune.kernels._common import check_plain, is_expanded, is_hopper
 from asmtune.kernels._fp8 import NAMES
 
 BLOCK = 128
@@ -51,6 +51,8 @@ def check_kinds(
     Raises:
         ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
+    for name, tensor in tensors.items():
+        check_plain(what, name, tensor)
     device = next(iter(tensors.values())).device
     for name, tensor in tensors.items():
         if tensor.dtype not in kinds[name] or tensor.device != device:
@@ -67,6 +69,8 @@ def check_operands(
     bias: torch.Tensor | None,
 ) -> None:
     """Refuse shapes, dtypes and devices that do not fit."""
+    for name, operand in operands.items():
+        check_plain("scaled_matmul", name, operand)
     a, b = operands["a"], operands["b"]
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or not a.shape[1]:
         raise ValueError(

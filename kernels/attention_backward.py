@@ -266,10 +266,10 @@ def _two_launches(
     return dq, dk, dv
 
 
-_apart = prepared(_two_launches)
+apart = prepared(_two_launches)
 
 
-@prepared(alternatives={"apart": _apart, "flash": flash, "cudnn": cudnn, "gluon": _gluon})
+@prepared(alternatives={"apart": apart, "flash": flash, "cudnn": cudnn, "gluon": _gluon})
 def attention_backward(
     dy: torch.Tensor,
     q: torch.Tensor,

@@ -39,12 +39,11 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
-from asmtune.kernels._common import FLOATS, check_tensors, vouched
+from asmtune.kernels._common import FLOATS, check_tensors, once_differentiable, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
 from asmtune.kernels._conv2d_host import grid, layer
 from asmtune.kernels._conv2d_space import DEFAULT, space

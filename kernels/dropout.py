@@ -27,7 +27,7 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import FLOATS, check_tensors, dense
+from asmtune.kernels._common import FLOATS, check_tensors, dense, once_differentiable
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -132,6 +132,7 @@ class _Dropout(torch.autograd.Function):
         return _dropped(x, p, seed)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         # In the layout in which the elements were numbered, whatever autograd's is.
         like = torch.empty_strided(grad.shape, ctx.stride, dtype=grad.dtype, device=grad.device)

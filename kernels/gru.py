@@ -47,7 +47,7 @@ from asmtune.core.problem import Problem
 from asmtune.kernels._common import vouched
 from asmtune.kernels._gru import cell, load_gates, places, product, split, warps_apart
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
-from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
+from asmtune.kernels._gru_host import baseline, check, gates_of, inputs, recurrence
 from asmtune.kernels._gru_space import DEFAULT, arguments_of, fits, grid, space
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
 from asmtune.kernels.gru_step import gru_step
@@ -208,7 +208,7 @@ def gru(
         return gru_step(**given)
     if not len(x) or not h0.numel():
         return h0.new_empty((len(x), *h0.shape)), h0.clone()
-    gates = torch.nn.functional.linear(x, weight_ih, bias_ih)
+    gates = gates_of(x, weight_ih, bias_ih)
     arguments = arguments_of(*(t.contiguous() for t in (gates, h0, weight_hh, bias_hh)))
     _tuned[grid](**arguments)
     output = arguments["out_ptr"]

@@ -31,7 +31,7 @@ from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
 from asmtune.kernels._gru import add_three, cell, load_gates
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
-from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
+from asmtune.kernels._gru_host import baseline, check, gates_of, inputs, recurrence
 from asmtune.runtime.decorator import asm_autotune
 
 __all__ = ["baseline", "gru_step", "inputs", "kernel", "problem", "reference", "space"]
@@ -190,7 +190,7 @@ def gru_step(
     output = h0.new_empty((len(x), *h0.shape))
     if not output.numel():
         return output, h0.clone()
-    gates = torch.nn.functional.linear(x, weight_ih, bias_ih)
+    gates = gates_of(x, weight_ih, bias_ih)
     state, weight, bias = h0.contiguous(), weight_hh.contiguous(), bias_hh.contiguous()
     for of_x, after in zip(gates.unbind(), output.unbind(), strict=True):
         _tuned[_grid](**_arguments(of_x, state, weight, bias, after))

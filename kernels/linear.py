@@ -138,6 +138,8 @@ def linear(
             f"linear: weight is {tuple(weight.shape)}, x is {tuple(x.shape)}; "
             "they must be (out, in) and (.., in)"
         )
+    if x.shape[-1] == 0:
+        raise ValueError(f"linear: x is {tuple(x.shape)}; it must have one element or more a row")
     operands = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
     tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
     y = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)

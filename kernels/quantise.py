@@ -213,8 +213,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix; the amax of groups that fit no tile is PyTorch's."""
     given = inputs(shape, dtype, device)
     groups = _groups(given["x"], given["group"])
-    fits = _fits(groups)
-    amax, source = (None, "x") if fits else (_amax(given["x"], given["group"]), "amax")
+    amax, source = (None, "x") if _fits(groups) else (_amax(given["x"], given["group"]), "amax")
     arguments = _arguments(given["x"], given["format"], groups, amax, source)
     shape = {**shape, **{name: arguments[name] for name in (*groups, "SOURCE")}}
     return Problem(kernel, arguments, grid, shape, "quantise")
@@ -230,7 +229,8 @@ def by_group(x: torch.Tensor, group: str | tuple[int, int]) -> torch.Tensor:
 
 
 def _amax(x: torch.Tensor, group: str | tuple[int, int]) -> torch.Tensor:
-    size = by_group(x.float().abs(), group)
+    # With a zero more along each axis: groups may be empty.
+    size = torch.nn.functional.pad(by_group(x.float().abs(), group), (0, 1, 0, 0, 0, 1))
     return torch.where(size.isfinite(), size, 0.0).amax((1, 3))
 
 
@@ -301,6 +301,8 @@ def quantise(
     arguments = _arguments(rows, format, groups, given, source)
     if x.numel():
         _tuned[grid](**arguments)
+    elif arguments["scale_ptr"].numel():
+        arguments["scale_ptr"].copy_(baseline(rows, format, group, scales, amax)[1])
     return arguments["y_ptr"].view(FORMATS[format]).view(x.shape), arguments["scale_ptr"]
 
 
@@ -388,9 +390,8 @@ def _arguments(
     steps = (1, high) if by_column else (triton.cdiv(wide, 4) * 4 if wide > 1 else 1, 1)
     scales = torch.empty_strided((high, wide), steps, dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "given_ptr": given, "y_ptr": y, "scale_ptr": scales}
-    all_steps = (*((0, 0) if given is None else given.stride()), *steps)
-    names = ("stride_gr", "stride_gc", "stride_sr", "stride_sc")
-    strides = dict(zip(names, all_steps, strict=True))
+    every = (*((0, 0) if given is None else given.stride()), *steps)
+    strides = dict(zip(("stride_gr", "stride_gc", "stride_sr", "stride_sc"), every, strict=True))
     codes = {"FORMAT": format_, "SOURCE": SOURCES[source]}
     return {**tensors, **row_sizes(x=x, y=y), **strides, **codes, **groups}
 

@@ -35,6 +35,7 @@ from asmtune.kernels._common import (
     forward_only,
     load_columns,
     multiple,
+    once_differentiable,
     store_columns,
     vouched,
 )
@@ -178,6 +179,7 @@ class _Rope(torch.autograd.Function):
         return _rotated(x, cos, sin)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         cos, sin = ctx.saved_tensors
         return _rotated(grad, cos, -sin), None, None

@@ -141,8 +141,7 @@ SHAPES = ({"M": 4096, "N": 4096, "K": 4096, "GROUP_A": 1, "GROUP_B": BLOCK, "GRO
 
 def space() -> Space:
     """Build the space of `matmul`, of blocks of K that lie in a group."""
-    space = _gemm_space.space(_is_wide)
-    return space.where("a block of K lies in a group", _lies_in_a_group)
+    return _gemm_space.space(_is_wide).where("a block of K lies in a group", _lies_in_a_group)
 
 
 def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int, N: int, GROUP_K: int) -> bool:

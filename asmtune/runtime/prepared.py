@@ -91,6 +91,7 @@ def prepared(
         backward: makes the function differentiable. It then returns `(result, saved)`, `saved` a
             tuple of tensors and plain values; `backward(*gradients_of_results, *saved)` returns
             the gradients of the first parameters. Autograd is entered only where one is needed.
+            To differentiate gradients again that have no graph, as those of a kernel, raises.
             Prepare it as well: repeated backward passes then are launches alone.
         gradients: names of those parameters; another tensor that requires a gradient is then
             refused with a ValueError. By default it gets none.
@@ -324,6 +325,30 @@ def _graph_node(
             results = backward(*gradients, *saved)
             if isinstance(results, torch.Tensor):
                 results = (results,)
+            sources = (*gradients, *ctx.saved_tensors)
+            results = refuse_second(function.__name__, tuple(results), sources)
             return (None, *results, *[None] * (len(parameters) - len(results)))
 
     return Prepared
+
+
+def refuse_second(what: str, results: Any, sources: Iterable[Any]) -> Any:
+    """Return gradients so that to differentiate them raises, where they have no graph.
+
+    Args:
+        what: the function whose gradients they are.
+        results: gradients, some of which may be None.
+        sources: what they were computed from.
+    """
+    if not torch.is_grad_enabled() or is_dynamo_compiling():
+        return results
+    given = results if isinstance(results, tuple) else (results,)
+    places = [n for n, r in enumerate(given) if isinstance(r, torch.Tensor) and not r.requires_grad]
+    if not places or not any(needs_gradient(source) for source in sources):
+        return results
+    message = f"{what}: its gradients cannot be differentiated again (create_graph=True)"
+    refuse = torch._C._functions.DelayedError(message.encode(), len(places))
+    refused = refuse(*(given[n].detach().requires_grad_() for n in places))
+    refused = (refused,) if isinstance(refused, torch.Tensor) else refused
+    found = dict(zip(places, refused, strict=True))
+    return tuple(found.get(n, result) for n, result in enumerate(given))

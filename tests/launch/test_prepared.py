@@ -649,7 +649,12 @@ def test_a_prepared_backward_is_its_launches_alone(
     assert watched.launches(both) == 4
     results = both()
     assert [result.shape for result in results] == [leaf.shape for leaf in leaves]
-    assert not any(result.requires_grad for result in results)
+    # Gradients of the weight alone depend on nothing that has a gradient.
+    again = create_graph and needed[0]
+    assert [result.requires_grad for result in results] == [again] * len(leaves)
+    if again:
+        with pytest.raises(RuntimeError, match="cannot be differentiated again"):
+            results[0].sum().backward()
     if needed[1]:
         assert watched.pointer(1) == results[-1].data_ptr()
     assert len(gradients.prepared) == 1

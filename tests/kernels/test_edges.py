@@ -1,0 +1,270 @@
+"""Public kernels at the edges: empty tensors, far strides, autocast, gradients of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from asmtune.compile.interpreter import exact_floats
+from asmtune.kernels import (
+    _gemm_host,
+    attention,
+    conv2d,
+    cross_entropy,
+    dropout,
+    gelu,
+    gru_step,
+    layernorm,
+    linear,
+    matmul,
+    quantise,
+    rmsnorm,
+    rope,
+    scaled_matmul,
+)
+from asmtune.kernels._attention_host import laid
+from asmtune.kernels._common import check_tensors
+from asmtune.kernels._gemm_host import MOST_BATCH, product
+from asmtune.kernels._gru_host import gates_of
+from tests.interpreter import Interpreter
+
+GROUPS = ("tensor", "row", "column", (1, 128), (128, 128), (0, 3))
+
+
+@pytest.mark.parametrize("empty", ["a", "b", "both"])
+def test_a_batch_of_none_has_no_results(empty: str) -> None:
+    """A batch without matrices times a matrix is a batch without matrices."""
+    a = torch.zeros((3, 4) if empty == "b" else (0, 3, 4))
+    b = torch.zeros((4, 5) if empty == "a" else (0, 4, 5))
+    assert matmul.matmul(a, b).shape == (0, 3, 5)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 5), (3, 0), (0, 0)])
+def test_a_scaled_product_of_none_is_empty(rows: int, columns: int) -> None:
+    """FP8 operands without rows or columns give an empty result, as `matmul`'s do."""
+    a, b = (torch.zeros(x).to(torch.float8_e4m3fn) for x in ((rows, 16), (16, columns)))
+    c = scaled_matmul.scaled_matmul(a, b, torch.tensor(1.0), torch.tensor(1.0))
+    assert c.shape == (rows, columns)
+
+
+def test_linear_says_that_rows_are_empty() -> None:
+    """A layer of no inputs is refused by name and shape, whatever the axes before."""
+    with pytest.raises(ValueError, match=r"linear: x is \(2, 3, 0\); it must have one element"):
+        linear.linear(torch.zeros(2, 3, 0), torch.zeros(5, 0))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("given", [None, "scales", "amax"])
+def test_scales_of_an_empty_tensor(group: Any, given: str | None) -> None:
+    """They are 1, or those that are given, and not what memory held before."""
+    x = torch.zeros(0, 5)
+    count = quantise.quantise(x, "e4m3", group)[1].shape
+    numbers = torch.rand(count) + 0.5
+    memory = torch.full((4096,), torch.nan)
+    del memory
+    found = quantise.quantise(x, "e4m3", group, **({given: numbers} if given else {}))
+    exact = {None: torch.ones(count), "scales": numbers, "amax": numbers / 448}[given]
+    assert found[0].shape == x.shape
+    assert torch.equal(found[1], exact)
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 16, 32, 33, 63, 64, 65, 96, 128, 0])
+@pytest.mark.parametrize("columns", [1, 17, 64, 65, 300])
+def test_groups_of_any_extent_have_configs(group: int, columns: int) -> None:
+    """Short groups along K leave a config, however narrow the result is."""
+    shape = {"M": 70, "N": columns, "K": 4 * group or 512}
+    shape |= {"GROUP_A": 0, "GROUP_B": 0, "GROUP_K": group}
+    context = scaled_matmul.problem(shape, "fp8e4nv", "meta").shape
+    assert scaled_matmul.space().first(**context) in list(scaled_matmul.space().configs(**context))
+
+
+def halves(*extents: int) -> torch.Tensor:
+    """A tensor without memory."""
+    return torch.empty(extents, dtype=torch.float16, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "name"),
+    [
+        (halves(256, 10_000_000), halves(10_000_000, 8), "A"),
+        (halves(64, 64), halves(64, 40_000_000), "B"),
+        (halves(300, 1), halves(1, 9_000_000), "C"),
+    ],
+)
+def test_blocks_further_than_32_bits_are_refused(
+    a: torch.Tensor, b: torch.Tensor, name: str
+) -> None:
+    """Rows so far apart that offsets within a block would overflow are named, not misread."""
+    made = product("matmul", a, b, None, "none")
+    c = halves(1, a.shape[0], b.shape[1])
+    with pytest.raises(ValueError, match=f"^{name} of a product is .*divide the product"):
+        made.arguments(c)
+
+
+def test_blocks_within_32_bits_are_taken() -> None:
+    """Few rows as far apart are within reach, as are strides that are passed in 64 bits."""
+    tall, huge = halves(64, 10_000_000), halves(2, 1 << 31)
+    assert product("matmul", tall, tall.mT, None, "none").arguments(halves(1, 64, 64))
+    assert product("matmul", huge, huge.mT, None, "none").arguments(halves(1, 2, 2))
+
+
+@pytest.mark.parametrize(("apart", "copied"), [(1 << 22, False), (1 << 24, True)])
+def test_heads_with_rows_far_apart_are_copied(apart: int, copied: bool) -> None:
+    """Rows of heads so far apart that a block's offsets would overflow are laid side by side."""
+    steps = (300 * apart, 300 * apart, apart, 1)
+    x = torch.empty_strided((1, 1, 300, 16), steps, dtype=torch.float16, device="meta")
+    assert laid(x).stride(2) == (16 if copied else apart)
+
+
+def test_a_batch_goes_in_parts_that_a_grid_has() -> None:
+    """No launch has more matrices than a grid's second axis programs, and none is left out."""
+    made = product("matmul", halves(150_000, 4, 8), halves(8, 4), None, "none")
+    parts = list(_gemm_host._launches(made, halves(150_000, 4, 4)))
+    assert [len(part.a) for part, _ in parts] == [MOST_BATCH, MOST_BATCH, 150_000 - 2 * MOST_BATCH]
+    assert all(len(part.a) == len(part.b) == len(c) for part, c in parts)
+
+
+def batch_in_parts() -> float:
+    """Return the error of a product whose batch takes three launches."""
+    _gemm_host.MOST_BATCH = 2
+    a, b = torch.randn(5, 7, 9), torch.randn(9, 3)
+    bias = torch.randn(3)
+    return float((matmul.matmul(a, b, bias) - (a @ b + bias)).abs().max())
+
+
+@pytest.mark.slow
+def test_a_batch_in_parts_is_right(interpreter: Interpreter) -> None:
+    """Each part multiplies its own matrices into its own results."""
+    assert interpreter.call("tests.kernels.test_edges:batch_in_parts") < 1e-2
+
+
+def layers() -> Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """Differentiable functions and arguments, of which the first is differentiated."""
+    rows, row = torch.randn(3, 7), torch.randn(7)
+    heads = torch.randn(1, 2, 5, 16)
+    return {
+        "layernorm": (layernorm.layernorm, (rows, row, row)),
+        "rmsnorm": (rmsnorm.rmsnorm, (rows, row)),
+        "cross_entropy": (cross_entropy.cross_entropy, (rows, torch.tensor([1, 6, 0]))),
+        "attention": (attention.attention, (heads, heads, heads)),
+        "conv2d": (conv2d.conv2d, (torch.randn(1, 3, 5, 5), torch.randn(4, 3, 3, 3))),
+        "gru": (_states, (torch.randn(2, 1, 3), *(torch.randn(s) for s in _GRU))),
+        "dropout": (dropout.dropout, (rows, 0.5, 1)),
+        "rope": (rope.rope, (torch.randn(3, 2, 2, 8), torch.randn(3, 4), torch.randn(3, 4))),
+    }
+
+
+_GRU = ((1, 4), (12, 3), (12, 4), (12,), (12,))
+
+
+def _states(*given: torch.Tensor) -> torch.Tensor:
+    return gru_step.gru_step(*given)[0]
+
+
+def second_gradients() -> dict[str, str]:
+    """Say what comes of gradients of gradients, of a square and of a sum."""
+    found = {}
+    for name, (function, (x, *others)) in layers().items():
+        for what in ("square", "sum"):
+            leaf = x.clone().requires_grad_()
+            y = function(leaf, *(_leaf(other, name) for other in others))
+            total = (y.square() if what == "square" else y).sum()
+            (grad,) = torch.autograd.grad(total, leaf, create_graph=True)
+            try:
+                (grad.square().sum() + leaf.sum()).backward()
+                found[f"{name} {what}"] = ""
+            except RuntimeError as error:
+                found[f"{name} {what}"] = str(error)
+    return found
+
+
+def _leaf(value: Any, name: str) -> Any:
+    is_weight = isinstance(value, torch.Tensor) and value.is_floating_point() and name != "rope"
+    return value.clone().requires_grad_() if is_weight else value
+
+
+@pytest.mark.slow(seconds=4)
+def test_gradients_of_gradients_are_refused(interpreter: Interpreter) -> None:
+    """They have an error of their own, where the second gradient would lack a part unseen.
+
+    The gradients of dropout and rope do not depend on what these are applied to.
+    """
+    found = interpreter.call("tests.kernels.test_edges:second_gradients")
+    assert len(found) == 16
+    wrong = {
+        what: said
+        for what, said in found.items()
+        if said != f"{what.split()[0]}: its gradients cannot be differentiated again "
+        "(create_graph=True)"
+    }
+    assert wrong == {"dropout sum": "", "rope sum": ""}
+
+
+def under_autocast() -> list[float]:
+    """Return how far a GRU's states and gradients are from their own where autocast is on."""
+    given = [torch.randn(s) for s in ((2, 1, 3), *_GRU)]
+    with exact_floats():
+        alone = _states_and_gradients(given)
+        with torch.autocast("cpu", torch.bfloat16):
+            within = _states_and_gradients(given)
+    return [float((a - b).abs().max()) for a, b in zip(alone, within, strict=True)]
+
+
+def _states_and_gradients(given: list[torch.Tensor]) -> list[torch.Tensor]:
+    leaves = [value.clone().requires_grad_() for value in given]
+    states = _states(*leaves)
+    return [states.detach(), *torch.autograd.grad(states.sum(), leaves)]
+
+
+@pytest.mark.slow
+def test_autocast_leaves_a_gru_alone(interpreter: Interpreter) -> None:
+    """Its products are of its tensors' dtype, forward and backward, as its kernels take them."""
+    assert interpreter.call("tests.kernels.test_edges:under_autocast") == [0.0] * 7
+
+
+@pytest.mark.parametrize("value", [None, 1.0, [1.0, 2.0], np.zeros((3, 7), np.float32)], ids=str)
+def test_what_is_no_tensor_is_named(value: Any) -> None:
+    """Each public function says which argument is no tensor, and what it is."""
+    x, kind = torch.zeros(3, 7), type(value).__name__
+    calls: Mapping[str, Callable[[], Any]] = {
+        "gelu: x": lambda: gelu.gelu(value),
+        "matmul: b": lambda: matmul.matmul(x, value),
+        "matmul: bias": lambda: matmul.matmul(x, x.mT, [value]),  # type: ignore[arg-type]
+        "layernorm: weight": lambda: layernorm.layernorm(x, value, torch.zeros(7)),
+        "rope: cos": lambda: rope.rope(torch.zeros(3, 1, 1, 8), value, value),
+        "scaled_matmul: a": lambda: scaled_matmul.scaled_matmul(value, x, x, x),
+    }
+    for named, call in calls.items():
+        found = "list" if named == "matmul: bias" else kind
+        with pytest.raises(TypeError, match=f"^{named} is {found}; it must be a torch.Tensor$"):
+            call()
+
+
+def test_negated_views_and_tangents_are_refused() -> None:
+    """Both would be lost without a word: a kernel sees the numbers that lie in memory."""
+    view = torch.randn(5, 1, dtype=torch.complex64).conj().imag
+    assert view.is_neg()
+    with pytest.raises(ValueError, match=r"matmul: a is a negated view.*resolve_neg"):
+        matmul.matmul(view, torch.zeros(1, 3))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.zeros(3, 7), torch.ones(3, 7))
+        with pytest.raises(ValueError, match="gelu: x has a tangent"):
+            gelu.gelu(dual)
+    assert gelu.gelu(torch.zeros(0, 7)).shape == (0, 7)
+
+
+def test_checks_are_one_graph() -> None:
+    """`torch.compile` goes through the checks of tensors, and a GRU's first product."""
+
+    def checked(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        check_tensors("checked", {"x": x, "weight": weight})
+        return gates_of(x, weight, bias)
+
+    given = torch.randn(2, 3), torch.randn(6, 3), torch.randn(6)
+    found = torch.compile(checked, backend="eager", fullgraph=True)(*given)
+    assert torch.equal(found, checked(*given))
