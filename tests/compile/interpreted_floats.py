@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 
 import torch
 import triton
 import triton.language as tl
 
-from asmtune.compile.interpreter import exact_floats
+from asmtune.compile.interpreter import exact_floats, quick_interpreter
 
 NARROW = {
     "e4m3": torch.float8_e4m3fn,
@@ -129,17 +130,51 @@ def wrong_bf16() -> dict[str, int]:
 
 def left_after() -> list[str]:
     """Name what of the interpreter is not as it was, once the correction has ended."""
+    from triton.language import core
     from triton.runtime import interpreter
 
+    launch = interpreter.GridExecutor
+    owners = (interpreter, interpreter.InterpreterBuilder, launch, core.block_type, core.tensor)
+    before = [dict(vars(owner)) for owner in owners]
     with exact_floats(), exact_floats():
-        pass
-    owners = (interpreter, interpreter.InterpreterBuilder)
+        changed = [dict(vars(owner)) for owner in owners]
+    assert all(one != other for one, other in zip(before, changed, strict=True))
     return [
         name
-        for owner in owners
-        for name, value in vars(owner).items()
-        if "asmtune" in repr(value) or "asmtune" in str(getattr(value, "__code__", ""))
+        for owner, values in zip(owners, before, strict=True)
+        for name in values.keys() | vars(owner).keys()
+        if values.get(name) is not vars(owner).get(name)
     ]
+
+
+@triton.jit
+def _larger(x, y):
+    return tl.where(x > y, x, y)
+
+
+@triton.jit
+def _doubled(x):
+    return (tl.reduce(x, 1, _larger) + x.shape[0]) * 2
+
+
+@triton.jit
+def nested(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at[:, None] * 4 + tl.arange(0, 4)[None, :])
+    tl.store(out_ptr + at, _doubled((x * 100).to(tl.int32)) * 1000 + _doubled(x))
+
+
+def quick_and_plain() -> list[list[float]]:
+    """Return the results of a kernel of functions, types and shapes, hastened and as it is."""
+    found = []
+    for hasten in (quick_interpreter, nullcontext):
+        for size in (8, 16):
+            torch.manual_seed(0)
+            x, out = torch.randn(size, 4), torch.empty(size)
+            with hasten():
+                nested[(1,)](x, out, BLOCK=size)
+            found.append(out.tolist())
+    return [found[0] + found[1], found[2] + found[3]]
 
 
 def warned() -> list[str]:
