@@ -30,8 +30,9 @@ MOST_LINES = 400
 # outputs that depend on the config, GPUs of other hosts, interpolation and compiled programs 17
 # files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600;
 # accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
-# plans over heuristics 31 files and 5,900; functions that are not inlined 200 lines.
-MOST_FILES = 377
+# plans over heuristics 31 files and 5,900; functions that are not inlined, and
+# quotients in addresses 1 file and 300.
+MOST_FILES = 378
 MOST_LINES_IN_ALL = 76_600
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
