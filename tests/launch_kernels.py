@@ -90,6 +90,34 @@ def looped_product(
 
 
 @triton.jit
+def decaying(x_ptr, y_ptr, steps, D: tl.constexpr):
+    """Store a sum that decays, of each step's number: a step waits for its load."""
+    at = tl.program_id(0) * steps * D + tl.arange(0, D)
+    state = tl.zeros((D,), tl.float32)
+    for step in range(steps):
+        state = state * 0.9 + tl.load(x_ptr + at + step * D)
+        tl.store(y_ptr + at + step * D, state)
+
+
+@triton.jit(noinline=True)
+def _row_of_tiles(a_ptr, b_ptr, c_ptr, row, K, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, K, BLOCK):
+        a = tl.load(a_ptr + (row * BLOCK + at)[:, None] * K + (k + at)[None, :])
+        b = tl.load(b_ptr + (k + at)[:, None] * BLOCK + at[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + (row * BLOCK + at)[:, None] * BLOCK + at[None, :], acc)
+
+
+@triton.jit
+def called_product(a_ptr, b_ptr, c_ptr, ROWS, K, BLOCK: tl.constexpr):
+    """C = A B for a narrow B, all of it in a function that is not inlined."""
+    for i in range(ROWS):
+        _row_of_tiles(a_ptr, b_ptr, c_ptr, tl.program_id(0) * ROWS + i, K, BLOCK)
+
+
+@triton.jit
 def static_product(
     a_ptr,
     b_ptr,
@@ -233,6 +261,12 @@ def persistent(size: int, depth: int, programs: int, flatten: bool) -> Problem:
 def executed_flops(reading: LaunchReading) -> float:
     """Tensor arithmetic of a whole launch, as the assembly has it."""
     return reading.cycles.flops * reading.work.programs
+
+
+def called(rows: int, depth: int) -> Problem:
+    """A product of 4 x `rows` tiles of 64 x 64, by a function that is called for each."""
+    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr"), **pointers(torch.float32, "c_ptr")}
+    return Problem(called_product, {**arguments, "ROWS": rows, "K": depth, "BLOCK": 64}, (4,))
 
 
 def pointers(dtype: torch.dtype, *names: str, extent: int = 1 << 24) -> dict[str, Any]:

@@ -123,3 +123,13 @@ def test_required_code_of_the_users() -> None:
         ProblemError, match=r"^the space: ZeroDivisionError: integer division or modulo by zero$"
     ):
         required("the space", lambda: 1 // 0)
+
+
+def test_a_line_without_its_source_has_no_quote() -> None:
+    """Triton gives a caller's line with the source of what is called, which may have no such."""
+    error = type("CompilationError", (Exception,), {})()
+    error.src, error.node = "def apart(x, at):\n    return at", type("Call", (), {"lineno": 9})()
+    error.error_message = "apart is marked noinline"
+    assert failure("lower", error).detail == "line 9 of the kernel: apart is marked noinline"
+    error.node.lineno = 2
+    assert '2 of the kernel, "return at": apart' in failure("lower", error).detail

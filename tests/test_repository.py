@@ -30,9 +30,10 @@ MOST_LINES = 400
 # outputs that depend on the config, GPUs of other hosts, interpolation and compiled programs 17
 # files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600;
 # accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
-# plans over heuristics 31 files and 5,900.
-MOST_FILES = 377
-MOST_LINES_IN_ALL = 76_400
+# plans over heuristics 31 files and 5,900; functions that are not inlined, quotients in addresses,
+# more causes of a wrong result, and the quicker interpreter 1 file and 600.
+MOST_FILES = 378
+MOST_LINES_IN_ALL = 76_900
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

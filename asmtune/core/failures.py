@@ -94,7 +94,9 @@ def _places(error: BaseException) -> str:
         name = _DEFINED.search(source)
         owner = name.group(1) if places and name else "the kernel"
         text = "".join(source.split("\n")[line - 1 : line]).strip()
-        places.append(f'line {line} of {owner}, "{text[:_QUOTE_LIMIT]}"')
+        # Triton may name a caller's line with the source of the function that it calls.
+        quote = f', "{text[:_QUOTE_LIMIT]}"' if text else ""
+        places.append(f"line {line} of {owner}{quote}")
     return ", ".join(dict.fromkeys(places))
 
 

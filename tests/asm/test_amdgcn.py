@@ -233,6 +233,14 @@ def test_waits(text: str, still: int | None) -> None:
     ("text", "read", "written"),
     [
         ("v_add_f32_e32 v0, v1, v2", ["v1", "v2"], ["v0"]),
+        ("v_fma_f32 v0, v1, v2, v3", ["v1", "v2", "v3"], ["v0"]),
+        ("v_fmac_f32_e32 v3, 0x3f666666, v1", ["v3", "v1"], ["v3"]),
+        ("v_pk_fmac_f16 v0, v1, v2", ["v0", "v1", "v2"], ["v0"]),
+        ("v_dot2c_f32_f16_e32 v0, v1, v2", ["v0", "v1", "v2"], ["v0"]),
+        ("v_smfmac_f32_16x16x32_f16 a0, v1, v2, v3", ["a0", "v1", "v2", "v3"], ["a0"]),
+        ("v_writelane_b32 v40, s30, 0", ["v40", "s30"], ["v40"]),
+        ("global_load_short_d16_hi v1, v2, s[0:1]", ["v1", "v2", "s0", "s1"], ["v1"]),
+        ("global_load_short_d16 v1, v2, off", ["v2"], ["v1"]),
         ("ds_read_b64 v[4:5], v3", ["v3"], ["v4", "v5"]),
         ("ds_write_b64 v3, v[4:5]", ["v3", "v4", "v5"], []),
         ("s_cmp_lt_i32 s6, s7", ["s6", "s7"], ["scc"]),
@@ -241,7 +249,10 @@ def test_waits(text: str, still: int | None) -> None:
     ],
 )
 def test_registers(text: str, read: list[str], written: list[str]) -> None:
-    """The destination stands first, and a store has none; each register of a range is named."""
+    """The destination stands first, and a store has none; each register of a range is named.
+
+    What a product adds to has no operand of its own where it is the destination.
+    """
     assert amdgpu_registers(one(text)) == (read, written)
 
 

@@ -25,12 +25,14 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.amd import LATENCY
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.execution import executions
 from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import (
     Launch,
     causal_attention,
+    decaying,
     executed_flops,
     looped,
     persistent,
@@ -162,6 +164,14 @@ def test_two_loops(machine: str, launch: Launch) -> None:
     reading = launch(Problem(two_loops, arguments, (4,)), Config({"BLOCK": 512}), machine)
     assert moved(reading, "load") == 4 * 512 * 4 * 100
     assert moved(reading, "store") == 4 * 512 * 4 * 7
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sums_that_wait_for_loads(machine: str, launch: Launch) -> None:
+    """A step of a recurrence takes a load's latency, also where `fmac` adds to its destination."""
+    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "steps": 512, "D": 64}
+    reading = launch(Problem(decaying, arguments, (4,)), Config({}), machine)
+    assert reading.cycles.latency > 512 * LATENCY[OpClass.GLOBAL]
 
 
 @pytest.mark.slow(seconds=1)

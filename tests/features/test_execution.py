@@ -15,6 +15,7 @@ from asmtune.predict.features.execution import executions, match_loops
 from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import (
     Launch,
+    called,
     causal_attention,
     executed_flops,
     looped,
@@ -110,6 +111,16 @@ def test_peeled_trips(launch: Launch) -> None:
     segments, runs = reading.profile.segments, executions(reading.profile, reading.work)
     times = [run.times for s, run in zip(segments, runs, strict=True) if s.flops]
     assert times == [1, 15]
+
+
+@pytest.mark.slow(seconds=1)
+@pytest.mark.parametrize("machine", ["A100", "H200", "RTX 5090", "MI300X"])
+def test_called_functions(machine: str, launch: Launch) -> None:
+    """A product in a function that is not inlined is done once a call, in the loop that calls."""
+    reading = launch(called(3, 512), Config({}), machine)
+    assert executed_flops(reading) == 4 * 3 * 2 * 64 * 64 * 512
+    assert reading.profile.static["loops"] == 2
+    assert reading.profile.static["tensor_all"] > 0
 
 
 @pytest.mark.slow(seconds=1)

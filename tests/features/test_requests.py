@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
+from asmtune.ir.ttir.strides import Repeated
 from asmtune.predict.features.requests import Request, touched
 from tests.launch_kernels import Launch, pointers
 
@@ -55,6 +56,12 @@ def test_a_row_off_its_sector_touches_one_more() -> None:
     aligned = touched(request(lanes, (2, 0)), (304, 1), 2)
     crooked = touched(request(lanes, (2, 0)), (301, 1), 2)
     assert aligned.sectors < crooked.sectors <= aligned.sectors + 2
+
+
+def test_elements_that_repeat_share_sectors() -> None:
+    """Of 32 lanes two a half lie in one sector; of eight rows that each serve four lanes, eight."""
+    assert touched(request(ROW), (Repeated(2, 1),), 2).sectors == 1
+    assert touched(request(ROW), (Repeated(4, 640),), 2).sectors == 8
 
 
 def test_unknown_distances_have_a_sector_each() -> None:

@@ -24,7 +24,7 @@ from asmtune.report.code.model import NO_SOURCES, CodeView
 from asmtune.report.code.views import CodeReader
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested
-from tests.launch_kernels import Launch
+from tests.launch_kernels import Launch, called
 from tests.sample_kernels import (
     masked_square,
     product_problem,
@@ -263,3 +263,13 @@ def test_a_damaged_cubin_is_a_failure(settings: Settings) -> None:
     failure = CodeReader(problem, target).sass(config, replace(artifact, cubin=b"no cubin"))
     assert isinstance(failure, Failure)
     assert failure.stage == "sass"
+
+
+@pytest.mark.slow(seconds=1)
+@pytest.mark.parametrize("machine", ["A100", "H200"])
+def test_lines_of_called_functions(machine: str, views: Views) -> None:
+    """What a function that is not inlined does has the times of the loops that call it."""
+    ptx, _ = views(called(3, 512), Config({}), machine)
+    products = [line for line in ptx.lines if line.kind is OpClass.TENSOR]
+    assert products
+    assert {(line.times, line.depth, line.hot) for line in products} == {(24.0, 2, True)}

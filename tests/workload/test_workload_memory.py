@@ -11,6 +11,7 @@ import workload_kernels as kernels
 from workload_lowering import F16, F32, I32, I64, after_passes, call, lower, pointer, work
 
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
+from asmtune.ir.ttir.strides import Repeated
 from asmtune.ir.ttir.work import ArgumentUse, Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
@@ -230,6 +231,23 @@ def test_strides_tell_how_a_tile_lies() -> None:
     assert load.strides == (320, 1)
     assert store.strides == (1, 640)
     assert load.stride == store.stride == 1
+
+
+@pytest.mark.parametrize(("group", "rows"), [(16, Repeated(16, 640)), (64, 0)])
+def test_quotients_repeat_an_element(group: int, rows: Repeated | int) -> None:
+    """Neighbours that share a byte, a word or a scale are the same element; so may be a tile."""
+    values = {
+        "w_ptr": pointer(torch.int8),
+        "s_ptr": pointer(),
+        "z_ptr": pointer(I32),
+        "y_ptr": pointer(),
+    }
+    sizes = {"K": 512, "N": 256, "stride_s": 640, "BK": 64, "BN": 32, "GROUP": group}
+    packed, scale, zero, _ = work(kernels.packed_weights, grid=(8,), **values, **sizes).accesses
+    assert packed.strides == (Repeated(2, 1), 256)
+    assert packed.stride == 1
+    assert scale.strides == (rows, 1)
+    assert zero.strides == (rows and Repeated(16, 32), Repeated(8, 1))
 
 
 def test_data_dependent_rows_keep_their_other_axis() -> None:

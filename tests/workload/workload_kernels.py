@@ -864,3 +864,26 @@ def exchanged_state(x_ptr, lock_ptr, h_ptr, steps, BLOCK: tl.constexpr):
         tl.store(h_ptr + offs, tl.sigmoid(whole * tl.load(x_ptr + step * 1024 + offs)))
         tl.debug_barrier()
         tl.atomic_add(lock_ptr, 1)
+
+
+@triton.jit
+def packed_weights(
+    w_ptr,
+    s_ptr,
+    z_ptr,
+    y_ptr,
+    K,
+    N,
+    stride_s,
+    BK: tl.constexpr,
+    BN: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Unpack numbers of 4 bits, two a byte along K, with a scale a group and zeros eight a word."""
+    ks, ns = tl.arange(0, BK), tl.program_id(0) * BN + tl.arange(0, BN)
+    for k in range(0, K, BK):
+        packed = tl.load(w_ptr + ns[None, :] * (K // 2) + ((k + ks) >> 1)[:, None])
+        scale = tl.load(s_ptr + (k + ks)[:, None] // GROUP * stride_s + ns[None, :])
+        zero = tl.load(z_ptr + (k + ks)[:, None] // GROUP * (N // 8) + (ns // 4 // 2)[None, :])
+        number = ((packed >> (ks % 2 * 4)[:, None]) & 15) - ((zero >> (ns % 8 * 4)[None, :]) & 15)
+        tl.store(y_ptr + (k + ks)[:, None] * N + ns[None, :], number * scale)

@@ -16,20 +16,27 @@ from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.amdgpu import JUMPS, is_jump
-from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
+from asmtune.ir.asm.flow import Calls, Jump, expanded_entry, find_blocks, find_loops
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
 from asmtune.ir.asm.ptx import quoted
 
 _INSTRUCTION: Final = re.compile(r"\s+([a-z]\w+)(?:\s+([^;]*?))?\s*(;.*)?").fullmatch
-_LABEL: Final = re.compile(r"([\w$.]+):\s*(?:;.*)?").fullmatch
+_NAME: Final = r"([\w$.]+|\"[^\"]+\")"
+"""A symbol; in quotes where a parameter's value is part of a function's name."""
+_LABEL: Final = re.compile(rf"{_NAME}:\s*(?:;.*)?").fullmatch
 _LOCATION: Final = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b").match
 _FILE: Final = re.compile(r'\s*\.file\s+(\d{1,9})\s+"([^"]*)"(?:\s+"([^"]*)")?').match
-_FUNCTION: Final = re.compile(r"\s*\.type\s+([\w$.]+)\s*,\s*@function").match
-_KERNEL: Final = re.compile(r"\s*\.amdhsa_kernel\s+([\w$.]+)").match
+_FUNCTION: Final = re.compile(rf"\s*\.type\s+{_NAME}\s*,\s*@function").match
+_KERNEL: Final = re.compile(rf"\s*\.amdhsa_kernel\s+{_NAME}").match
 _TARGET: Final = re.compile(r'\s*\.amdgcn_target\s+"([^"]*)"').match
 _THREADS: Final = re.compile(r"\s+\.max_flat_workgroup_size:\s+(\d{1,9})").match
 _SPILL: Final = re.compile(r"Folded (?:Spill|Reload)").search
 _LDS: Final = re.compile(r"\blds\b").search
+
+
+def _bare(name: str) -> str:
+    """Take the quotes off a symbol."""
+    return name.strip('"')
 
 
 def parse_amdgcn(text: str) -> Listing:
@@ -39,6 +46,36 @@ def parse_amdgcn(text: str) -> Listing:
         ParseError: the text is not AMDGCN or ends too early; the message names the line.
     """
     return _Reader(text).read()
+
+
+def amdgcn_kernel(listing: Listing) -> AsmFunction:
+    """Return the kernel of a module, with the bodies of the functions that it calls.
+
+    Raises:
+        ParseError: the module has no kernel, or one with too much code in loops.
+    """
+    return expanded_entry(listing, _CALLS)
+
+
+_SYMBOL: Final = re.compile(rf"{_NAME}@\w+@lo\b").search
+_PAIR: Final = re.compile(r"s\[(\d{1,3}):\d{1,3}\]$").match
+
+
+def _call_targets(program: AsmFunction) -> dict[int, str]:
+    """Return the functions whose addresses calls take from pairs of scalar registers.
+
+    The low half of an address is made by `s_add_u32 s4, s4, helper@rel32@lo+4`.
+    """
+    targets: dict[int, str] = {}
+    held: dict[str, str] = {}
+    for item in program.instructions:
+        if item.opcode == "s_swappc_b64":
+            pair = _PAIR(item.operands[-1])
+            if pair is not None and f"s{pair[1]}" in held:
+                targets[item.index] = held[f"s{pair[1]}"]
+        elif item.opcode == "s_add_u32" and (symbol := _SYMBOL(item.text)):
+            held[item.operands[0]] = _bare(symbol[1])
+    return targets
 
 
 class _Function:
@@ -80,6 +117,14 @@ def _role(header: int, body: Sequence[int]) -> LoopRole:  # noqa: ARG001
     return "work"
 
 
+_CALLS: Final = Calls(
+    targets=_call_targets,
+    returns=lambda item: item.opcode == "s_setpc_b64",
+    role=lambda header, body: "work",  # noqa: ARG005
+    renames=False,
+)
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
@@ -98,7 +143,7 @@ class _Reader:
             elif match := _LOCATION(line):
                 self._source = int(match[1]), int(match[2])
             elif match := _LABEL(line):
-                self._define(number, match[1])
+                self._define(number, _bare(match[1]))
             else:
                 self._obey(line)
         if not self._target:
@@ -142,9 +187,9 @@ class _Reader:
 
     def _obey(self, line: str) -> None:
         if match := _FUNCTION(line):
-            self._declared.add(match[1])
+            self._declared.add(_bare(match[1]))
         elif match := _KERNEL(line):
-            self._kernels.add(match[1])
+            self._kernels.add(_bare(match[1]))
         elif match := _THREADS(line):
             self._threads = match[1]
         elif match := _TARGET(line):

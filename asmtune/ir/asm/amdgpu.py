@@ -266,6 +266,13 @@ _NO_RESULT: Final = frozenset(
 )
 
 
+_ADDS_TO_RESULT: Final = re.compile(
+    r"v_(?:pk_)?(?:fmac|mac|smfmac|dot\d+c)_|s_fmac_|v_writelane_|\w+_d16_hi\b"
+).match
+"""Opcodes that keep or add to what their destination holds (AMD's instruction set guides): a
+product's sum has no operand of its own, and a lane or half of a register leaves the others."""
+
+
 def amdgpu_registers(instruction: Instruction) -> tuple[list[str], list[str]]:
     """Return the registers read and those written; the destination stands first.
 
@@ -281,8 +288,8 @@ def amdgpu_registers(instruction: Instruction) -> tuple[list[str], list[str]]:
     if kind is OpClass.ATOMIC and not opcode.startswith("ds_") and " sc0" not in instruction.text:
         return [name for operand in operands for name in _names(operand)], []
     written = _names(operands[0])
-    read = [name for operand in operands[1:] for name in _names(operand)]
-    return read, written
+    sources = operands if _ADDS_TO_RESULT(opcode) else operands[1:]
+    return [name for operand in sources for name in _names(operand)], written
 
 
 @lru_cache(maxsize=4096)

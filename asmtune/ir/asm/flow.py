@@ -1,4 +1,4 @@
-"""Control flow of any instruction set: blocks, dominators, natural loops.
+"""Control flow of any instruction set: blocks, dominators, natural loops, called functions.
 
 Dominators after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"
 (2001); loops are the natural loops of back edges, those with one header merged.
@@ -7,11 +7,21 @@ Nothing here recurses, so that depth is bounded by memory only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final, NamedTuple
 
 from asmtune.base.errors import ParseError
-from asmtune.ir.asm.program import BasicBlock, Loop, LoopRole
+from asmtune.ir.asm.program import (
+    AsmFunction,
+    BasicBlock,
+    Instruction,
+    Listing,
+    Loop,
+    LoopRole,
+)
 
 UNREACHABLE = -1
 """Immediate dominator of a block that no path from the entry reaches."""
@@ -222,3 +232,152 @@ def _nest(
         loops.append(Loop(header, body, tuple(sorted(latches[header])), parent, depth, role))
         innermost.update(dict.fromkeys(body, position))
     return tuple(loops)
+
+
+MOST_LEVELS: Final = 16
+"""Calls inside calls that are followed; Triton has no recursion, but a text may."""
+
+MOST_INSTRUCTIONS: Final = 200_000
+"""Instructions of a kernel with what it calls; calls that would make more stay calls."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What an instruction set says of calls.
+
+    Attributes:
+        targets: names of the functions that instructions call, by the index of the call.
+        returns: whether an instruction goes back to the caller.
+        role: of a loop, from the instructions of its header and of its body.
+        renames: whether a function has registers of its own, as PTX has it.
+    """
+
+    targets: Callable[[AsmFunction], Mapping[int, str]]
+    returns: Callable[[Instruction], bool]
+    role: Callable[[Sequence[Instruction], Sequence[Instruction]], LoopRole]
+    renames: bool
+
+
+def expanded_entry(listing: Listing, calls: Calls) -> AsmFunction:
+    """Return the kernel with what it calls; the kernel itself where it calls nothing.
+
+    A compiler keeps a function apart where its author asks for that (`noinline=True`), and a
+    kernel executes its own code and theirs, once a call. Instructions keep their lines. A call
+    stays, before the body that it leads to.
+
+    Raises:
+        ParseError: there is no kernel, or too much code in loops.
+    """
+    entry = listing.entry
+    if len(listing.programs) < 2:
+        return entry
+    bodies = {each.name: each for each in listing.programs if each.blocks and not each.is_entry}
+    names, done = count(), entry
+    whole: set[int] = set()  # lines of calls that were expanded, and so stay as they are
+    for _ in range(MOST_LEVELS):
+        targets = calls.targets(done)
+        called = {
+            index: bodies[name]
+            for index, name in targets.items()
+            if name in bodies and index not in whole
+        }
+        grown = len(done.instructions) + sum(len(each.instructions) for each in called.values())
+        if not called or grown > MOST_INSTRUCTIONS:
+            break
+        splice = _Splice(done, called, calls, names)
+        done, whole = splice.result(), {splice.moved[at] for at in (*whole, *called)}
+    return done
+
+
+class _Splice:
+    """One level of calls, expanded."""
+
+    def __init__(
+        self,
+        program: AsmFunction,
+        called: Mapping[int, AsmFunction],
+        calls: Calls,
+        names: count[int],
+    ) -> None:
+        self._program, self._called, self._calls, self._names = program, called, calls, names
+        self._items: list[Instruction] = []
+        # Successors below zero are blocks of the caller: the complement of their position.
+        self._blocks: list[BasicBlock] = []
+        self._first: list[int] = []
+        self.moved: dict[int, int] = {}
+        """New indices of the caller's instructions."""
+
+    def result(self) -> AsmFunction:
+        """Return the caller with the bodies, and their loops among its own."""
+        for block in self._program.blocks:
+            self._first.append(len(self._blocks))
+            self._add_block(block)
+        blocks = tuple(
+            replace(block, successors=tuple(dict.fromkeys(map(self._resolved, block.successors))))
+            for block in self._blocks
+        )
+
+        def role_of(header: int, body: Sequence[int]) -> LoopRole:
+            parts = [self._in_block(blocks[at]) for at in body]
+            inside = [item for part in parts for item in part]
+            return self._calls.role(self._in_block(blocks[header]), inside)
+
+        loops = find_loops(blocks, role_of)
+        items = tuple(self._items)
+        return replace(self._program, instructions=items, blocks=blocks, loops=loops, addresses=())
+
+    def _resolved(self, successor: int) -> int:
+        return self._first[~successor] if successor < 0 else successor
+
+    def _in_block(self, block: BasicBlock) -> list[Instruction]:
+        return self._items[block.start : block.end]
+
+    def _add_block(self, block: BasicBlock) -> None:
+        label, start = block.label, block.start
+        outs = tuple(~successor for successor in block.successors)
+        for index in range(block.start, block.end):
+            function = self._called.get(index)
+            if function is None:
+                continue
+            inside = len(self._blocks) + 1
+            self._add_part(label, start, index + 1, (inside,))
+            after = (inside + len(function.blocks),) if index + 1 < block.end else outs
+            self._add_body(function, inside, after)
+            label, start = None, index + 1
+        if start < block.end:
+            self._add_part(label, start, block.end, outs)
+
+    def _add_part(self, label: str | None, start: int, end: int, nexts: tuple[int, ...]) -> None:
+        """Add a part of one of the caller's blocks."""
+        place = len(self._items)
+        for item in self._program.instructions[start:end]:
+            self.moved[item.index] = len(self._items)
+            self._items.append(replace(item, index=len(self._items)))
+        self._blocks.append(BasicBlock(label, place, len(self._items), nexts))
+
+    def _add_body(self, function: AsmFunction, inside: int, after: tuple[int, ...]) -> None:
+        """Add all blocks of a called function, from position `inside` on."""
+        rename = _renamed(next(self._names)) if self._calls.renames else _unchanged
+        for position, block in enumerate(function.blocks):
+            place = len(self._items)
+            for item in function.body(position):
+                guard = None if item.predicate is None else rename(item.predicate)
+                own = replace(item, index=len(self._items), predicate=guard, text=rename(item.text))
+                self._items.append(own)
+            returns = block.end > block.start and self._calls.returns(self._items[-1])
+            nexts = (*(inside + at for at in block.successors), *(after if returns else ()))
+            self._blocks.append(BasicBlock(block.label, place, len(self._items), nexts))
+
+
+_REGISTER: Final = re.compile(r"%([a-z]+)(\d+)")
+_DIGITS: Final = str.maketrans("0123456789", "ghijklmnop")
+
+
+def _renamed(number: int) -> Callable[[str], str]:
+    """Return a function that gives registers names of their own: `%r5` becomes `%rxh5`."""
+    mark = "x" + str(number).translate(_DIGITS)
+    return lambda text: _REGISTER.sub(rf"%\g<1>{mark}\g<2>", text)
+
+
+def _unchanged(text: str) -> str:
+    return text

@@ -14,7 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from asmtune.ir.asm.program import Instruction, LoopRole
+from asmtune.ir.asm.flow import Calls
+from asmtune.ir.asm.program import AsmFunction, Instruction, LoopRole
 
 
 class OpClass(StrEnum):
@@ -177,6 +178,25 @@ def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> Loo
     if meets and any(item.opcode.startswith("ld.shared.b8") for item in header):
         return "dispatch"
     return "work"
+
+
+def _call_targets(program: AsmFunction) -> dict[int, str]:
+    """Return the names that calls name, as in `call.uni (retval0), helper, (param0)`."""
+    targets: dict[int, str] = {}
+    for item in program.instructions:
+        if item.opcode in ("call", "call.uni"):
+            names = [part for part in item.operands if not part.startswith("(")]
+            targets.update({item.index: names[0]} if names else {})
+    return targets
+
+
+CALLS: Final = Calls(
+    targets=_call_targets,
+    returns=lambda item: item.opcode in ("ret", "ret.uni"),
+    role=loop_role,
+    renames=True,
+)
+"""What PTX says of calls."""
 
 
 def is_switch_barrier(instruction: Instruction) -> bool:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from asmtune.base.errors import ParseError
-from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
-from asmtune.ir.asm.nvptx import JUMPS, loop_role
+from asmtune.ir.asm.flow import Jump, expanded_entry, find_blocks, find_loops
+from asmtune.ir.asm.nvptx import CALLS, JUMPS, loop_role
 from asmtune.ir.asm.program import AsmFunction, BasicBlock, Instruction, Listing, LoopRole
 
 _FUNCTION = re.compile(r"\.(entry|func)\b\s*").search
@@ -175,6 +175,15 @@ def parse_ptx(text: str) -> Listing:
         ParseError: the text is not PTX or ends too early; the message names the line.
     """
     return _Reader(text).read()
+
+
+def ptx_kernel(listing: Listing) -> AsmFunction:
+    """Return the kernel of a module, with the bodies of the functions that it calls.
+
+    Raises:
+        ParseError: the module has no kernel, or one with too much code in loops.
+    """
+    return expanded_entry(listing, CALLS)
 
 
 class _Reader:

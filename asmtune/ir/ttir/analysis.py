@@ -27,7 +27,6 @@ from asmtune.ir.ttir.loops import (
 )
 from asmtune.ir.ttir.memory import (
     MemoryOperation,
-    Strides,
     escapes,
     memory_operations,
     steering_loads,
@@ -36,6 +35,7 @@ from asmtune.ir.ttir.parser import parse_ttir, well_formed
 from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state, walk_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.slots import ConfigSlots, SlotFinder
+from asmtune.ir.ttir.strides import Strides
 from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, SteeringArgument, Work
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from asmtune.ir.ttir.costs import Dot
 from asmtune.ir.ttir.memory import Kind
+from asmtune.ir.ttir.strides import Repeated, Steps
 
 _CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
 
@@ -166,7 +167,7 @@ class MemoryAccess:
         masked: whether a mask or a bounds check may leave parts out.
         by_index: whether the address is computed from what the kernel loads.
         strides: elements between neighbours along each axis of the tile, 0 where all are the
-            same, None where not known; empty for a single element.
+            same, `Repeated` of a quotient, None where not known; empty for a single element.
         share: of the elements that bounds leave, on average over the programs; 1 where nothing
             tells.
         loop: id of the innermost loop around it, or None.
@@ -182,7 +183,7 @@ class MemoryAccess:
     element_bytes: int
     masked: bool
     by_index: bool
-    strides: tuple[int | None, ...]
+    strides: Steps
     share: float
     loop: int | None
     line: int
@@ -200,7 +201,7 @@ class MemoryAccess:
         1 if it is contiguous along some axis, 0 if it is one element or all are the same;
         None if not known.
         """
-        steps = [abs(step) for step in self.strides if step]
+        steps = [abs(s.step if isinstance(s, Repeated) else s) for s in self.strides if s]
         if 1 in steps:
             return 1
         return None if None in self.strides else min(steps, default=0)

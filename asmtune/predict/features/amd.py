@@ -15,7 +15,7 @@ from asmtune.base.errors import ParseError
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
 from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
-from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
+from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn, read_resources
 from asmtune.ir.asm.amdgpu import (
     AMDGPU,
     amdgpu_access,
@@ -90,7 +90,7 @@ class AmdProfileReader(ProfileReader):
         text = artifact.outputs.get("amdgcn")
         if text is None:
             raise ParseError(f"code for {artifact.arch}, and {self.target.name} has none of it")
-        program = parse_amdgcn(text).entry
+        program = amdgcn_kernel(parse_amdgcn(text))
         resources = read_resources(text, program.name)
         counts = count(program, isa=AMDGPU)
         loop = hottest_loop(program, classify_amdgpu)

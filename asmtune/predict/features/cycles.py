@@ -17,11 +17,11 @@ from typing import Final
 
 from asmtune.core.hardware.model import Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.strides import Steps
 from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.execution import SegmentRun
 from asmtune.predict.features.profile import Profile, Segment, Traffic
 from asmtune.predict.features.requests import (
-    Strides,
     Touched,
     beside_each_other,
     touched,
@@ -100,7 +100,7 @@ class AccessedTile:
         share: of its elements that bounds leave.
     """
 
-    strides: Strides
+    strides: Steps
     argument_bytes: float
     share: float
 

@@ -12,7 +12,7 @@ from asmtune.core.records.verdicts import Features
 from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.ir.asm.program import AsmFunction
-from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.chain import program_chains
@@ -53,7 +53,7 @@ class ProfileReader:
         """Parse the assembly that features are taken from."""
         resources = read_cubin(artifact.cubin)
         listing = parse_ptx(artifact.outputs["ptx"])
-        program = listing.entry
+        program = ptx_kernel(listing)
         counts = count(program)
         loop = hottest_loop(program)
         return ConfigReading(

@@ -12,6 +12,7 @@ from functools import lru_cache
 from operator import mul
 from typing import Final
 
+from asmtune.ir.ttir.strides import Steps, offset
 from asmtune.predict.features.sketch.layouts import WARP, Basis, Shape, combined
 
 SECTOR: Final = 32
@@ -84,10 +85,6 @@ class Request:
     registers: tuple[Basis, ...]
 
 
-Strides = tuple[int | None, ...]
-"""Elements between neighbours along each axis of a tile; None where nothing tells."""
-
-
 def beside_each_other(width: int, lanes: int = WARP, sector: int = SECTOR) -> Touched:
     """Return what a request touches whose lanes move `width` bytes each, without gaps."""
     size = width * lanes
@@ -101,7 +98,7 @@ def weighted(parts: Sequence[Touched], weights: Sequence[float]) -> Touched:
 
 
 @lru_cache(maxsize=1 << 16)
-def touched(request: Request, strides: Strides, width: int, sector: int = SECTOR) -> Touched:
+def touched(request: Request, strides: Steps, width: int, sector: int = SECTOR) -> Touched:
     """Return what a request touches where neighbours lie `strides` elements apart.
 
     Args:
@@ -110,10 +107,8 @@ def touched(request: Request, strides: Strides, width: int, sector: int = SECTOR
         width: bytes that an instruction moves for each thread.
         sector: bytes of a sector.
     """
-    steps = [
-        _APART * 101**axis if step is None else step * request.element_bytes
-        for axis, step in enumerate(strides)
-    ]
+    far = [_APART * 101**axis // request.element_bytes for axis in range(len(strides))]
+    steps = [far[axis] if step is None else step for axis, step in enumerate(strides)]
     run = max(1, width // request.element_bytes)
     outer = [
         basis
@@ -130,7 +125,8 @@ def touched(request: Request, strides: Strides, width: int, sector: int = SECTOR
         whole: set[int] = set()
         for lane in range(1 << len(request.lanes)):
             place = combined(request.lanes, lane, first)
-            start = sum(at * step for at, step in zip(place, steps, strict=True))
+            first_element = sum(map(offset, steps, place))
+            start = first_element * request.element_bytes
             own.update(range(start // sector, (start + width - 1) // sector + 1))
             whole.update(range(start // LINE, (start + width - 1) // LINE + 1))
         odd = sum(line % 2 for line in whole)

@@ -15,13 +15,13 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import Verdict
-from asmtune.ir.asm.amdgcn import parse_amdgcn
+from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn
 from asmtune.ir.asm.amdgpu import classify_amdgpu
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.nvptx import OpClass, classify, group_of
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
-from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.asm.sass import classify_sass, parse_sass, relocated
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
@@ -34,7 +34,7 @@ from asmtune.report.code.origins import origins
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
     """Make a view of PTX, Triton's `asm["ptx"]`, from its text and the same parsed."""
-    entry = listing.entry
+    entry = ptx_kernel(listing)
     times = tuple(run.times for run in runs[1:])
     hot = hottest_loop(entry, classify, times)
     return _view("PTX", text, listing, _Weights(entry, classify, times, hot))
@@ -42,7 +42,7 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeVie
 
 def amdgcn_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
     """Make a view of AMDGCN, Triton's `asm["amdgcn"]`, from its text and the same parsed."""
-    entry = listing.entry
+    entry = amdgcn_kernel(listing)
     times = tuple(run.times for run in runs[1:])
     hot = hottest_loop(entry, classify_amdgpu, times)
     return _view("AMDGCN", text, listing, _Weights(entry, classify_amdgpu, times, hot))
@@ -69,7 +69,7 @@ def sass_view(
 
 
 class _Weights:
-    """Holds what is known of the instructions of an entry."""
+    """Holds what is known of the instructions of an entry, with those of what it calls."""
 
     def __init__(
         self,
@@ -84,6 +84,16 @@ class _Weights:
         successors = [block.successors for block in entry.blocks]
         self._reached = frozenset(postorder(successors)) if entry.addresses else None
         self._hot_blocks = frozenset(() if hot is None else hot.blocks)
+        self._copies: dict[int, list[Instruction]] = {}
+        last = 0
+        for item in entry.instructions:
+            if item.line != last:  # else it stands on one line with the one before
+                self._copies.setdefault(item.line, []).append(item)
+            last = item.line
+
+    def copies(self, line: int) -> Sequence[Instruction]:
+        """Return the first instruction of a line, once for each call of its function."""
+        return self._copies.get(line, ())
 
     def times(self, item: Instruction) -> float:
         block = self.entry.block_of(item.index)
@@ -160,7 +170,7 @@ def _line(
     *,
     own: bool,
 ) -> CodeLine:
-    counted = program is weights.entry
+    copies = weights.copies(item.line)
     kind = weights.class_of(item.opcode) if own else None
     source = item.source if own and item.source and item.source[1] else None
     name = None if own else _LABEL(text)
@@ -170,9 +180,11 @@ def _line(
         kind=kind,
         group=None if kind is None else group_of(kind),
         source=source,
-        depth=program.depth_of(item.index),
-        times=weights.times(item) if counted else None,
-        hot=counted and weights.is_hot(item),
+        depth=max(map(weights.entry.depth_of, (copy.index for copy in copies)), default=0)
+        if copies
+        else program.depth_of(item.index),
+        times=sum(map(weights.times, copies)) if copies else None,
+        hot=any(map(weights.is_hot, copies)),
         label=None if name is None else name[1],
         address=program.addresses[item.index] if own and program.addresses else None,
     )
@@ -273,7 +285,8 @@ class CodeReader:
         except ParseError as error:
             return Failure("sass", "parse", str(error))
         ptx = parse_ptx(artifact.outputs["ptx"])
-        return sass_view(text, relocated(listing, ptx), ptx.entry, self.runs(config, artifact))
+        kernel, runs = ptx_kernel(ptx), self.runs(config, artifact)
+        return sass_view(text, relocated(listing, ptx), kernel, runs)
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
         """Count how often one program runs each segment of the PTX, as the features do."""

@@ -11,6 +11,7 @@ import numpy as np
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.costs import PRODUCTS
+from asmtune.ir.ttir.strides import Repeated
 from asmtune.ir.ttir.tree import Body, Node
 from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.chain import LATENCY, Action, InstructionStep, chain_cycles
@@ -356,8 +357,9 @@ def _contiguous(access: MemoryAccess) -> float:
     if None in strides:
         return float(widest)
     if 1 not in strides:
-        return 0.0 if any(strides) else 1.0
-    rows = [abs(stride) for stride in strides if stride and abs(stride) != 1]
+        shared = any(isinstance(step, Repeated) and abs(step.step) == 1 for step in strides)
+        return 1.0 if shared or not any(strides) else 0.0
+    rows = [abs(stride) for stride in strides if isinstance(stride, int) and abs(stride) > 1]
     return float(math.gcd(widest, *rows)) if rows else float(widest)
 
 
