@@ -194,7 +194,8 @@ def gru(
         bias_hh: (3 hidden,).
 
     Returns:
-        The states (seq, batch, hidden), and the last of them.
+        The states (seq, batch, hidden), and the last of them, which shares their memory: clone it
+        before you write to it.
 
     Raises:
         ValueError: shapes, dtypes or devices differ.

@@ -22,7 +22,7 @@ from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.safe_store import SafeStore
 
-KILLS = 60
+KILLS = 40
 KILLS_OF_A_STORE = 10
 CONFIGS = [Config({"BLOCK_M": 16 * (n + 1)}) for n in range(12)]
 BATCH = 4
@@ -130,7 +130,7 @@ def store_file() -> Iterator[str]:
 
 
 @pytest.mark.slow(seconds=6)
-def test_killed_at_60_moments_of_tuning() -> None:
+def test_killed_at_40_moments_of_tuning() -> None:
     """Whenever a tuning process is killed, from making the store on, the next one goes on."""
     moments = delays(KILLS, 3 * seconds_to_a_record(store_file), seed=4)
     timings = records = 0

@@ -1,4 +1,4 @@
-"""SIGKILL at 36 moments all over tuning runs: nothing committed is lost, and each goes on."""
+"""SIGKILL at 24 moments all over tuning runs: nothing committed is lost, and each goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from asmtune.tuning.tuner import Tuner
 from tests.store.children import dies_at, finish, memory_folder, say, spread, start
 from tests.tuning_support import BEST, DEVICE, HostMachine, problem, resolved, space, workshop
 
-KILLS = 36
+KILLS = 24
 EFFORT = replace(
     EFFORTS["exhaustive"],
     name="often",
@@ -62,7 +62,7 @@ def stored(store: Store, n: int) -> set[str]:
 
 
 @pytest.mark.slow(seconds=11)
-def test_killed_at_36_moments() -> None:
+def test_killed_at_24_moments() -> None:
     """After each kill the store is sound and holds all that was told; runs go on to the end."""
     with memory_folder() as name:
         folder = Path(name)
