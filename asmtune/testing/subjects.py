@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 
 BY_REFERENCE: Final = "reference: "
-"""How the text begins where the reference raises."""
+"""Prefix of the text where the reference raises."""
 
 
 @dataclass(frozen=True, kw_only=True)

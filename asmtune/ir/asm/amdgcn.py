@@ -10,7 +10,6 @@ After LLVM, "User Guide for AMDGPU Backend": Assembler, Code Object Metadata.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -112,7 +111,7 @@ class _Function:
         return (self.labels[name],)
 
 
-def _role(header: int, body: Sequence[int]) -> LoopRole:  # noqa: ARG001
+def _role(header: object, body: object) -> LoopRole:  # noqa: ARG001
     """Return "work" for every loop: Triton's AMD backend writes none that only waits."""
     return "work"
 
@@ -120,7 +119,7 @@ def _role(header: int, body: Sequence[int]) -> LoopRole:  # noqa: ARG001
 _CALLS: Final = Calls(
     targets=_call_targets,
     returns=lambda item: item.opcode == "s_setpc_b64",
-    role=lambda header, body: "work",  # noqa: ARG005
+    role=_role,
     renames=False,
 )
 

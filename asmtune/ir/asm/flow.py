@@ -243,7 +243,7 @@ MOST_INSTRUCTIONS: Final = 200_000
 
 @dataclass(frozen=True)
 class Calls:
-    """What an instruction set says of calls.
+    """Calls and returns of an instruction set.
 
     Attributes:
         targets: names of the functions that instructions call, by the index of the call.
@@ -290,7 +290,7 @@ def expanded_entry(listing: Listing, calls: Calls) -> AsmFunction:
 
 
 class _Splice:
-    """One level of calls, expanded."""
+    """A program with the bodies of one level of its calls."""
 
     def __init__(
         self,

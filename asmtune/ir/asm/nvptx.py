@@ -196,7 +196,7 @@ CALLS: Final = Calls(
     role=loop_role,
     renames=True,
 )
-"""What PTX says of calls."""
+"""Calls and returns of PTX."""
 
 
 def is_switch_barrier(instruction: Instruction) -> bool:

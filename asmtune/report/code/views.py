@@ -180,7 +180,7 @@ def _line(
         kind=kind,
         group=None if kind is None else group_of(kind),
         source=source,
-        depth=max(map(weights.entry.depth_of, (copy.index for copy in copies)), default=0)
+        depth=max(weights.entry.depth_of(copy.index) for copy in copies)
         if copies
         else program.depth_of(item.index),
         times=sum(map(weights.times, copies)) if copies else None,
