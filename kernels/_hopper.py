@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
+from triton._C.libtriton import ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._core import builtin
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -15,6 +18,17 @@ from asmtune.kernels._common import is_hopper
 # Their names in newer versions of Triton, and in 3.6.
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+
+
+@builtin
+def _add_tile(tensor_desc: Any, coord: Any, src: Any, _semantic: Any = None) -> None:
+    """Add a tile of shared memory to memory by the copy engine: a name that Triton 3.6 lacks."""
+    at = _semantic._convert_to_ir_values(coord, require_i64=False)
+    add = ir.DESCRIPTOR_REDUCE_KIND.ADD
+    _semantic.builder.create_async_tma_reduce(add, tensor_desc.handle, at, src.handle)
+
+
+add_tile = getattr(tma, "async_atomic_add", None) or _add_tile
 
 DTYPES = {
     torch.float16: gl.float16,

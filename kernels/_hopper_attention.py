@@ -1,6 +1,7 @@
 """Attention forward in Gluon for Hopper: a warp loads, warpgroups take turns at the tensor cores.
 
-A program walks over blocks of queries, the longest first. One warp fills rings of keys and values
+A program walks over blocks of queries, dealt so that all programs have as much to do and heads at
+work have keys in L2 (`heads_together`). One warp fills rings of keys and values
 by the copy engine (TMA). Each of CONSUMERS warpgroups has 64 queries of a block. It issues the
 products of the next scores and of this block's values together, and then computes the softmax of
 those scores, so that its own products and those of the other warpgroups run under its softmax.
@@ -55,6 +56,7 @@ from asmtune.kernels._hopper import (
     set_block,
     store_tile,
 )
+from asmtune.kernels._hopper_attention_order import heads_together
 from asmtune.kernels._hopper_attention_walk import ROWS, attend_item, item_at, load_all, rounds
 from asmtune.runtime.decorator import asm_autotune
 
@@ -115,7 +117,7 @@ def query_tiles(D, BLOCK_N, STAGES, CONSUMERS):
 
 @gluon.jit
 def kernel(
-    q_desc, k_desc, v_desc, y_desc, lse_ptr, heads, H, GROUP, M, N, together, scale,
+    q_desc, k_desc, v_desc, y_desc, lse_ptr, heads, H, GROUP, M, N, together_2, together_3, scale,
     D: gl.constexpr, CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr,
     SMS: gl.constexpr,  # noqa: ARG001 (of the grid)
     BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
@@ -131,7 +133,7 @@ def kernel(
         barriers_of(CONSUMERS, 1),
     )
     fence_async_shared()  # so that copies see the barriers
-    sizes = (heads, M, N, together)
+    sizes = (heads, M, N, together_2 if CONSUMERS == 2 else together_3)
     BLOCK_M: gl.constexpr = ROWS * CONSUMERS
     power = scale * 1.4426950408889634
     results = (y_desc, lse_ptr, y_tiles)
@@ -225,9 +227,16 @@ def arguments(
 ) -> dict[str, Any]:  # fmt: skip
     """Give a launch's arguments by name; `y` is as q, `lse` (batch, heads, queries) in fp32."""
     (batches, heads, M, D), N = q.shape, k.shape[2]
-    group = heads // k.shape[1]
-    # Heads that share keys are neighbours, and read them at the same time.
-    together = max(_L2_BYTES // (2 * N * D * k.element_size()), 1) * group
+    group, programs = heads // k.shape[1], processors(q.device)
+    in_l2 = max(_L2_BYTES // (2 * N * D * k.element_size()), 1) * group
+    together = {
+        f"together_{warpgroups}": heads_together(
+            batches * heads, group, (M, N), ROWS.value * warpgroups, in_l2, programs
+        )
+        if causal
+        else group
+        for warpgroups in _REGISTERS
+    }
     return {
         "q_desc": described(q),
         "k_desc": described(k),
@@ -239,12 +248,12 @@ def arguments(
         "GROUP": group,
         "M": M,
         "N": N,
-        "together": min(together, batches * heads),
+        **together,
         "scale": scale,
         "D": D,
         "CAUSAL": causal,
         "MULTIPLE": min(multiple(N), 256),
-        "SMS": processors(q.device),
+        "SMS": programs,
     }
 
 

@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from asmtune.kernels._hopper import load_tile, next_stage, store_tile
+from asmtune.kernels._hopper import add_tile, load_tile, next_stage, store_tile
 
 ROWS = gl.constexpr(64)
 """Keys of a warpgroup, and queries of a block: those of one instruction."""
@@ -63,7 +63,7 @@ def load_all(descs, tiles, barriers, pointers, sizes, CAUSAL: gl.constexpr):
     The sums of a block's queries are loaded before its stage is free, and stored once it is.
     """
     q_desc, dy_desc, k_desc, v_desc, half_desc, dk_desc, dv_desc = descs
-    q_ring, dy_ring, k_tiles, v_tiles, half_tiles, _, lse_ring, delta_ring = tiles
+    q_ring, dy_ring, k_tiles, v_tiles, half_tiles, _, lse_ring, delta_ring, _ = tiles
     q_full, dy_full, empty, held, _, done = barriers
     STAGES: gl.constexpr = q_ring.shape[0]
     WIDTH: gl.constexpr = half_tiles.shape[4]
@@ -121,10 +121,12 @@ def scores_of(k, q_ring, stage, LAYOUT: gl.constexpr):
 
 
 @gluon.jit
-def _query_gradients(ds_tiles, half_tiles, buffer, WHO: gl.constexpr):
-    """Begins the gradients of a block of queries in this warpgroup's half of the columns."""
+def _query_gradients(tiles, count, WHO: gl.constexpr):
+    """Begins the gradients of block `count - 1`'s queries, in this warpgroup's columns."""
+    half_tiles, ds_tiles = tiles[4], tiles[5]
     WIDTH: gl.constexpr = half_tiles.shape[4]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
+    buffer = count & 1 ^ 1
     dq = gl.zeros([ROWS, WIDTH], gl.float32, LAYOUT)
     upper = ds_tiles.index(2 * buffer).permute((1, 0))
     dq = warpgroup_mma(upper, tile_of(half_tiles, 2 * WHO), dq, use_acc=False, is_async=True)
@@ -133,37 +135,51 @@ def _query_gradients(ds_tiles, half_tiles, buffer, WHO: gl.constexpr):
 
 
 @gluon.jit
-def _add_to(dq_ptr, dq, top, block, M, WHO: gl.constexpr, EVEN: gl.constexpr):
-    """Adds gradients of a block of queries to those in memory, in this warpgroup's columns."""
+def _add_to(dq_desc, dq, sums_tiles, at, WHO: gl.constexpr):
+    """Adds gradients of queries to those in memory, in this warpgroup's columns."""
     WIDTH: gl.constexpr = dq.shape[1]
-    LAYOUT: gl.constexpr = dq.type.layout
-    m = block * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
-    column = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, LAYOUT))
-    rows = dq_ptr + top * (2 * WIDTH) + WHO * WIDTH + m * (2 * WIDTH)
-    at = rows[:, None] + column[None, :]
-    if EVEN:
-        gl.atomic_add(at, dq, sem="relaxed")
-    else:
-        there = (m < M)[:, None] & (column < WIDTH)[None, :]
-        gl.atomic_add(at, dq, mask=there, sem="relaxed")
+    # The copy engine has read what was stored here before.
+    tma.store_wait(0)
+    tile_of(sums_tiles, WHO).store(dq)
+    fence_async_shared()
+    batch, head, row = at
+    add_tile(dq_desc, [batch, head, row, WHO * WIDTH], sums_tiles.index(WHO))
+
+
+@gluon.jit
+def begin(tiles, barriers, WHO: gl.constexpr):
+    """Stores zeros as dS of a block before the first."""
+    q_ring, ds_tiles, passed = tiles[0], tiles[5], barriers[4]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
+    ds_tiles.index(2 + WHO).store(gl.zeros([ROWS, ROWS], q_ring.dtype, LAYOUT))
+    fence_async_shared()
+    mbarrier.arrive(passed.index(1), count=1)
+
+
+@gluon.jit
+def finish(tiles, barriers, dq_desc, count, at, WHO: gl.constexpr):
+    """Adds what the last of `count` blocks gives to the gradients of its queries."""
+    mbarrier.wait(barriers[4].index(count & 1 ^ 1), count // 2 & 1)
+    sums = _query_gradients(tiles, count, WHO)
+    _add_to(dq_desc, warpgroup_mma_wait(num_outstanding=0, deps=[sums]), tiles[8], at, WHO)
+    tma.store_wait(0)
 
 
 @gluon.jit
 def walk(
-    tiles, barriers, dq_ptr, state, place, span, sizes, power, WHO: gl.constexpr,
-    CAUSAL: gl.constexpr, MASKED: gl.constexpr, EVEN: gl.constexpr,
+    tiles, barriers, dq_desc, state, place, span, N, power, WHO: gl.constexpr,
+    CAUSAL: gl.constexpr, MASKED: gl.constexpr,
 ):  # fmt: skip
     """Adds what the query blocks of a span give, of one head.
 
-    `state` is both sums, the scores of the next block, in flight, its stage and parity, and how
-    many blocks there were. `place` is the first key, the head's first row, and the number of all
-    blocks.
+    `state` is both sums, the scores of the next block, in flight, how many blocks there were, and
+    where the gradients of the last one's queries lie. `place` is the first key, the batch and the
+    head of the queries, and the number of all blocks.
     """
-    dk, dv, scores, count = state
-    q_ring, dy_ring, k_tiles, v_tiles, half_tiles, ds_tiles, lse_ring, delta_ring = tiles
-    q_full, dy_full, empty, _, shared, _ = barriers
-    first, top, total = place
-    M, N = sizes[3], sizes[4]
+    dk, dv, scores, count, before = state
+    q_ring, dy_ring, k_tiles, v_tiles, _, ds_tiles, lse_ring, delta_ring, sums_tiles = tiles
+    q_full, dy_full, empty, _, passed, _ = barriers
+    first, batch, head, total = place
     STAGES: gl.constexpr = q_ring.shape[0]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     COLUMNS: gl.constexpr = gl.SliceLayout(0, LAYOUT)
@@ -192,20 +208,21 @@ def walk(
         slope = warpgroup_mma_wait(num_outstanding=1, deps=[slopes])
         ds = (p * slope).to(q_ring.dtype)
         buffer = count & 1
+        mbarrier.wait(passed.index(buffer ^ 1), count // 2 & 1)
         ds_tiles.index(2 * buffer + WHO).store(ds)
         fence_async_shared()
-        mbarrier.arrive(shared.index(buffer), count=1)
         ds = gl.convert_layout(ds, P_LAYOUT)
         keys = warpgroup_mma(ds, tile_of(q_ring, stage), dk, is_async=True)
         dv = warpgroup_mma_wait(num_outstanding=1, deps=[values])
-        mbarrier.wait(shared.index(buffer), count // 2 & 1)
-        sums = _query_gradients(ds_tiles, half_tiles, buffer, WHO)
+        sums = _query_gradients(tiles, count, WHO)
         # The last block's successor is that block itself, whose scores nobody reads.
         after = gl.minimum(count + 1, total - 1)
         mbarrier.wait(q_full.index(after % STAGES), after // STAGES & 1)
         scores = scores_of(k, q_ring, after % STAGES, LAYOUT)
         dq, dk = warpgroup_mma_wait(num_outstanding=1, deps=[sums, keys])
         mbarrier.arrive(empty.index(stage), count=1)
-        _add_to(dq_ptr, dq, top, block, M, WHO, EVEN)
+        mbarrier.arrive(passed.index(buffer), count=1)
+        _add_to(dq_desc, dq, sums_tiles, before, WHO)
+        before = (batch, head, block * ROWS)
         count += 1
-    return dk, dv, scores, count
+    return dk, dv, scores, count, before

@@ -70,6 +70,10 @@ ATTENTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
+BACKWARDS = tuple(case for case in ATTENTIONS if case["shape"][4] > 1)
+"""Gradients of the weight of a single key are 0: what is left is noise, which has no scale."""
+
+
 def _scaled(*extents: int, groups: str, **more: Any) -> dict[str, Any]:
     return {"shape": extents, "groups": groups, **more}
 
@@ -186,7 +190,7 @@ CASES = {
     "gemm": (_hopper_gemm, GEMMS, gemm_case),
     "attention": (_hopper_attention, ATTENTIONS, attention_case),
     "scaled": (_hopper_scaled, SCALED, scaled_case),
-    "backward": (_hopper_attention_backward, ATTENTIONS, backward_case),
+    "backward": (_hopper_attention_backward, BACKWARDS, backward_case),
 }
 """Modules by name, each with its cases, and what makes a launch of one."""
 

@@ -151,10 +151,17 @@ class Machine:
 
     def store(self, desc: Any, coordinates: Sequence[int], source: Memory) -> None:
         """Begin to write a tile to the tensor."""
+        self._begin_store(source, lambda: desc.write(coordinates, source.data))
+
+    def add(self, desc: Any, coordinates: Sequence[int], source: Memory) -> None:
+        """Begin to add a tile to the tensor."""
+        self._begin_store(source, lambda: desc.add(coordinates, source.data))
+
+    def _begin_store(self, source: Memory, complete: Callable[[], None]) -> None:
         agent = self.do("store", source.slot, self.begun.get(source.slot, 0))
         self.refuse_unfenced(source.slot)
         self.readers[source.slot] = self.readers.get(source.slot, 0) + 1
-        agent.stores.append((source.slot, lambda: desc.write(coordinates, source.data)))
+        agent.stores.append((source.slot, complete))
 
     def store_wait(self, pendings: int) -> None:
         """Wait until all tiles that this partition writes have been read."""
@@ -300,7 +307,7 @@ class Machine:
         return {
             "gl": language, "tl": language, "mbarrier": barrier,
             "tma": SimpleNamespace(store_wait=self.store_wait),
-            "load_tile": self.load, "store_tile": self.store,
+            "load_tile": self.load, "store_tile": self.store, "add_tile": self.add,
             "fence_async_shared": self.fence, "thread_barrier": lambda: None,
             "warpgroup_mma": self.multiply, "warpgroup_mma_wait": self.multiplied,
         }  # fmt: skip

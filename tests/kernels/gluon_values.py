@@ -81,7 +81,8 @@ class Descriptor:
     layout = None
 
     def __init__(self, array: Any, block: Sequence[int]) -> None:
-        self.array, self.dtype = array, gl.float16
+        self.array = array
+        self.dtype = gl.float32 if array.dtype == np.float32 else gl.float16
         nbytes = int(np.prod(block)) * array.itemsize
         self.block_type = SimpleNamespace(shape=list(block), nbytes=nbytes)
 
@@ -105,6 +106,11 @@ class Descriptor:
         """Write the part of a block that lies in the tensor."""
         there, here = self._spans(coordinates)
         self.array[there] = block[here]
+
+    def add(self, coordinates: Sequence[int], block: Any) -> None:
+        """Add the part of a block that lies in the tensor."""
+        there, here = self._spans(coordinates)
+        self.array[there] += block[here]
 
 
 def store(pointer: Pointer, values: Any, mask: Any = None, **_: str) -> None:

@@ -143,7 +143,7 @@ def attend(
         machine.function(_hopper_attention.kernel)(
             *(Descriptor(x, [1, 1, n, D]) for x, n in zip((q, k, v, y), blocks, strict=True)),
             Pointer(lse),
-            *map(Int, (B * H, H, H // KV, M, N, together)),
+            *map(Int, (B * H, H, H // KV, M, N, together, together)),
             *(D**-0.5, D, bool(causal), math.gcd(256, N), programs),
             **config,
         )
@@ -175,7 +175,7 @@ def differentiate(
     delta = (wide["dy"] * y).sum(-1)
     exact = differentiate_exactly(wide["dy"], wide["q"], wide["k"], wide["v"], lse, delta, how)
     made = {name: np.full_like(given["k"], np.nan) for name in ("dk", "dv")}
-    sums = np.zeros(B * H * M * D, np.float32)
+    sums = np.zeros((B, H, M, D), np.float32)
     programs = -(-N // 128) * B * KV
     machines = [Machine(program, programs, seed + program) for program in range(programs)]
     tiles = (given["q"], given["dy"], given["k"], given["v"])
@@ -184,12 +184,12 @@ def differentiate(
             *(Descriptor(x, [1, 1, 64, D]) for x in tiles),
             Descriptor(given["k"], [1, 1, 64, D // 2]),
             *(Descriptor(made[name], [1, 1, 64, D]) for name in ("dk", "dv")),
+            Descriptor(sums, [1, 1, 64, D // 2]),
             *(Pointer(x.reshape(-1).float().numpy()) for x in (lse, delta)),
-            Pointer(sums),
             *map(Int, (B * KV, KV, H // KV, M, N, together)),
             *(D**-0.5, D, bool(causal), math.gcd(256, M, N), stages),
         )
-    found = {"dq": sums.reshape(B, H, M, D) * D**-0.5, **made}
+    found = {"dq": sums * D**-0.5, **made}
     wanted = (exact[0], summed(exact[1], wide["k"]), summed(exact[2], wide["k"]))
     errors = {
         name: float(np.abs(found[name] - want.numpy()).max() / want.abs().max().clamp(min=1.0))
