@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import shutil
@@ -77,6 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 0.0 if mark is None else mark.kwargs.get("seconds", 5.0)
 
     items.sort(key=seconds, reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """Leave collected tests out of garbage collections, each of which would look at all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -394,17 +394,16 @@ def test_no_file(tmp_path: Path) -> None:
     assert "Is a directory" in refused(tmp_path)
 
 
-def test_a_missing_module(funnel: Funnel, tmp_path: Path) -> None:
+def test_a_missing_module(target: Target, empty_settings: Settings, tmp_path: Path) -> None:
     """A kernel whose module is not in the folder is named before anything is compiled."""
     shutil.copy(DATA / "kernels" / "barriers.py", tmp_path)
-    funnel.settings.artifacts_dir.mkdir(exist_ok=True)
-    before = len(list(funnel.settings.artifacts_dir.rglob("*")))
+    funnel = Funnel(target, make_scorer("weights"), empty_settings)
     with pytest.raises(
         OracleError, match=r"kernel 'returns' of the oracle: no .*--kernels"
     ) as caught:
         replay(load_oracle(TIMINGS), tmp_path, funnel, [make_scorer("weights")])
     assert "\n" not in str(caught.value)
-    assert len(list(funnel.settings.artifacts_dir.rglob("*"))) == before
+    assert not [*empty_settings.artifacts_dir.rglob("*")]
 
 
 def test_a_shape_that_the_module_does_not_know(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -61,8 +62,11 @@ def planned_launches(part: Any, **facts: Any) -> Iterator[list[str]]:
 
     assert reads_tensors(part)
     # One that was called before has seen that there is no GPU.
-    for host in [found for found in gc.get_objects() if type(found) is PreparedFunction]:
-        host.call = host._first
+    for name in [name for name in sys.modules if name.startswith(("asmtune.kernels.", "tests."))]:
+        for value in [*vars(sys.modules[name]).values()]:
+            host = getattr(value, "prepared", None) if isinstance(value, FunctionType) else None
+            if isinstance(host, PreparedFunction):
+                host.call = host._first
     with (
         mock.patch.object(AsmAutotuner, "_launch", launch),
         mock.patch.object(AsmAutotuner, "_part", property(lambda _: part)),
