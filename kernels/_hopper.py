@@ -47,6 +47,20 @@ def ring_of(desc, SIZE: gl.constexpr):
     return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
 
 
+# `reinterpret` in newer versions of Triton, `_reinterpret` in 3.6.
+_IS_PUBLIC = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
+
+
+@gluon.jit
+def shaped(memory, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
+    """Gives shared memory as one of another shape and layout: the same bytes."""
+    return (
+        memory.reinterpret(memory.dtype, SHAPE, LAYOUT)
+        if _IS_PUBLIC
+        else memory._reinterpret(memory.dtype, SHAPE, LAYOUT)
+    )
+
+
 @gluon.jit
 def barriers_of(SIZE: gl.constexpr, ARRIVALS: gl.constexpr):
     """Makes barriers, each of which completes a phase by so many arrivals."""

@@ -54,6 +54,7 @@ from asmtune.kernels._hopper import (
     refuse_others,
     ring_of,
     set_block,
+    shaped,
     store_tile,
 )
 from asmtune.kernels._hopper_attention_order import heads_together
@@ -76,7 +77,7 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
     MASKED: gl.constexpr = CAUSAL or MULTIPLE % BLOCK_N != 0
     TILE_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], q_ring.dtype)
     target = y_tiles.index(WHO)
-    y = target._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
+    y = shaped(target, [ROWS, D], TILE_LAYOUT)
     zero = gl.to_tensor(0)
     # The first warpgroup's first turn waits for nothing.
     at = (zero, zero, zero, zero, gl.to_tensor(1 if WHO == 0 else 0))
@@ -85,7 +86,7 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
         head, first, blocks = item_at(turn, sizes, BLOCK_M, BLOCK_N, CAUSAL)
         tile = WHO * TILES + turn % TILES
         mbarrier.wait(q_full.index(tile), turn // TILES & 1)
-        q = q_ring.index(tile)._reinterpret(q_ring.dtype, [ROWS, D], TILE_LAYOUT)
+        q = shaped(q_ring.index(tile), [ROWS, D], TILE_LAYOUT)
         place = (tile, first + WHO * ROWS, blocks)
         acc, top, total, m, at = attend_item(
             q, rings, barriers, at, place, sizes, scale, WHO, CAUSAL, MASKED

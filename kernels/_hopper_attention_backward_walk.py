@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from asmtune.kernels._hopper import add_tile, load_tile, next_stage, store_tile
+from asmtune.kernels._hopper import add_tile, load_tile, next_stage, shaped, store_tile
 
 ROWS = gl.constexpr(64)
 """Keys of a warpgroup, and queries of a block: those of one instruction."""
@@ -109,7 +109,7 @@ def tile_of(ring, place):
     """Gives a tile of a ring as a matrix."""
     SHAPE: gl.constexpr = [ring.shape[3], ring.shape[4]]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(SHAPE, ring.dtype)
-    return ring.index(place)._reinterpret(ring.dtype, SHAPE, LAYOUT)
+    return shaped(ring.index(place), SHAPE, LAYOUT)
 
 
 @gluon.jit

@@ -13,7 +13,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from asmtune.kernels._hopper import load_tile, next_stage
+from asmtune.kernels._hopper import load_tile, next_stage, shaped
 
 ROWS = gl.constexpr(64)
 """Queries of a warpgroup: those of one instruction."""
@@ -107,7 +107,7 @@ def _scores(q, k_ring, stage, LAYOUT: gl.constexpr):
     BLOCK_N: gl.constexpr = k_ring.shape[3]
     D: gl.constexpr = k_ring.shape[4]
     K_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], k_ring.dtype)
-    k = k_ring.index(stage)._reinterpret(k_ring.dtype, [BLOCK_N, D], K_LAYOUT)
+    k = shaped(k_ring.index(stage), [BLOCK_N, D], K_LAYOUT)
     zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
     return warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
 
@@ -118,7 +118,7 @@ def _add_values(p, v_ring, stage, acc):
     BLOCK_N: gl.constexpr = v_ring.shape[3]
     D: gl.constexpr = v_ring.shape[4]
     V_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], v_ring.dtype)
-    v = v_ring.index(stage)._reinterpret(v_ring.dtype, [BLOCK_N, D], V_LAYOUT)
+    v = shaped(v_ring.index(stage), [BLOCK_N, D], V_LAYOUT)
     return warpgroup_mma(p, v, acc, is_async=True)
 
 

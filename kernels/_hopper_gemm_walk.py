@@ -22,7 +22,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from asmtune.kernels import _gemm
-from asmtune.kernels._hopper import load_tile, next_stage, stage_before, store_tile
+from asmtune.kernels._hopper import load_tile, next_stage, shaped, stage_before, store_tile
 from asmtune.kernels._hopper_split import blocks_of, gathered
 
 tile_origin = gluon.jit(_gemm.tile_origin.fn)
@@ -74,7 +74,7 @@ def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, ALO
     """Gives a block of B that begins at a tile of the ring, and may go on in the next one."""
     BLOCK: gl.constexpr = [COLUMNS, BLOCK_K] if ALONG_K else [BLOCK_K, COLUMNS]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, b_ring.dtype)
-    b = b_ring.index(place)._reinterpret(b_ring.dtype, BLOCK, LAYOUT)
+    b = shaped(b_ring.index(place), BLOCK, LAYOUT)
     if ALONG_K:
         b = b.permute((1, 0))
     return b
@@ -104,7 +104,7 @@ def _multiply_steps(
     rest = gl.zeros([ROWS, REST], gl.float32, REST_LAYOUT) if REST else None
     for step in range(steps):
         mbarrier.wait(full.index(stage), phase)
-        a = a_ring.index(stage * PARTS + PART)._reinterpret(a_ring.dtype, [ROWS, BLOCK_K], A_LAYOUT)
+        a = shaped(a_ring.index(stage * PARTS + PART), [ROWS, BLOCK_K], A_LAYOUT)
         b = _columns_of(b_ring, stage * PIECES, FIRST, BLOCK_K, B_ALONG_K)
         acc = warpgroup_mma(a, b, acc, is_async=True)
         # Then the products of the step before are done: its stage is free.
@@ -161,7 +161,7 @@ def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr,
         tma.store_wait(0)
         for i in gl.static_range(TOGETHER):
             target = c_tiles.index(WHO * TOGETHER + i)
-            rows = target._reinterpret(c_tiles.dtype, [ROWS, COLUMNS], C_LAYOUT)
+            rows = shaped(target, [ROWS, COLUMNS], C_LAYOUT)
             rows.store(gl.convert_layout(pieces[first + i], LAYOUT))
         fence_async_shared()
         for i in gl.static_range(TOGETHER):

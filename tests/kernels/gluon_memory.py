@@ -65,6 +65,8 @@ class Memory:
         tiles = tuple(self.ring.index(self.place + i) for i in range(count))
         return Joined(tiles, axis=0 if shape[-1] == width else 1)
 
+    reinterpret = _reinterpret
+
     def permute(self, order: tuple[int, ...]) -> Memory:
         """Return the same tile, transposed."""
         data = self.data.transpose(order)
