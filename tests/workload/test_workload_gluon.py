@@ -152,6 +152,6 @@ def test_gradients_that_partitions_add_up_are_atomic() -> None:
     assert isinstance(request, LowerRequest)
     launch = LaunchArguments(problem.bind(config), problem.programs(config))
     uses = Effects.of([analyse(request.ttir, launch)], problem.arguments)
-    assert uses.atomics == {"dq_ptr"}
+    assert uses.atomics == {"dq_desc"}
     assert uses.writes == set(_hopper_attention_backward.OUTPUTS)
     assert not uses.unknown
