@@ -17,11 +17,6 @@ ROUNDED = {"fp16": "fp16 weights", "bf16": "bf16 weights"}
 ON_GPU = {"fp32": "tf32 weights"}
 
 
-def rounded_on(device: torch.device | str) -> dict[str, str]:
-    """Return tolerances by dtype: fp32 is multiplied as tf32 on a GPU."""
-    return {**ROUNDED, **ON_GPU} if torch.device(device).type == "cuda" else ROUNDED
-
-
 def heads(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int) -> dict[str, int]:
     """A shape by name."""
     return {"B": B, "H": H, "KV": KV, "M": M, "N": N, "D": D, "causal": causal}
@@ -43,7 +38,7 @@ def gradients(given: dict[str, Any], config: Config | None = None) -> dict[str, 
         got.backward(dy)
     want = module.baseline(**{**given, **exact})
     want.backward(dy.double())
-    rows = rounded_on(got.device)
+    rows = CASE.rows(got.device.type, "fp32")
     found = {"y": excess(got.detach(), want.detach(), rows)}
     return found | {
         f"d{name}": excess(mine[name].grad, exact[name].grad, rows)  # type: ignore[arg-type]
@@ -100,7 +95,7 @@ def masks(device: str) -> dict[str, float]:
         got = module_of("attention").attention(**given, mask=bias)
     exact = {**given, **{name: given[name].double() for name in "qkv"}}
     want = module_of("attention").baseline(**exact, mask=bias)
-    return found | {"mask nan, inf": excess(got, want, rounded_on(device))}
+    return found | {"mask nan, inf": excess(got, want, CASE.rows(device, "fp32"))}
 
 
 def layouts(device: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ from asmtune.core.config import Config
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import launched_with, module_of
-from tests.kernels.cases.attention import ROUNDED, heads, of_gradients, rounded_on
+from tests.kernels.cases.attention import ROUNDED, heads, of_gradients
 
 
 def apart(device: str) -> dict[str, float]:
@@ -42,7 +42,7 @@ def options(device: str) -> dict[str, float]:
             got = module.attention_backward(**inputs, **given)
         exact = {name: x.double() if name != "causal" else x for name, x in inputs.items()}
         for name, mine, want in zip("qkv", got, module.baseline(**exact, **given), strict=True):
-            found[f"d{name} with {given}"] = excess(mine, want, rounded_on(device))
+            found[f"d{name} with {given}"] = excess(mine, want, CASE.rows(device, "fp32"))
     return found
 
 
