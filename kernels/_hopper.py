@@ -62,6 +62,15 @@ def shaped(memory, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
 
 
 @gluon.jit
+def tile_of(ring, place):
+    """Gives a tile of a ring as a matrix."""
+    RANK: gl.constexpr = len(ring.shape)
+    SHAPE: gl.constexpr = [ring.shape[RANK - 2], ring.shape[RANK - 1]]
+    LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(SHAPE, ring.dtype)
+    return shaped(ring.index(place), SHAPE, LAYOUT)
+
+
+@gluon.jit
 def barriers_of(SIZE: gl.constexpr, ARRIVALS: gl.constexpr):
     """Makes barriers, each of which completes a phase by so many arrivals."""
     barriers = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())

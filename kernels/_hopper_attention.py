@@ -1,10 +1,10 @@
 """Attention forward in Gluon for Hopper: a warp loads, warpgroups take turns at the tensor cores.
 
 A program walks over blocks of queries, dealt so that all programs have as much to do and heads at
-work have keys in L2 (`heads_together`). One warp fills rings of keys and values
-by the copy engine (TMA). Each of CONSUMERS warpgroups has 64 queries of a block. It issues the
-products of the next scores and of this block's values together, and then computes the softmax of
-those scores, so that its own products and those of the other warpgroups run under its softmax.
+work have keys in L2 (`heads_together`). One warp fills rings of keys and values by the copy engine
+(TMA). Each of CONSUMERS warpgroups has 64 queries of a block. It issues the products of the next
+scores and of this block's values together, and then computes the softmax of those scores, so that
+its own products and those of the other warpgroups run under its softmax.
 Where memory allows, a warpgroup has two tiles of queries, and those of the next block are loaded
 while it works on this one. To compute the next block's first scores beside this one's last values
 was tried on an H100 and was slower.
@@ -54,8 +54,8 @@ from asmtune.kernels._hopper import (
     refuse_others,
     ring_of,
     set_block,
-    shaped,
     store_tile,
+    tile_of,
 )
 from asmtune.kernels._hopper_attention_order import heads_together
 from asmtune.kernels._hopper_attention_walk import ROWS, attend_item, item_at, load_all, rounds
@@ -73,11 +73,8 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
     q_full = barriers[0][0]
     TILES: gl.constexpr = q_ring.shape[0] // y_tiles.shape[0]
     BLOCK_N: gl.constexpr = k_ring.shape[3]
-    D: gl.constexpr = k_ring.shape[4]
     MASKED: gl.constexpr = CAUSAL or MULTIPLE % BLOCK_N != 0
-    TILE_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], q_ring.dtype)
-    target = y_tiles.index(WHO)
-    y = shaped(target, [ROWS, D], TILE_LAYOUT)
+    y = tile_of(y_tiles, WHO)
     zero = gl.to_tensor(0)
     # The first warpgroup's first turn waits for nothing.
     at = (zero, zero, zero, zero, gl.to_tensor(1 if WHO == 0 else 0))
@@ -86,7 +83,7 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
         head, first, blocks = item_at(turn, sizes, BLOCK_M, BLOCK_N, CAUSAL)
         tile = WHO * TILES + turn % TILES
         mbarrier.wait(q_full.index(tile), turn // TILES & 1)
-        q = shaped(q_ring.index(tile), [ROWS, D], TILE_LAYOUT)
+        q = tile_of(q_ring, tile)
         place = (tile, first + WHO * ROWS, blocks)
         acc, top, total, m, at = attend_item(
             q, rings, barriers, at, place, sizes, scale, WHO, CAUSAL, MASKED
@@ -102,7 +99,7 @@ def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED:
         tma.store_wait(0)
         y.store(out)
         fence_async_shared()
-        store_tile(y_desc, [head // H, head % H, first + WHO * ROWS, 0], target)
+        store_tile(y_desc, [head // H, head % H, first + WHO * ROWS, 0], y_tiles.index(WHO))
     tma.store_wait(0)
 
 

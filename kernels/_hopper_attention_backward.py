@@ -65,6 +65,7 @@ from asmtune.kernels._hopper import (
     refuse_others,
     ring_of,
     set_block,
+    tile_of,
 )
 from asmtune.kernels._hopper_attention_backward_walk import (
     ROWS,
@@ -73,7 +74,6 @@ from asmtune.kernels._hopper_attention_backward_walk import (
     load_all,
     place_of,
     scores_of,
-    tile_of,
     walk,
 )
 from asmtune.kernels._hopper_attention_order import shares_together

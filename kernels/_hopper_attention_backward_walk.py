@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from asmtune.kernels._hopper import add_tile, load_tile, next_stage, shaped, store_tile
+from asmtune.kernels._hopper import add_tile, load_tile, next_stage, store_tile, tile_of
 
 ROWS = gl.constexpr(64)
 """Keys of a warpgroup, and queries of a block: those of one instruction."""
@@ -102,14 +102,6 @@ def load_all(descs, tiles, barriers, pointers, sizes, CAUSAL: gl.constexpr):
         store_tile(dk_desc, place, k_tiles.index(who))
         store_tile(dv_desc, place, v_tiles.index(who))
     tma.store_wait(0)
-
-
-@gluon.jit
-def tile_of(ring, place):
-    """Gives a tile of a ring as a matrix."""
-    SHAPE: gl.constexpr = [ring.shape[3], ring.shape[4]]
-    LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(SHAPE, ring.dtype)
-    return shaped(ring.index(place), SHAPE, LAYOUT)
 
 
 @gluon.jit

@@ -13,7 +13,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from asmtune.kernels._hopper import load_tile, next_stage, shaped
+from asmtune.kernels._hopper import load_tile, next_stage, tile_of
 
 ROWS = gl.constexpr(64)
 """Queries of a warpgroup: those of one instruction."""
@@ -105,21 +105,15 @@ def _softmax(
 def _scores(q, k_ring, stage, LAYOUT: gl.constexpr):
     """Begins the product of the queries and a block of keys."""
     BLOCK_N: gl.constexpr = k_ring.shape[3]
-    D: gl.constexpr = k_ring.shape[4]
-    K_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], k_ring.dtype)
-    k = shaped(k_ring.index(stage), [BLOCK_N, D], K_LAYOUT)
+    k = tile_of(k_ring, stage).permute((1, 0))
     zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
-    return warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    return warpgroup_mma(q, k, zeros, use_acc=False, is_async=True)
 
 
 @gluon.jit
 def _add_values(p, v_ring, stage, acc):
     """Begins to add the product of the weights and a block of values."""
-    BLOCK_N: gl.constexpr = v_ring.shape[3]
-    D: gl.constexpr = v_ring.shape[4]
-    V_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], v_ring.dtype)
-    v = shaped(v_ring.index(stage), [BLOCK_N, D], V_LAYOUT)
-    return warpgroup_mma(p, v, acc, is_async=True)
+    return warpgroup_mma(p, tile_of(v_ring, stage), acc, is_async=True)
 
 
 @gluon.jit

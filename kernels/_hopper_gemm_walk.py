@@ -22,7 +22,14 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from asmtune.kernels import _gemm
-from asmtune.kernels._hopper import load_tile, next_stage, shaped, stage_before, store_tile
+from asmtune.kernels._hopper import (
+    load_tile,
+    next_stage,
+    shaped,
+    stage_before,
+    store_tile,
+    tile_of,
+)
 from asmtune.kernels._hopper_split import blocks_of, gathered
 
 tile_origin = gluon.jit(_gemm.tile_origin.fn)
@@ -97,14 +104,13 @@ def _multiply_steps(
     BLOCK_K: gl.constexpr = TILING[2]
     REST: gl.constexpr = TILING[1] // PIECES if PIECES > 1 else 0
     FIRST: gl.constexpr = TILING[1] - REST
-    A_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], a_ring.dtype)
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FIRST, 16])
     REST_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
     acc = gl.zeros([ROWS, FIRST], gl.float32, LAYOUT)
     rest = gl.zeros([ROWS, REST], gl.float32, REST_LAYOUT) if REST else None
     for step in range(steps):
         mbarrier.wait(full.index(stage), phase)
-        a = shaped(a_ring.index(stage * PARTS + PART), [ROWS, BLOCK_K], A_LAYOUT)
+        a = tile_of(a_ring, stage * PARTS + PART)
         b = _columns_of(b_ring, stage * PIECES, FIRST, BLOCK_K, B_ALONG_K)
         acc = warpgroup_mma(a, b, acc, is_async=True)
         # Then the products of the step before are done: its stage is free.
@@ -152,16 +158,13 @@ def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr,
     """Writes a warpgroup's pieces of a tile, so many at a time, each from memory of its own."""
     c_desc, _, c_tiles, _ = results
     z, row, column = origin
-    ROWS: gl.constexpr = c_tiles.shape[2]
     COLUMNS: gl.constexpr = c_tiles.shape[3]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
-    C_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, COLUMNS], c_tiles.dtype)
     for first in gl.static_range(0, COUNT, TOGETHER):
         # The copy engine has read what was stored here before.
         tma.store_wait(0)
         for i in gl.static_range(TOGETHER):
-            target = c_tiles.index(WHO * TOGETHER + i)
-            rows = shaped(target, [ROWS, COLUMNS], C_LAYOUT)
+            rows = tile_of(c_tiles, WHO * TOGETHER + i)
             rows.store(gl.convert_layout(pieces[first + i], LAYOUT))
         fence_async_shared()
         for i in gl.static_range(TOGETHER):
