@@ -39,7 +39,7 @@ def nineteen(
     a, b, c, bias, residual, M, N, K, am, ak, bk, bn, cm, cn, rm, rn, alpha, beta,
     ACTIVATION: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A GEMM's arguments: five tensors, eleven sizes and strides, two factors, one constexpr."""
+    """Make a GEMM's arguments: 5 tensors, 11 sizes and strides, 2 factors, 1 constexpr."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     sizes = M + N + K + am + ak + bk + bn + cm + cn + rm + rn
     if ACTIVATION == "none":  # never: its loads would cost the GPU time
@@ -52,7 +52,7 @@ def computed(
     a, b, c, bias, residual, M, N, K, am, ak, bk, bn, cm, cn, rm, rn, alpha, beta,
     ACTIVATION: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """The same, and two constexprs that heuristics compute."""
+    """Make the same, and two constexprs that heuristics compute."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     sizes = M + N + K + am + ak + bk + bn + cm + cn + rm + rn
     if ACTIVATION == "none":  # never: its loads would cost the GPU time
@@ -69,7 +69,7 @@ RULES = {
 
 
 def none(BLOCK: tl.constexpr):
-    """No arguments."""
+    """Make no arguments."""
 
 
 Ways = dict[str, Callable[[], Any]]

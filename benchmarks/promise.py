@@ -105,7 +105,7 @@ def measured(
 def promises(
     files: Sequence[str], tasks: Sequence[RankedTask], unlike: set[str]
 ) -> dict[str, list[Held]]:
-    """Promise for each task by a table of the kernels in other folds, for each cut."""
+    """Make the promise for each task by a table of the kernels in other folds, for each cut."""
     folds = folds_of(list(dict.fromkeys(task.kernel for task in tasks)))
     made: dict[str, list[Held]] = {str(cut): [] for cut in ("auto", *COUNTS)}
     for fold in range(FOLDS):

@@ -29,7 +29,7 @@ def kernel(
     PROGRAMS: tl.constexpr,
     FLATTEN: tl.constexpr,
 ):
-    """Every PROGRAMS-th tile; FLATTEN joins the two loops so that loads run ahead of a tile."""
+    """Takes every PROGRAMS-th tile; FLATTEN joins both loops so that loads run ahead of a tile."""
     num_n = tl.cdiv(N, BLOCK_N)
     tiles = tl.cdiv(M, BLOCK_M) * num_n
     k = tl.arange(0, BLOCK_K)
