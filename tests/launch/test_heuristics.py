@@ -69,7 +69,8 @@ class Machine:
             raise TypeError(f"multiple values for {given.keys() & named.keys()}")
         values = {p.name: named.get(p.name, given.get(p.name, p.default)) for p in function.params}
         made_for = {p.name: values[p.name] for p in function.params if p.is_constexpr}
-        made_for |= {name: named[name] for name in named.keys() - values.keys()}
+        # Sorted: the order of a set, which changes with the process's hashes, is no option's.
+        made_for |= {name: named[name] for name in sorted(named.keys() - values.keys())}
         self.compiled.append(made_for)
         sizes = grid(values) if callable(grid) else grid
 
