@@ -268,3 +268,22 @@ def test_slower_rows_are_told_with_what_limits_them() -> None:
     assert f"{line}- | - | - | - | -{rest}" in text
     assert "the counter of L2" not in text
     assert "Where the vendor is faster" not in document.tables({**found, "limits": []})
+
+
+def test_rows_that_were_timed_anew_are_not_told_from_the_limits() -> None:
+    """A row of the limits goes where the table has another median; a new slow one is named."""
+    limit = {
+        "kernel": "vector_add",
+        "dtype": "fp32",
+        "over_vendor": 0.5,
+        "config": {"BLOCK": 16},
+        "foreseen": {"us": 1, "limit": "L2", "programs_per_sm": 2, "waves": 1}
+        | {"regs_per_thread": 40},
+    }
+    old, new = ({**limit, "shape": {"n": n}, "ours_us": us} for n, us in ((7, 10.0), (8, 9.0)))
+    content = found(row(7, 0.5), row(8, 0.6), row(9, 1.5)) | {"limits": [old, new]}
+    text = document.tables(content)
+    assert "| vector_add | n=7 | fp32 | 0.50 | 10.0 | 1.0 | L2 |" in text
+    assert "| vector_add | n=8 | fp32 | 0.50" not in text
+    assert "newer timings, which are in their own tables below, are: vector_add (1)." in text
+    assert "Where the vendor is faster" not in document.tables({**content, "limits": [new]})
