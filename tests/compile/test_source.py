@@ -48,7 +48,7 @@ KERNELS = Path(__file__).parents[2] / "kernels"
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
-    """Makes a module of the source, edited, beside a module `owner` with an OFFSET."""
+    """Make a module of the source, edited, beside a module `owner` with an OFFSET."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def make(

@@ -102,7 +102,7 @@ def _mark(x_ptr, WHO: gl.constexpr):
 
 @gluon.jit
 def kernel(x_ptr):
-    """Has two partitions that touch no shared memory."""
+    """Run two partitions that touch no shared memory."""
     gl.warp_specialize([(_mark, (x_ptr, 0)), (_mark, (x_ptr, 1))], [4], [24])
 
 

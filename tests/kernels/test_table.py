@@ -211,7 +211,7 @@ class FailingTimer(Timer):
     """Every row fails."""
 
     def row(self, *_: Any) -> dict[str, Any]:
-        """Raises what it was given."""
+        """Raise what it was given."""
         raise self.error  # type: ignore[attr-defined]
 
 
