@@ -20,6 +20,7 @@ from asmtune.core.records.tuned import Outcome
 from asmtune.kernels import gelu
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
+from asmtune.runtime.decorator import reconfigure
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
@@ -246,6 +247,27 @@ def test_every_kernel_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
         assert os.environ["ASMTUNE_STORE_URL"] == str(Path("some.sqlite").resolve())
     finally:
         gelu._tuned.reconfigure(before)
+
+
+def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small problems are left untuned while a kernel is checked, also if the check raises."""
+    seen: list[tuple[Any, Any]] = []
+
+    def differences(*_: Any) -> dict[str, float]:
+        seen.append((gelu._tuned.options.small, gelu._tuned.options.choices.get("force")))
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(command, "differences", differences)
+    before = gelu._tuned.options
+    try:
+        reconfigure(gelu, small=None, force=True)
+        with pytest.raises(RuntimeError, match="no kernel image"):
+            command.wrong("gelu", "fp32")
+        assert gelu._tuned.options.small is None
+        assert gelu._tuned.options.choices["force"] is True
+    finally:
+        reconfigure(gelu, small=before.small, force=False)
+    assert seen == [("auto", False)]
 
 
 def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
