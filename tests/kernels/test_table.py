@@ -17,7 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
-from asmtune.kernels import gelu
+from asmtune.kernels import gelu, gru
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.runtime.decorator import reconfigure
@@ -183,7 +183,7 @@ def test_quick_rows() -> None:
     assert {place.name for place in places} < {place.name for place in Plan().places(["softmax"])}
 
 
-@pytest.mark.parametrize(("kernel", "count"), [("matmul", 60), ("attention", 24)])
+@pytest.mark.parametrize(("kernel", "count"), [("matmul", 60), ("attention", 24), ("gru", 5)])
 def test_wide_rows(kernel: str, count: int) -> None:
     """The wide plan has distinct problems, none of them shipped for, which build and have keys."""
     places = Plan(name="wide").places([kernel])
@@ -191,6 +191,15 @@ def test_wide_rows(kernel: str, count: int) -> None:
     assert len(places) == len({place.name for place in places}) == count
     assert all(keys)
     assert len(set().union(*keys)) > count // 2
+
+
+def test_wide_layers_are_launched_at_once() -> None:
+    """Each recurrent layer has configs that hold its weights, so that none goes step by step."""
+    for place in Plan(name="wide").places(["gru"]):
+        given = gru.problem(place.shape, place.dtype, "meta").arguments
+        numbers = {name: value for name, value in given.items() if isinstance(value, int)}
+        assert [*gru.space().configs(**numbers)], place.name
+        assert identities(place)[0][0].kernel == "asmtune.kernels.gru.kernel"
 
 
 def test_wide_rows_of_a_kernel_without_any() -> None:
