@@ -307,5 +307,7 @@ def _group(row: Mapping[str, Any], date: str) -> str:
     if kernel == "attention":
         # Its kernel for Hopper changed between the runs of a file.
         return f"attention, fp16, heads of {shape['D']}, {date}"
+    if kernel == "attention_backward":
+        return f"{kernel}, fp16, heads of {shape['D']}"
     scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
     return f"{kernel}, e4m3, a scale a {scales}"

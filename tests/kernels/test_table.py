@@ -183,7 +183,10 @@ def test_quick_rows() -> None:
     assert {place.name for place in places} < {place.name for place in Plan().places(["softmax"])}
 
 
-@pytest.mark.parametrize(("kernel", "count"), [("matmul", 60), ("attention", 24), ("gru", 5)])
+@pytest.mark.parametrize(
+    ("kernel", "count"),
+    [("matmul", 60), ("attention", 24), ("attention_backward", 8), ("gru", 5)],
+)
 def test_wide_rows(kernel: str, count: int) -> None:
     """The wide plan has distinct problems, none of them shipped for, which build and have keys."""
     places = Plan(name="wide").places([kernel])
