@@ -164,6 +164,21 @@ def test_small_rows_are_held_to_their_own_size() -> None:
     assert off(expected, expected + 1e-6 * rows) < tolerance(torch.float32, torch.float32)
 
 
+def test_a_row_that_cancels_is_noise() -> None:
+    """A row of rounding errors may differ as a whole; one of a tenth of the others may not."""
+    generator = torch.Generator().manual_seed(7)
+    expected = torch.randn(2000, 128, generator=generator)
+    expected[0] *= 4e-5
+    other = expected.clone()
+    other[0] = torch.randn(128, generator=generator) * 4e-5
+    allowed = tolerance(torch.float16, torch.float16)
+    assert 0.0 < off(expected, other) < allowed
+    expected[0] *= 0.1 / 4e-5
+    other = expected.clone()
+    other[0] = other[0].roll(1)
+    assert off(expected, other) > allowed
+
+
 @pytest.mark.parametrize("mark", [-1e30, -1e9, torch.finfo(torch.float32).min])
 def test_marks_do_not_hide_what_stands_beside_them(mark: float) -> None:
     """Half of a matrix masked by a huge number does not loosen the check of the rest."""
