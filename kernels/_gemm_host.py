@@ -261,17 +261,24 @@ def by_cublas(
     """Write the product of (batch, M, K) and (batch, K, N) by cuBLAS; 8 bits in one product alone.
 
     Bias and activation come after rounding to C's dtype, and fp32 is multiplied as PyTorch's
-    `allow_tf32` says.
+    `allow_tf32` says. Sums of fp8 are the tensor cores' own, as our kernel's are.
     """
     if a.dtype == torch.float8_e4m3fn:
         one = _one(a.device)
         torch._scaled_mm(
-            *(a.squeeze(0), b.squeeze(0), one, one), out_dtype=c.dtype, out=c.squeeze(0)
+            *(a.squeeze(0), b.squeeze(0), one, one),
+            out_dtype=c.dtype,
+            use_fast_accum=True,
+            out=c.squeeze(0),
         )
     elif a.dtype == torch.int8:
         torch._int_mm(a.squeeze(0), b.squeeze(0), out=c.squeeze(0))
-    elif bias is not None and a.shape[0] == 1:
+    elif a.shape[0] == 1 and bias is not None:
         torch.addmm(bias, a[0], b[0], out=c[0])
+    elif a.shape[0] == 1:
+        # For a batch of one cuBLAS takes other kernels: 482 us in place of 350 on an H100 for 4096
+        # cubed in fp32.
+        torch.mm(a[0], b[0], out=c[0])
     else:
         torch.matmul(a, b, out=c)
     if bias is not None and (a.shape[0] > 1 or a.element_size() == 1):
