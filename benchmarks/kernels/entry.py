@@ -28,6 +28,8 @@ class Entry:
         dtypes: dtypes that the vendor has a function for; all if empty.
         others: further launches to time beside, by name, made as the vendor's; a row has
             `over_NAME` for each.
+        exact: computes the results from inputs in float64, where the module's `baseline` would
+            not fit in memory.
     """
 
     vendor_name: str
@@ -38,6 +40,7 @@ class Entry:
     dtypes: Sequence[str] = ()
     others: Mapping[str, Callable[[Inputs], Callable[[], Any]]] = field(default_factory=dict)
     apart: Callable[[Mapping[str, int], str], bool] | None = None
+    exact: Callable[..., Any] | None = None
     vendor_kind: VendorKind = "PyTorch function"
 
     def group_at(self, shape: Mapping[str, int], dtype: str) -> str:

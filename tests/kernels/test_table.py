@@ -17,18 +17,19 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
-from asmtune.kernels import gelu, gru
+from asmtune.kernels import attention, gelu, gru
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.runtime.decorator import reconfigure
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
-from benchmarks.kernels.entry import Entry
+from benchmarks.kernels.entry import Entry, entry_of
 from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.rows import Timer, summary
 from benchmarks.kernels.table import Table
+from tests.kernels.accuracy import doubled as widened
 
 N = 1 << 20
 SHAPE = {"n": N}
@@ -139,6 +140,36 @@ def test_a_function_that_may_call_its_vendor() -> None:
     assert "| 0.80 | 1.07 |" in cells
     offset = 1e-3
     assert timer.row(module, ENTRY, SHAPE, "fp32")["wrong"] > 1
+
+
+def test_expected_results_of_an_entry(target: Target) -> None:
+    """Where an entry computes what is expected, the baseline is timed, and not run in float64."""
+    dtypes: list[torch.dtype] = []
+
+    def baseline(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        dtypes.append(x.dtype)
+        return x + y
+
+    module = adding(0.0)
+    module.baseline = baseline
+    timer = KnownTimer(TimingPolicy(), target, device="cpu")
+    found = timer.row(module, replace(ENTRY, exact=lambda x, y: x + y), SHAPE, "fp32")
+    assert found["error_by_tolerance"] == 0.0
+    assert dtypes == [torch.float32]
+    assert (
+        timer.row(module, replace(ENTRY, exact=lambda x, y: x + y + 1.0), SHAPE, "fp32")["wrong"]
+        > 1
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_expected_by_key_heads(causal: bool) -> None:
+    """Attention's entry expects what its baseline computes of all heads at once."""
+    shape = {"B": 2, "H": 6, "KV": 3, "M": 17, "N": 29, "D": 16, "causal": int(causal)}
+    given = widened(attention.inputs(shape, "fp16", "cpu"))
+    exact = entry_of("attention").exact
+    assert exact is not None
+    torch.testing.assert_close(exact(**given), attention.baseline(**given))
 
 
 def test_an_unknown_machine_has_no_shares() -> None:
