@@ -17,6 +17,11 @@ BELOW = 0.97
 DEVICES = {"H100": ("h100_kernels", "wide_h100"), "H200": ("kernels", "wide_h200")}
 PLAIN = ("gru_step", "tiled_matmul")
 """The plain way of another kernel, and the template."""
+GRANULES = {
+    (1, 128): "128 of a row", (1, 0): "a row", (128, 128): "128 x 128", (0, 0): "the matrix",
+    (0, 1): "a column",
+}  # fmt: skip
+"""What shares a scale, by `group_rows` and `group_cols` of a row of `quantise`."""
 WAYS = {"gluon": "Gluon", "": "Triton", "apart": "Triton, two launches", "cudnn": "cuDNN"}
 
 
@@ -234,11 +239,9 @@ def kernels_wide_h100() -> str:
 
 def _wide(name: str) -> str:
     by_group: dict[str, list[Mapping[str, Any]]] = {}
-    content = results(name)
-    for row in content["rows"]:
+    for row in results(name)["rows"]:
         if "called_over_vendor" in row:
-            date = content["runs"][row["run"]]["date"][:10]
-            by_group.setdefault(_group(row, date), []).append(row)
+            by_group.setdefault(_group(row), []).append(row)
     lines = []
     for group, rows in sorted(by_group.items()):
         line = [group, str(len(rows))]
@@ -249,6 +252,37 @@ def _wide(name: str) -> str:
         lines.append(line)
     heads = ["kernel", "rows"]
     heads += [w + p for w in ("alone", "as called") for p in ("", ", least", f", below {BELOW}")]
+    return table(heads, lines)
+
+
+def recurrent_wide() -> str:
+    """List GRU layers of 2000 steps on an H100, beside cuDNN's and a launch for each step."""
+    lines = []
+    for row in results("wide_h100")["rows"]:
+        if row["kernel"] == "gru":
+            sizes = (str(row["shape"][name]) for name in ("seq", "batch", "hidden"))
+            factors = (f"{row[over]:.2f}" for over in ("over_vendor", "over_steps"))
+            spread = row["ours"]["p90_us"] / row["ours"]["p50_us"]
+            lines.append([*sizes, f"{row['ours']['p50_us']:.0f}", *factors, f"{spread:.2f}"])
+    heads = ("steps", "batch", "hidden", "us", "over cuDNN", "over a launch a step", "p90 over p50")
+    return table(heads, lines)
+
+
+def quantised_wide() -> str:
+    """Compare quantisation with a copy of as many bytes on an H100, by what shares a scale.
+
+    Where no tile holds a group, all of x (2 bytes an element) is read once more, for its amax.
+    """
+    lines = []
+    for row in results("wide_h100")["rows"]:
+        if row["kernel"] == "quantise":
+            shape = row["shape"]
+            group = (shape["group_rows"], shape["group_cols"])
+            again = 2 * shape["rows"] * shape["cols"] if 0 in group and group != (1, 0) else 0
+            moved = row["over_copy"] * (row["bytes"] + again) / row["bytes"]
+            speeds = (f"{speed:.3f}" for speed in (row["over_copy"], moved))
+            lines.append([GRANULES[group], f"{row['ours']['p50_us']:.1f}", *speeds])
+    heads = ("a scale for", "us", "bytes once, copy = 1", "bytes as often as they are moved")
     return table(heads, lines)
 
 
@@ -300,14 +334,11 @@ def backward_h100() -> str:
     return table((*heads, *(f"{way}, us" for way in WAYS.values()), "fastest", "timed"), lines)
 
 
-def _group(row: Mapping[str, Any], date: str) -> str:
+def _group(row: Mapping[str, Any]) -> str:
     shape, kernel = row["shape"], row["kernel"]
     if kernel == "matmul":
         return f"matmul, fp16, M {'up to' if shape['M'] <= 64 else 'over'} 64"
-    if kernel == "attention":
-        # Its kernel for Hopper changed between the runs of a file.
-        return f"attention, fp16, heads of {shape['D']}, {date}"
-    if kernel == "attention_backward":
+    if kernel in ("attention", "attention_backward"):
         return f"{kernel}, fp16, heads of {shape['D']}"
     scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
     return f"{kernel}, e4m3, a scale a {scales}"
