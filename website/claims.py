@@ -189,15 +189,19 @@ def _packages() -> list[list[str]]:
 
 
 def kernels() -> str:
-    """Compare kernels with the vendor's functions, by kind."""
-    timed = with_backward(results("kernels")["rows"])
+    """Compare kernels with the vendor's functions, by kind, on an H200 and on an H100."""
+    timed = [with_backward(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
     rows = []
     for label, against, group, kernel, over in GROUPS:
-        of_group = [row for row in timed if row["group"] == group and over in row]
-        factors = [row[over] for row in of_group if kernel in ("", row["kernel"])]
-        figures = [f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}"]
-        rows.append([label, against, str(len(factors)), *figures])
-    return table(("kernels", "against", "rows", "speed", "least"), rows)
+        line = [label, against]
+        for of_device in timed:
+            of_group = [row for row in of_device if row["group"] == group and over in row]
+            factors = [row[over] for row in of_group if kernel in ("", row["kernel"])]
+            figures = [f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}"]
+            line += [str(len(factors)), *figures]
+        rows.append(line)
+    heads = ("kernels", "against", "H200, rows", "speed", "least", "H100, rows", "speed", "least")
+    return table(heads, rows)
 
 
 def kernels_h100() -> str:

@@ -67,7 +67,7 @@ GROUPS: Final = (
         "over_vendor",
     ),
     (
-        "attention backward, its two kernels together",
+        "attention backward",
         "SDPA's backward",
         "attention_backward",
         "attention_backward",
