@@ -17,7 +17,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.determinism import deterministic
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
-from tests.kernels.accuracy import KERNELS, case_of, module_of
+from tests.kernels.accuracy import KERNELS, case_of, module_of, tuners_of
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
 ON_HOST = [
@@ -27,13 +27,38 @@ OURS = frozenset({"apart"})
 """Alternatives that are other launches of asmtune's own, and always candidates."""
 
 
+def launched_of(module: Any) -> dict[str, Any]:
+    """Return the functions that a module's tuners call in the place of a launch, by name."""
+    tuners = [getattr(module, name) for name in tuners_of(module)]
+    return {
+        name: function
+        for tuner in tuners
+        for name, function in (tuner.options.choices.get("alternatives") or {}).items()
+    }
+
+
+@pytest.fixture(autouse=True)
+def functions_for_gpus_alone() -> Iterator[None]:
+    """Let vendors' functions that have no code for CPUs be others of PyTorch's."""
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("cudnn_convolution_relu", convolution_relu, "CPU")
+        yield
+
+
+def convolution_relu(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Compute what cuDNN's kernel of this name does."""
+    return torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation, groups).relu()
+
+
 @pytest.mark.parametrize("name", WITH_VENDOR)
 def test_vendors_have_one_name_and_one_interface(name: str) -> None:
     """A winner's name stands for a launch and for the whole function, of the same arguments."""
     module = module_of(name)
     public = getattr(module, name)
     assert inspect.signature(public).parameters["vendor"].default is True
-    launched = module._tuned.options.choices["alternatives"]
+    launched = launched_of(module)
     assert launched.keys() == public.prepared.alternatives.keys()
     assert module._alone.options.choices.get("alternatives", {}).keys() == launched.keys() & OURS
     if "gluon" in launched:
@@ -45,7 +70,7 @@ def test_vendors_have_one_name_and_one_interface(name: str) -> None:
     assert module._alone.options.key == module._tuned.options.key
 
 
-@pytest.mark.parametrize("name", ON_HOST)
+@pytest.mark.parametrize("name", [name for name in ON_HOST if name != "conv2d"])
 def test_vendors_write_what_the_kernel_writes(name: str) -> None:
     """Called with a launch's arguments, each writes the kernel's outputs."""
     torch.manual_seed(0)
@@ -54,7 +79,7 @@ def test_vendors_write_what_the_kernel_writes(name: str) -> None:
         problem = module.problem(shape, "fp32", "cpu")
         for output in module.OUTPUTS:
             problem.arguments[output].fill_(float("nan"))
-        for who, function in module._tuned.options.choices["alternatives"].items():
+        for who, function in launched_of(module).items():
             if who == "gluon":  # it needs its GPU
                 continue
             call_of(function, module.kernel.arg_names, problem.arguments)()
@@ -77,6 +102,90 @@ def test_vendors_return_what_the_function_returns(name: str) -> None:
             want = module.baseline(**given)
             assert excess(function(**given), want.double(), {}) <= 1, more
             assert excess(function(**given, vendor=True), want.double(), {}) <= 1
+
+
+LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+WAYS: tuple[tuple[dict[str, Any], str | None], ...] = (
+    ({}, "cudnn"),
+    ({"relu": True}, "cudnn_convolution_relu"),
+    ({"bias": True}, "cudnn_with_bias"),
+    ({"bias": True, "relu": True}, "cudnn_convolution_relu"),
+    ({"groups": 2, "bias": True, "relu": True}, "cudnn_convolution_relu"),
+    ({"stride": (2, 1), "padding": (0, 3), "dilation": (1, 2), "bias": True}, "cudnn_with_bias"),
+    ({"channels": 8, "relu": True}, None),
+    ({"channels": 8, "dilation": 2}, "cudnn"),
+    ({"channels": 8, "taps": 1}, "cudnn"),
+    ({"vendor": False, "relu": True}, None),
+)
+"""Ways to call `conv2d`, and what is called in the place of a launch if it wins."""
+
+
+@pytest.mark.parametrize(("way", "who"), WAYS)
+@pytest.mark.parametrize("layout", ["channels_last", "contiguous"])
+def test_cudnn_gets_what_a_convolution_has(
+    way: dict[str, Any], who: str | None, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name says whether there is a bias or ReLU; results are those of float64 in each way."""
+    torch.manual_seed(0)
+    module, options = module_of("conv2d"), dict(way)
+    depth, taps, groups = options.pop("channels", 40), options.pop("taps", 3), way.get("groups", 1)
+    has_bias = options.pop("bias", False)
+    x, weight = torch.randn(2, depth, 7, 9), torch.randn(6, depth // groups, taps, taps)
+    device = "meta" if who is None else "cpu"  # a copy of few channels is a launch of its own
+    x, weight = (t.to(device, memory_format=LAYOUTS[layout]) for t in (x, weight))
+    bias = torch.randn(6) if has_bias else None
+    called: list[str] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        functions = tuner.options.choices.get("alternatives") or {}
+        called.extend(functions)
+
+        def launch(**arguments: Any) -> None:
+            for function in functions.values():
+                call_of(function, module.kernel.arg_names, arguments)()
+
+        return launch
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    got = module.conv2d.prepared.ordinary(x, weight, bias, **options)
+    assert called == ([] if who is None else [who])
+    if who is None:
+        return
+    options.pop("vendor", None)
+    double = None if bias is None else bias.double()
+    want = module.baseline(x.double(), weight.double(), double, **options)
+    whole = module.conv2d.prepared.alternatives[who](x, weight, bias, **options)
+    for result in (got, whole):
+        assert excess(result, want) <= 1
+        assert result.stride() == got.stride()
+        assert result.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_cudnn_keeps_the_dtype_under_autocast() -> None:
+    """A convolution in fp32 stays one, whatever the products of the layers around it are."""
+    module = module_of("conv2d")
+    x, weight = torch.randn(1, 40, 5, 5), torch.randn(3, 40, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = module.conv2d.prepared.alternatives["cudnn"](x, weight)
+    assert got.dtype == torch.float32
+    assert excess(got, torch.nn.functional.conv2d(x.double(), weight.double())) <= 1
+
+
+def test_gradients_of_a_convolution_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backward pass launches without alternatives."""
+    launches: list[frozenset[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        names = frozenset(tuner.options.choices.get("alternatives") or {})
+        return lambda **_: launches.append(names)
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    x, weight = (torch.randn(2, 40, 5, 5), torch.randn(4, 40, 3, 3))
+    y = module_of("conv2d").conv2d(x.requires_grad_(), weight.requires_grad_(), stride=2)
+    assert launches == [{"cudnn"}]
+    y.sum().backward()
+    assert len(launches) > 2
+    assert not any(launches[1:])
 
 
 def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
