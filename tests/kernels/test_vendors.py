@@ -18,11 +18,11 @@ from asmtune.runtime.determinism import deterministic
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, module_of, tuners_of
+from tests.kernels.cases.attention import ROUNDED
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
-ON_HOST = [
-    name for name in WITH_VENDOR if name not in ("attention", "attention_backward", "scaled_matmul")
-]
+ON_GPU = ("attention", "attention_backward", "attention_fp8", "scaled_matmul")
+ON_HOST = [name for name in WITH_VENDOR if name not in ON_GPU]
 OURS = frozenset({"apart"})
 """Alternatives that are other launches of asmtune's own, and always candidates."""
 
@@ -200,6 +200,89 @@ def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
     masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
     for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
         assert not has_vendor(q, q, how(**options))
+
+
+LENGTHS = torch.tensor([0, 75])
+FP8_WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"causal": True, "scale": 0.3},
+    {"window": 9},
+    {"window": 9, "causal": True},
+    {"window": (4, 7)},
+    {"window": (None, 20)},
+    {"window": (None, 0)},
+    {"window": (300, 300)},
+    {"padding": LENGTHS},
+    {"padding": LENGTHS.int(), "causal": True},
+    {"padding": torch.arange(96).expand(2, 96) % 3 > 0},
+    {"mask": torch.arange(96)[None, None, None] % 5 > 0},
+    {"mask": torch.linspace(-2, 2, 96)[None, None, None], "window": (50, None)},
+)
+"""Options of `attention_fp8`."""
+
+
+def scales_of(group: int, keys: int, channels: int) -> torch.Tensor:
+    """Scales of as many keys, 0 for one number, -1 for one a channel."""
+    if group == 0:
+        return torch.tensor(0.37)
+    groups = -(-keys // group) if group > 0 else 1
+    return torch.rand(2, 2, groups, channels if group < 0 else 1) + 0.5
+
+
+@pytest.mark.parametrize("options", FP8_WAYS, ids=str)
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_dequantised_gets_what_it_takes(
+    options: dict[str, Any], kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Called as a launch and as the function, with each option, it is right to float64."""
+    torch.manual_seed(0)
+    module, exact = module_of("attention_fp8"), module_of("attention").baseline
+    q = torch.randn(2, 4, 70, 32).to(kind)
+    for place, (group, format_k) in enumerate(
+        ((0, torch.float8_e4m3fn), (-1, torch.float8_e5m2), (32, torch.float8_e4m3fn))
+    ):
+        k, v = (torch.randn(2, 2, 96, 32).to(one) for one in (format_k, torch.float8_e4m3fn))
+        given = (q, k, v, scales_of(group, 96, 32), scales_of((1, 0, -1)[place], 96, 32))
+
+        def attend(q: Any, k: Any, v: Any, **more: Any) -> Any:
+            assert k.dtype == v.dtype == kind
+            return exact(q.double(), k.double(), v.double(), **more).to(kind)
+
+        def launcher(tuner: Any, _: Any) -> Any:
+            (function,) = tuner.options.choices["alternatives"].values()
+            return lambda **launch: call_of(function, module.kernel.arg_names, launch)()
+
+        monkeypatch.setattr("asmtune.kernels._attention_dequantised.attention", attend)
+        monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+        wide = [x.double() for x in given]
+        want = module.baseline(*wide, **options)
+        whole = module.attention_fp8.prepared.alternatives["dequantised"]
+        for got in (
+            module.attention_fp8.prepared.ordinary(*given, **options),
+            whole(*given, **options),
+        ):
+            assert got.dtype == kind
+            assert excess(got, want, ROUNDED) <= 1
+
+
+@pytest.mark.parametrize(
+    ("queries", "vendor", "names"),
+    [(64, True, {"dequantised"}), (63, True, set()), (64, False, set())],
+)
+def test_few_queries_are_not_dequantised_for(
+    queries: int, vendor: bool, names: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding has no such candidate, and `vendor=False` leaves it out."""
+    module, found = module_of("attention_fp8"), []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        return lambda **_: found.append(set(tuner.options.choices.get("alternatives") or {}))
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    shape = {"B": 1, "H": 2, "KV": 1, "M": queries, "N": 80, "D": 16, "causal": 0}
+    given = module.inputs({**shape, "group": 0, "e5m2": 0}, "fp16", "cpu")
+    module.attention_fp8.prepared.ordinary(**given, vendor=vendor)
+    assert found == [names]
 
 
 @pytest.mark.parametrize(
