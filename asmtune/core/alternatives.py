@@ -6,7 +6,9 @@ is the best one, which is launched where the name is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -54,7 +56,7 @@ def caller(
 
     Arguments up to the first parameter that a launch does not give are passed by position, those
     after it by name. Gradients are off, as around a launch. A function that it returns is called
-    at once; anything else is dropped.
+    at once, or given to who waits for it (`unfinished`); anything else is dropped.
 
     Args:
         function: the alternative.
@@ -68,16 +70,50 @@ def caller(
 
     def call(*values: Any) -> None:
         if not is_grad_enabled():
-            _finish(passed(*values))
+            _deliver(function, passed(*values))
             return
         # Calls, not `with no_grad()`, which takes 4 us more.
         set_grad_enabled(False)
         try:
-            _finish(passed(*values))
+            _deliver(function, passed(*values))
         finally:
             set_grad_enabled(True)
 
     return call
+
+
+class _Waiting(threading.local):
+    """The alternative that this thread waits for, and what it has returned."""
+
+    function: Callable[..., Any] | None = None
+    returned: list[Any] | None = None
+
+
+_waiting: Final = _Waiting()
+
+
+@contextmanager
+def unfinished(function: Callable[..., Any]) -> Iterator[list[Any]]:
+    """Collect what an alternative returns in a launch of this thread, and do not call it.
+
+    A function that makes several launches names a library's function that computes the whole of its
+    results. If that is called in the place of one launch, its results are to be returned, and the
+    launch's outputs, which the function that it returns would write, are not needed.
+    """
+    before = _waiting.function, _waiting.returned
+    _waiting.function, _waiting.returned = function, []
+    try:
+        yield _waiting.returned
+    finally:
+        _waiting.function, _waiting.returned = before
+
+
+def _deliver(function: Callable[..., Any], returned: Any) -> None:
+    """Give what an alternative has returned to who waits for it; else call it if it can be."""
+    if _waiting.returned is not None and _waiting.function is function:
+        _waiting.returned.append(returned)
+    else:
+        _finish(returned)
 
 
 def _finish(returned: Any) -> None:
