@@ -3,16 +3,19 @@
     TRITON_INTERPRET=1 python -m benchmarks.accuracy
 
 Needs no GPU. Measures softmax by dtype under Triton's interpreter, and FP8 round trips by the
-granularity of their scales. Then 30 runs of the latter pass the guard, the last of which reads one
-channel with twice its scale. Writes benchmarks/results/accuracy.json, the pictures
-`docs/images/accuracy*.svg`, and the Markdown of the last check into the page.
+granularity of their scales. Then 200 unchanged runs of the latter pass the guard, whose alarms are
+counted, and one more run reads one channel with twice its scale. Writes
+benchmarks/results/accuracy.json, the pictures `docs/images/accuracy*.svg`, and the count and the
+Markdown of the last check into the page.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -32,7 +35,9 @@ PAGE = ROOT / "docs" / "howto" / "accuracy.md"
 IMAGES = ROOT / "docs" / "images"
 SCALES = "examples/fp8_scales.py"
 GROUPS = (256, 128, 64, 32, 16)
-RUNS = 30
+RUNS = 200
+LEVEL = 0.01
+INPUTS = ("random", "heavy-tailed")
 TABLE = ("<!-- granularity -->\n", "<!-- end of granularity -->\n")
 CHECK = ("<!-- guard -->\n", "<!-- end of guard -->\n")
 
@@ -72,41 +77,84 @@ def doubled(x: torch.Tensor) -> dict[str, torch.Tensor]:
     return dict(result)
 
 
-def guarded() -> tuple[str, bytes]:
-    """Pass runs by the guard, the last one with a fault; return Markdown and trend."""
-    shape = {"rows": 64, "cols": 64}
-    subject = load_subject(f"{ROOT / SCALES}:per_channel", shape, None)
-    request = AccuracyRequest.of(subject, {}, "fp64", "random")
+@dataclass(frozen=True)
+class Alarms:
+    """Outcomes of unchanged runs under the guard, of which every alarm is a false one.
+
+    Attributes:
+        inputs: of the runs, each by a seed of its own.
+        runs: without a fault.
+        judged: those of them that had a history to be judged by.
+        alarms: those that broke a limit.
+        level: the chance of a run to break one that the guard allows.
+        found: True if the run after them, with a fault, was an alarm.
+    """
+
+    inputs: str
+    runs: int
+    judged: int
+    alarms: int
+    level: float
+    found: bool
+
+
+def guarded(inputs: str) -> tuple[Alarms, str, bytes]:
+    """Pass runs by the guard, and one with a fault; return alarms, the last Markdown and trend."""
+    subject = load_subject(f"{ROOT / SCALES}:per_channel", {"rows": 64, "cols": 64}, None)
+    request = AccuracyRequest.of(subject, {}, "fp64", inputs)
     faulty = replace(request, variants=(replace(request.variants[0], function=doubled),))
     limits: tuple[ErrorLimits, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
-    for seed in range(RUNS):
-        last = seed == RUNS - 1
-        run = (faulty if last else request).run("cpu", seed, f"run {seed + 1}")
-        guard = Guard(limits, history, adapts=True)
+    outcomes = []
+    for seed in range(RUNS + 1):
+        run = (request if seed < RUNS else faulty).run("cpu", seed, f"run {seed + 1}")
+        guard = Guard(limits, history, adapts=True, level=LEVEL)
         check = guard.judge(run)
-        assert (check.outcome == "worse") == last
-        if not last:
+        outcomes.append(check.outcome)
+        if check.outcome != "worse":
             limits = guard.tightened(run)
-        history = extended(history, run.entry)
+        history = extended(history, replace(run.entry, outcome=check.outcome))
+    *unchanged, last = outcomes
+    judged = RUNS - unchanged.count("incomparable")
+    alarms = Alarms(inputs, RUNS, judged, unchanged.count("worse"), LEVEL, last == "worse")
     worse = [f.identity for f in check.findings if f.verdict == "worse"]
-    return check_markdown(check), trend_figure(history, worse, ".svg")
+    return alarms, check_markdown(check), trend_figure(history, worse, ".svg")
+
+
+def alarm_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Tabulate false alarms beside the level."""
+    lines = ["| inputs | runs without a fault | judged | alarms | level | the fault after them |"]
+    lines.append("|---|" + "---:|" * 4 + "---|")
+    for row in rows:
+        alarms = f"{row['alarms']} ({row['alarms'] / row['judged']:.1%})"
+        counts = f"{row['runs']} | {row['judged']} | {alarms} | {row['level']:.0%}"
+        found = "found" if row["found"] else "not found"
+        lines.append(f"| {row['inputs']} | {counts} | {found} |")
+    return "\n".join(lines)
+
+
+def guard_section(document: Mapping[str, Any]) -> str:
+    """Write what the page says of the guard, from the results."""
+    markdown = f"The Markdown of the last check:\n\n```text\n{document['check']}\n```"
+    return f"\n{alarm_table(document['guard'])}\n\n{markdown}\n\n"
 
 
 def main() -> None:
     """Write results, pictures and Markdown."""
     runs = {"dtypes": dtypes(), "granularity": granularity()}
-    markdown, trend = guarded()
-    document = {name: to_json(run) for name, run in runs.items()}
+    guards = [guarded(inputs) for inputs in INPUTS]
+    _, markdown, trend = guards[0]
+    document: dict[str, Any] = {name: to_json(run) for name, run in runs.items()}
     for run in document.values():
         for row in run["rows"]:
             del row["histogram"]
-    RESULTS.write_text(json.dumps({**document, "check": markdown}, indent=1) + "\n")
+    document |= {"guard": [asdict(alarms) for alarms, *_ in guards], "check": markdown}
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
     (IMAGES / "accuracy.svg").write_bytes(accuracy_figure(runs["dtypes"], "svg"))
     (IMAGES / "accuracy_trend.svg").write_bytes(trend)
     page = PAGE.read_text()
     page = between(page, *TABLE, f"\n{table(runs['granularity'])}\n\n", PAGE.name)
-    page = between(page, *CHECK, f"\nIts Markdown:\n\n```text\n{markdown}\n```\n\n", PAGE.name)
+    page = between(page, *CHECK, guard_section(document), PAGE.name)
     PAGE.write_text(page)
 
 

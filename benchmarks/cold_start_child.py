@@ -50,7 +50,7 @@ def product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one BLOCK_M x BLOCK_N tile of C = A B a program; the tiles divide the sizes."""
+    """Compute one BLOCK_M x BLOCK_N tile of C = A B a program; the tiles divide the sizes."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)

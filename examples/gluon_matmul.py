@@ -44,7 +44,7 @@ store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_globa
 
 @gluon.jit
 def _fetch(a_desc, b_desc, row, column, step, steps, a_ring, b_ring, full, STAGES: gl.constexpr):
-    """Begins to copy the tiles of a step into its stage of the ring."""
+    """Begin to copy the tiles of a step into its stage of the ring."""
     stage = step % STAGES
     block_k: gl.constexpr = a_desc.block_type.shape[1]
     wanted = step < steps
@@ -71,7 +71,7 @@ def kernel(
     STAGES: gl.constexpr,
     num_warps: gl.constexpr,
 ):
-    """Computes one BLOCK_M x BLOCK_N tile of C a program."""
+    """Compute one BLOCK_M x BLOCK_N tile of C a program."""
     pid = gl.program_id(0)
     num_m = gl.cdiv(M, BLOCK_M)
     group = GROUP_M * gl.cdiv(N, BLOCK_N)

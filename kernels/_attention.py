@@ -17,20 +17,20 @@ import triton.language as tl
 
 @triton.jit
 def aligned(stride, ptr):
-    """A stride that the compiler sees to keep rows at multiples of 16 bytes, as callers vouch."""
+    """Return a stride that the compiler sees to be a multiple of 16 bytes, as callers vouch."""
     PER: tl.constexpr = 128 // ptr.dtype.element_ty.primitive_bitwidth
     return stride // PER * PER
 
 
 @triton.jit
 def at_head(ptr, batch, head, stride_batch, stride_head):
-    """Where a head's rows begin."""
+    """Return the address at which a head's rows begin."""
     return ptr + batch * aligned(stride_batch, ptr) + head * aligned(stride_head, ptr)
 
 
 @triton.jit
 def row_stride(stride, ptr, D: tl.constexpr, DENSE: tl.constexpr):
-    """The stride between rows: D where callers vouch that rows follow each other.
+    """Return the stride between rows: D where callers vouch that rows follow each other.
 
     A constant stride leaves one address a thread, where others take one for each of its loads.
     """
@@ -42,7 +42,7 @@ def row_stride(stride, ptr, D: tl.constexpr, DENSE: tl.constexpr):
 
 @triton.jit
 def load_rows(ptr, first, stride, end, D: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr):
-    """BLOCK rows of D; those from `end` on, which a FULL block does not have, are 0."""
+    """Load BLOCK rows of D; those from `end` on, which a FULL block does not have, are 0."""
     row = tl.arange(0, BLOCK)[:, None]
     at = ptr + tl.cast(first, tl.int64) * stride + row * stride + tl.arange(0, D)[None, :]
     return tl.load(at) if FULL else tl.load(at, mask=first + row < end, other=0.0)
@@ -52,7 +52,7 @@ def load_rows(ptr, first, stride, end, D: tl.constexpr, BLOCK: tl.constexpr, FUL
 def store_rows(
     ptr, first, stride, end, rows, D: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr
 ):
-    """The counterpart of `load_rows`; rounds to the tensor's dtype."""
+    """Store BLOCK rows, rounded to the tensor's dtype, where `load_rows` would load them."""
     row = tl.arange(0, BLOCK)[:, None]
     at = ptr + tl.cast(first, tl.int64) * stride + row * stride + tl.arange(0, D)[None, :]
     rows = rows.to(ptr.dtype.element_ty)
@@ -64,7 +64,7 @@ def store_rows(
 
 @triton.jit
 def place(blocks, heads, CAUSAL: tl.constexpr):
-    """A program's block and head; the longest blocks of eight causal heads go first.
+    """Return a program's block and head; the longest blocks of eight causal heads go first.
 
     All heads at once would balance a little better, but their keys would not stay in L2.
     """
@@ -78,7 +78,7 @@ def place(blocks, heads, CAUSAL: tl.constexpr):
 
 @triton.jit
 def key_limit(length_ptr, batch, N, PADDING: tl.constexpr):
-    """Keys that a batch has: N, or its length."""
+    """Return how many keys a batch has: N, or its length."""
     limit = N
     if PADDING == 1:
         limit = tl.maximum(tl.minimum(tl.load(length_ptr + batch).to(tl.int32), N), 0)
@@ -87,7 +87,7 @@ def key_limit(length_ptr, batch, N, PADDING: tl.constexpr):
 
 @triton.jit
 def mask_values(m, n, masks):
-    """The mask of scores at queries m and keys n, of which one lies along each axis."""
+    """Load the mask of scores at queries m and keys n, of which one lies along each axis."""
     limit, M, _, _, _, mask_ptr, stride_mask = masks
     # Queries past the last take its mask: no mask of the load is needed along them.
     row = tl.minimum(m, M - 1).to(tl.int64) * stride_mask
@@ -96,7 +96,7 @@ def mask_values(m, n, masks):
 
 @triton.jit
 def added(m, n, masks):
-    """What an additive mask adds to scores for powers of 2."""
+    """Return what an additive mask adds to scores for powers of 2."""
     return mask_values(m, n, masks).to(tl.float32) * 1.4426950408889634
 
 
@@ -105,7 +105,7 @@ def seen(
     m, n, masks, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
     MASK: tl.constexpr,
 ):  # fmt: skip
-    """Whether queries m see keys n, of which one lies along each axis."""
+    """Return whether queries m see keys n, of which one lies along each axis."""
     limit, _, window, ahead, padding_ptr, _, _ = masks
     inside = n < limit
     visible = inside
@@ -125,7 +125,7 @@ def key_spans(
     first, masks, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
     MASK: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Of BLOCK_M queries from `first` on: where keys begin, need no mask, need one again, end."""
+    """Return where BLOCK_M queries' keys begin, need no mask, need one again, and end."""
     limit, _, window, ahead, _, _, _ = masks
     begin = 0
     free = 0
@@ -149,7 +149,7 @@ def query_spans(
     first, masks, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, MASK: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Of BLOCK_N keys from `first` on: where queries begin, need no mask, need one again, end."""
+    """Return where BLOCK_N keys' queries begin, need no mask, need one again, and end."""
     _, M, window, ahead, _, _, _ = masks
     begin = 0
     free = 0
@@ -172,13 +172,13 @@ def query_spans(
 
 @triton.jit
 def reaches(words, threshold):
-    """Whether words, in 31 bits each, are at least the threshold."""
+    """Return whether words, in 31 bits each, are at least the threshold."""
     return (words.to(tl.uint32, bitcast=True) >> 1).to(tl.int32) >= threshold
 
 
 @triton.jit
 def kept(draw, m, first, BLOCK: tl.constexpr):
-    """Which scores dropout keeps: of queries m, at BLOCK keys from `first`, a multiple of 4, on.
+    """Return which scores dropout keeps: queries m, BLOCK keys from `first`, a multiple of 4, on.
 
     Score n of row r, counted over batches, heads and queries, takes word n % 4 of Philox
     4x32-10 at counter r * quads + n // 4: one counter serves four neighbours.
@@ -192,7 +192,7 @@ def kept(draw, m, first, BLOCK: tl.constexpr):
 
 @triton.jit
 def softmax_step(s, top, total, scale):
-    """Powers of 2 of scores below the highest so far, that one, what it takes, and the sums."""
+    """Return powers of 2 below the highest score so far, that one, its factor, and the sums."""
     higher = tl.maximum(top, tl.max(s, 1) * scale)
     p = tl.exp2(s * scale - higher[:, None])
     shrink = tl.exp2(top - higher)
@@ -205,7 +205,7 @@ def walk(
     CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr, MASK: tl.constexpr,
     DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Attends to the keys of a span; `state` is the sums of values, the maxima and the sums."""
+    """Attend to the keys of a span; `state` is the sums of values, the maxima and the sums."""
     k_ptr, stride_k = keys
     v_ptr, stride_v = values
     acc, top, total = state
@@ -233,7 +233,7 @@ def walk_spans(
     BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
     MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Attends to all keys of the spans that `key_spans` gives; returns what `walk` does."""
+    """Attend to all keys of the spans that `key_spans` returns; return what `walk` does."""
     begin, free, whole, end = spans
     # The least float, not -inf: the difference of two would be NaN.
     top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)

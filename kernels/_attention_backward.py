@@ -14,7 +14,7 @@ def add_keys(
     BLOCK: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
     MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Adds to dq what the keys of a span give; `scale` is for powers of 2."""
+    """Add to dq what the keys of a span contribute; `scale` is for powers of 2."""
     k_ptr, stride_k = keys
     v_ptr, stride_v = values
     lse, delta = sums
@@ -45,7 +45,7 @@ def query_gradients(
     D: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
     PADDING: tl.constexpr, MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """The sum of what the keys of the spans that `key_spans` gives contribute."""
+    """Sum what the keys of the spans that `key_spans` returns contribute to dq."""
     begin, free, whole, end = spans
     dq = tl.zeros([BLOCK_M, D], tl.float32)
     if WINDOWED:
@@ -72,7 +72,7 @@ def add_queries(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
     MASK: tl.constexpr, DROPOUT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Adds to dk and dv what the queries of a span give; `scale` is for powers of 2."""
+    """Add to dk and dv what the queries of a span contribute; `scale` is for powers of 2."""
     q_ptr, stride_q = queries
     dy_ptr, stride_dy = grads
     lse_ptr, delta_ptr = sums
@@ -113,7 +113,7 @@ def key_gradients(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
     MASK: tl.constexpr, DROPOUT: tl.constexpr, ENDED: tl.constexpr,
 ):  # fmt: skip
-    """The sums of what the queries of the spans that `query_spans` gives contribute."""
+    """Sum what the queries of the spans that `query_spans` returns contribute to dk and dv."""
     begin, free, whole, end = spans
     dk = tl.zeros([BLOCK_N, D], tl.float32)
     dv = tl.zeros([BLOCK_N, D], tl.float32)

@@ -21,7 +21,7 @@ from asmtune.kernels._attention_backward import query_gradients
 
 @triton.jit
 def _place(item, blocks, heads, CAUSAL: tl.constexpr):
-    """Gives an item's block and head as `place` does, which numbers programs."""
+    """Return an item's block and head as `place` does, which numbers programs."""
     TOGETHER: tl.constexpr = 8 if CAUSAL else 1
     first = item // (blocks * TOGETHER) * TOGETHER
     height = tl.minimum(heads - first, TOGETHER)
@@ -34,7 +34,7 @@ def _add_queries(
     k, v, queries, grads, results, lse_ptr, dk, dv, n, span, M, scale, D: tl.constexpr,
     STEP: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Adds to dk and dv what the queries of a span give; `scale` is for powers of 2."""
+    """Add to dk and dv what the queries of a span contribute; `scale` is for powers of 2."""
     for start in tl.range(span[0], span[1], STEP):
         m = start + tl.arange(0, STEP)
         q = load_rows(queries[0], start, queries[1], M, D, STEP, not MASKED)
@@ -61,7 +61,7 @@ def _add_head(
     k, v, queries, grads, results, lse_ptr, sums, n, spans, M, scale, D: tl.constexpr,
     STEP: tl.constexpr, CAUSAL: tl.constexpr, ENDED: tl.constexpr,
 ):  # fmt: skip
-    """Adds to both sums what the queries of the spans that `query_spans` gives contribute."""
+    """Add to both sums what the queries of the spans that `query_spans` returns contribute."""
     begin, free, whole, end = spans
     dk, dv = sums
     if CAUSAL:
@@ -83,7 +83,7 @@ def _add_head(
 
 @triton.jit
 def _head(x, batch, head, D: tl.constexpr, DENSE: tl.constexpr):
-    """Gives a head's rows as where they begin, and their stride."""
+    """Return the address at which a head's rows begin, and their stride."""
     ptr, stride_batch, stride_head, stride = x
     return at_head(ptr, batch, head, stride_batch, stride_head), row_stride(stride, ptr, D, DENSE)
 
@@ -94,7 +94,7 @@ def of_keys(
     GROUP: tl.constexpr, DENSE: tl.constexpr, EVEN: tl.constexpr, ENDED: tl.constexpr,
     HELD: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Writes the gradients of a block of keys of a key head, summed over the heads that share it.
+    """Write the gradients of a block of keys of a key head, summed over the heads that share it.
 
     `q` and the like are a pointer, and the strides of batches, heads and rows.
     """
@@ -129,7 +129,7 @@ def of_queries(
     GROUP: tl.constexpr, DENSE: tl.constexpr, EVEN: tl.constexpr, ENDED: tl.constexpr,
     HELD: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Writes the gradient of a block of queries of a head; arguments as of `of_keys`."""
+    """Write the gradient of a block of queries of a head; arguments as of `of_keys`."""
     heads, H, M, N = sizes
     blocks = tl.cdiv(M, HELD)
     block, head = _place(item, blocks, heads, CAUSAL)

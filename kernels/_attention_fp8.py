@@ -19,14 +19,14 @@ from asmtune.kernels._scaled import load_scales
 
 @triton.jit
 def channel_scales(scales, GROUP: tl.constexpr, D: tl.constexpr):
-    """A head's scales that all keys share: one number, or one for each of D channels."""
+    """Load a head's scales that all keys share: one number, or one for each of D channels."""
     ptr, _, stride = scales
     return tl.load(ptr + tl.arange(0, D) * stride) if GROUP == -1 else tl.load(ptr)
 
 
 @triton.jit
 def scaled_queries(q, scales, scale, GROUP: tl.constexpr, D: tl.constexpr):
-    """Queries and the scores' factor, times what scales of keys all keys share.
+    """Multiply queries and the scores' factor by those scales of keys that all keys share.
 
     Queries take the scales of channels by the largest, so that they stay in range.
     """
@@ -42,7 +42,7 @@ def scaled_queries(q, scales, scale, GROUP: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def group_scales(scales, start, n, N, GROUP: tl.constexpr, BLOCK: tl.constexpr):
-    """Scales of the groups of keys n, as a row; one number where a block lies in one group."""
+    """Load the scales of keys n as a row, or as one number where a block lies in one group."""
     ptr, stride, _ = scales
     found = load_scales((ptr, stride, 0), (start, tl.minimum(n, N - 1)), 0, GROUP, BLOCK)
     return found if GROUP % BLOCK == 0 else found[None, :]
@@ -51,7 +51,7 @@ def group_scales(scales, start, n, N, GROUP: tl.constexpr, BLOCK: tl.constexpr):
 @triton.jit
 def load_values(ptr, start, stride, end, FORMAT: tl.constexpr, D: tl.constexpr,
                 BLOCK: tl.constexpr, FULL: tl.constexpr):  # fmt: skip
-    """Rows of FP8; in fp16 on devices without such a type."""
+    """Load rows of FP8, in fp16 on devices without such a type."""
     rows = load_rows(ptr, start, stride, end, D, BLOCK, FULL)
     return rows if has_fp8() else halves(rows, FORMAT)
 
@@ -62,7 +62,7 @@ def walk(
     FORMATS: tl.constexpr, GROUPS: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
     PADDING: tl.constexpr, MASK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Attends to the keys of a span; `state` has sums, maxima, their sums, highest scale."""
+    """Attend to the keys of a span; `state` has sums, maxima, their sums, highest scale."""
     k_ptr, stride_k, scales_k = keys
     v_ptr, stride_v, scales_v = values
     acc, top, total, unit = state
@@ -96,7 +96,7 @@ def walk_spans(
     BLOCK_N: tl.constexpr, FORMATS: tl.constexpr, GROUPS: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr, PADDING: tl.constexpr, MASK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Attends to all keys of the spans; returns sums, scaled by groups, maxima and their sums."""
+    """Attend to all keys of the spans; return sums, scaled by groups, maxima and their sums."""
     begin, free, whole, end = spans
     # Not -inf, as in `_attention`; the least scale that `quantise` makes.
     top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)
@@ -123,7 +123,7 @@ def walk_spans(
 
 @triton.jit
 def part_of(spans, part, PARTS: tl.constexpr, BLOCK: tl.constexpr):
-    """The spans of `key_spans` within one of PARTS of its keys, each of whole blocks."""
+    """Return the spans of `key_spans` within one of PARTS of its keys, each of whole blocks."""
     begin, free, whole, end = spans
     each = tl.cdiv(tl.cdiv(tl.maximum(end - begin, 0), BLOCK), PARTS) * BLOCK
     first = begin + part * each
@@ -134,7 +134,7 @@ def part_of(spans, part, PARTS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def merged(state, parts_ptr, count_ptr, tile, part, PARTS: tl.constexpr):
-    """Leaves sums over a part of the keys; the last to come merges all, always in one order.
+    """Store sums over a part of the keys; the last program to come merges all, always in one order.
 
     Nobody waits for anybody, as in `_split`.
 

@@ -55,13 +55,13 @@ def row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
 
 @triton.jit
 def vouched(number, MULTIPLE: tl.constexpr):
-    """The number, written so that the compiler sees that MULTIPLE divides it."""
+    """Return the number, written so that the compiler sees that MULTIPLE divides it."""
     return number // MULTIPLE * MULTIPLE
 
 
 @triton.jit
 def columns_from(start, MULTIPLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Columns of a ROWS x BLOCK tile, by which what all rows share is loaded as the rows are.
+    """Return columns of a ROWS x BLOCK tile, to load what all rows share as the rows are loaded.
 
     A load is laid out over the threads by what it may take at once. A single row, or one whose
     address is aligned better than those of a matrix of odd width, is laid out in another way
@@ -78,7 +78,7 @@ def columns_from(start, MULTIPLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.co
 def load_columns(
     ptr, column, width, other: tl.constexpr, FULL: tl.constexpr, EVICT: tl.constexpr = _ANY
 ):
-    """Values in fp32 at the columns of rows that begin at `ptr`; FULL: all are within them.
+    """Load values in fp32 at the columns of rows that begin at `ptr`; FULL: all are within them.
 
     EVICT: "evict_last" for what will be read again, "evict_first" for what will not.
     """
@@ -91,7 +91,7 @@ def load_columns(
 
 @triton.jit
 def store_columns(ptr, column, width, values, FULL: tl.constexpr, EVICT: tl.constexpr = _ANY):
-    """The counterpart of `load_columns`; rounds to the tensor's dtype."""
+    """Store values, rounded to the tensor's dtype, where `load_columns` would load them."""
     values = values.to(ptr.dtype.element_ty)
     if FULL:
         tl.store(ptr + column, values, eviction_policy=EVICT)

@@ -13,13 +13,13 @@ import triton.language as tl
 
 @triton.jit
 def within(place, extent):
-    """0 <= place < extent, by one comparison."""
+    """Return whether 0 <= place < extent, by one comparison."""
     return place.to(tl.uint32, bitcast=True) < extent.to(tl.uint32)
 
 
 @triton.jit
 def next_step(r, s, c, depth, TAPS_W: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Tap and channel of the next block; divisions of its number would take longer than loads."""
+    """Return the next block's tap and channel without divisions, which take longer than loads."""
     c += BLOCK_K
     r = tl.where((c >= depth) & (s == TAPS_W - 1), r + 1, r)
     s = tl.where(c >= depth, tl.where(s == TAPS_W - 1, 0, s + 1), s)
@@ -28,7 +28,7 @@ def next_step(r, s, c, depth, TAPS_W: tl.constexpr, BLOCK_K: tl.constexpr):
 
 @triton.jit
 def pixel_rows(x, sizes, pixel, window: tl.constexpr, IN_PLACE: tl.constexpr):
-    """Addresses, rows and columns of the first taps of pixels of the result."""
+    """Return addresses, rows and columns of the first taps of pixels of the result."""
     batch, _, _, _, _, out_height, out_width = sizes
     # Past the last pixel the last is taken again: no mask is needed along the pixels.
     known = tl.minimum(pixel, batch * out_height * out_width - 1)
@@ -58,7 +58,7 @@ def sum_by_taps(
     BLOCK_K: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Adds one of PARTS parts of a tile's sums; a step is a block of channels of one tap.
+    """Add one of PARTS parts of a tile's sums; a step is a block of channels of one tap.
 
     Args:
         acc: (BLOCK_M, BLOCK_N).
@@ -110,7 +110,7 @@ def sum_by_taps(
 
 @triton.jit
 def store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU: tl.constexpr, GROUPS: tl.constexpr):
-    """Bias and ReLU in fp32, rounded once; `filters` are those of one of GROUPS groups."""
+    """Add the bias, apply ReLU, round once, store; `filters` are those of one of GROUPS groups."""
     batch, _, _, _, filters, out_height, out_width = sizes
     m, n = tl.arange(0, acc.shape[0])[:, None], origin[1] + tl.arange(0, acc.shape[1])[None, :]
     if bias_ptr is not None:
@@ -148,7 +148,7 @@ def frame(
     PITCH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Copies images into larger ones of zeros, (.., rows, cols, PITCH) without gaps, in one pass.
+    """Copy images into larger ones of zeros, (.., rows, cols, PITCH) without gaps, in one pass.
 
     PyTorch's pad fills all of it first, and then copies element by element.
     """

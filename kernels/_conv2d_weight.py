@@ -41,7 +41,7 @@ def kernel(
     GROUPS: tl.constexpr, MULTIPLE: tl.constexpr, OUT_MULTIPLE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_M filters by BLOCK_N channels of one tap a program, of one part of the pixels."""
+    """Compute BLOCK_M filters by BLOCK_N channels of one tap a program, over part of the pixels."""
     filters, depth = vouched(filters, OUT_MULTIPLE), vouched(depth, MULTIPLE)
     stride_xn, stride_xh = vouched(stride_xn, MULTIPLE), vouched(stride_xh, MULTIPLE)
     stride_xw = vouched(stride_xw, MULTIPLE)

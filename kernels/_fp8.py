@@ -61,7 +61,7 @@ def _capability(arch: Any) -> int:
 
 @triton.jit
 def typed(ptr, FORMAT: tl.constexpr):
-    """A pointer to bytes as one to FP8 where the device has the type."""
+    """Return a pointer to bytes as one to FP8 where the device has the type."""
     if has_fp8():
         kind: tl.constexpr = tl.float8e4nv if FORMAT == "e4m3" else tl.float8e5
         ptr = ptr.to(tl.pointer_type(kind), bitcast=True)
@@ -70,7 +70,7 @@ def typed(ptr, FORMAT: tl.constexpr):
 
 @triton.jit
 def fp8_bits(x, FORMAT: tl.constexpr):
-    """The bytes of fp32 values, rounded to the nearest, ties to even.
+    """Return the bytes of fp32 values, rounded to the nearest, ties to even.
 
     What is beyond the largest value becomes it, infinities too; NaN becomes 0x7f.
     """
@@ -99,7 +99,7 @@ def fp8_bits(x, FORMAT: tl.constexpr):
 
 @triton.jit
 def halves(bits, FORMAT: tl.constexpr):
-    """The fp16 values of bytes; both formats are within it."""
+    """Return the fp16 values of bytes; both formats are within it."""
     word = bits.to(tl.uint16)
     if FORMAT == "e5m2":
         return (word << 8).to(tl.float16, bitcast=True)
@@ -110,7 +110,7 @@ def halves(bits, FORMAT: tl.constexpr):
 
 @triton.jit
 def scale_of(amax, FORMAT: tl.constexpr):
-    """The scale by which amax becomes the largest value: 1 for zeros, and no subnormal number."""
+    """Return the scale at which amax is the largest value: 1 for zeros, and no subnormal number."""
     most = MOST_E4M3 if FORMAT == "e4m3" else MOST_E5M2
     least = 1.1754943508222875e-38
     return tl.where(amax > 0, tl.maximum(tl.math.div_rn(amax, amax * 0 + most), least), 1.0)

@@ -14,7 +14,7 @@ from asmtune.kernels.gelu import gelu_of
 
 @triton.jit
 def tile_origin(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
-    """First row and column: groups of GROUP_M rows of tiles, so that neighbours share L2."""
+    """Return a tile's first row and column. Tiles go in groups of GROUP_M rows, to share L2."""
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group = GROUP_M * num_n
     first = (tile // group) * GROUP_M
@@ -24,7 +24,7 @@ def tile_origin(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_
 
 @triton.jit
 def known(ptr, number, BYTES: tl.constexpr):
-    """A number of the pointer's elements, written so that BYTES are seen to divide it."""
+    """Return a number of the pointer's elements, written so that BYTES are seen to divide it."""
     SIZE: tl.constexpr = ptr.dtype.element_ty.primitive_bitwidth // 8
     if BYTES > SIZE:
         number = vouched(number, BYTES // SIZE)
@@ -33,7 +33,7 @@ def known(ptr, number, BYTES: tl.constexpr):
 
 @triton.jit
 def stride_of(ptr, stride, DENSE: tl.constexpr, BYTES: tl.constexpr):
-    """A stride: 1 along the dense axis, else one that BYTES divide."""
+    """Return a stride: 1 along the dense axis, else one that BYTES divide."""
     return 1 if DENSE else known(ptr, stride, BYTES)
 
 
@@ -48,7 +48,7 @@ def sum_by_pointers(
     CONTRACT: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Adds the products of the blocks from `steps[0]` to `steps[1]`, loaded by all threads.
+    """Add the products of the blocks from `steps[0]` to `steps[1]`, loaded by all threads.
 
     The wrap by % keeps loads in bounds without masks along M and N.
     """
@@ -90,7 +90,7 @@ def operand_descriptors(
     LAYOUT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A and B as the copy engine takes them; transposed where that makes their rows dense."""
+    """Describe A and B for the copy engine, transposed where that makes their rows dense."""
     a_ptr, stride_am, stride_ak, b_ptr, stride_bk, stride_bn = operands
     M, N, K = sizes
     BLOCK_M: tl.constexpr = BLOCK[0]
@@ -111,7 +111,7 @@ def operand_descriptors(
 def sum_by_descriptors(
     acc, descriptors, origin, steps, LAYOUT: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """The same, loaded by the copy engine, which reads 0 out of bounds."""
+    """Add the same products, loaded by the copy engine, which reads 0 out of bounds."""
     a, b = descriptors
     for step in range(steps[0], steps[1]):
         if LAYOUT[0] == "k":
@@ -138,7 +138,7 @@ def summed(
     CONTRACT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One of PARTS parts of a tile's sum over K, of about as many blocks each.
+    """Compute one of PARTS parts of a tile's sum over K, of about as many blocks each.
 
     Args:
         source: descriptors of the operands, or their pointers and strides.
@@ -166,7 +166,7 @@ def summed(
 
 @triton.jit
 def activated(x, ACTIVATION: tl.constexpr):
-    """ReLU, SiLU, or GELU by the error function; or x itself."""
+    """Apply ReLU, SiLU, or GELU by the error function; or return x itself."""
     if ACTIVATION == "relu":
         # Not a maximum, which gives 0 for NaN.
         x = tl.where(x < 0, 0.0, x)
@@ -179,7 +179,7 @@ def activated(x, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def finish_tile(acc, out, sizes, origin, ACTIVATION: tl.constexpr, MULTIPLE_C: tl.constexpr):
-    """Adds the bias, activates, and writes the tile's part that lies within C."""
+    """Add the bias, activate, and write the tile's part that lies within C."""
     c_ptr, stride_cm, bias_ptr = out
     N = known(c_ptr, sizes[1], MULTIPLE_C)
     m = origin[0] + tl.arange(0, acc.shape[0])

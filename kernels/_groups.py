@@ -15,7 +15,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @triton.jit
 def tiles_along(extent, GROUP: tl.constexpr, PAD: tl.constexpr, TILE: tl.constexpr):
-    """How many tiles groups have along an axis, and how many each; GROUP is 0 for the axis."""
+    """Count the tiles of groups along an axis, and those of each; GROUP is 0 for the axis."""
     COUNT: tl.constexpr = TILE // PAD if TILE > PAD else 1
     EACH: tl.constexpr = PAD if TILE > PAD else TILE
     size = extent if GROUP == 0 else GROUP
@@ -24,7 +24,7 @@ def tiles_along(extent, GROUP: tl.constexpr, PAD: tl.constexpr, TILE: tl.constex
 
 @triton.jit
 def spread(place, part, extent, GROUP: tl.constexpr, PAD: tl.constexpr, TILE: tl.constexpr):
-    """What a tile has along an axis: its groups, and its elements by group.
+    """Return what a tile has along an axis: its groups, and its elements by group.
 
     Args:
         place: number of its groups.
@@ -55,7 +55,7 @@ def spread(place, part, extent, GROUP: tl.constexpr, PAD: tl.constexpr, TILE: tl
 
 @triton.jit
 def load_groups(x_ptr, stride, row, col, FULL: tl.constexpr):
-    """Elements (groups, rows, groups, columns) in fp32, 0 outside; their places; the mask."""
+    """Load elements (groups, rows, groups, columns) in fp32, 0 outside; return places, mask too."""
     at_row = row[2].to(tl.int64)[:, :, None, None]
     at_col = col[2][None, None, :, :]
     inside = row[3][:, :, None, None]
@@ -67,7 +67,7 @@ def load_groups(x_ptr, stride, row, col, FULL: tl.constexpr):
 
 @triton.jit
 def magnitudes(x):
-    """Magnitudes of finite values, 0 for others: those have no part in a scale."""
+    """Return magnitudes of finite values, and 0 for others, which have no part in a scale."""
     size = tl.abs(x)
     return tl.where(size < float("inf"), size, 0.0)
 
@@ -88,7 +88,7 @@ def amax_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """The amax of `each` tiles of groups, (parts, row groups, column groups)."""
+    """Compute the amax of `each` tiles of groups, (parts, row groups, column groups)."""
     width = vouched(cols, MULTIPLE)
     FULL: tl.constexpr = MULTIPLE % COLS == 0 and (GROUP_COLS == 0 or COLS % GROUP_COLS == 0)
     _, high = tiles_along(rows, GROUP_ROWS, PAD_ROWS, ROWS)

@@ -8,19 +8,19 @@ import triton.language as tl
 
 @triton.jit
 def sigmoid(x):
-    """In fp32."""
+    """Compute the logistic function in fp32."""
     return 1.0 / (1.0 + tl.exp(-x))
 
 
 @triton.jit
 def add_three(a_r, a_z, a_n, b_r, b_z, b_n):
-    """Sums of three tensors are reduced together: they share their way through shared memory."""
+    """Add three pairs of tensors: reduced together, they share their way through shared memory."""
     return a_r + b_r, a_z + b_z, a_n + b_n
 
 
 @triton.jit
 def load_gates(ptr, hidden, inside):
-    """Reset, update and new gates' parts, which lie `hidden` apart."""
+    """Load the reset, update and new gates' parts, which lie `hidden` apart."""
     r = tl.load(ptr, mask=inside, other=0.0)
     z = tl.load(ptr + hidden, mask=inside, other=0.0)
     n = tl.load(ptr + 2 * hidden, mask=inside, other=0.0)
@@ -29,7 +29,7 @@ def load_gates(ptr, hidden, inside):
 
 @triton.jit
 def cell(x, h, bias, state):
-    """The state after a step, in fp32 as h is: x and h are the input's and the state's parts."""
+    """Return the state after a step, in fp32 as h is. x is the input's part, h the state's."""
     r = sigmoid(x[0] + (h[0] + bias[0]))
     z = sigmoid(x[1] + (h[1] + bias[1]))
     n = 2.0 * sigmoid(2.0 * (x[2] + r * (h[2] + bias[2]))) - 1.0  # tanh
@@ -38,7 +38,7 @@ def cell(x, h, bias, state):
 
 @triton.jit
 def summed(w_r, w_z, w_n, h):
-    """Each gate's part of the state by multiplications and sums, of one sequence."""
+    """Compute each gate's part of the state by multiplications and sums, of one sequence."""
     h = h[None, :]
     terms = (w_r.to(tl.float32) * h, w_z.to(tl.float32) * h, w_n.to(tl.float32) * h)
     return tl.reduce(terms, 1, add_three)
@@ -46,7 +46,7 @@ def summed(w_r, w_z, w_n, h):
 
 @triton.jit
 def add_parts(parts, SPLIT: tl.constexpr, TEAMS: tl.constexpr):
-    """Sums of what the warps of each team found: (teams split, rows, lanes) to (units, lanes).
+    """Add what the warps of each team found: (teams split, rows, lanes) to (units, lanes).
 
     A reduction stores each warp's part with the parts next to each other, where as many
     conflict in shared memory as there are, and leaves the sums with every warp of the team,
@@ -71,7 +71,7 @@ def add_parts(parts, SPLIT: tl.constexpr, TEAMS: tl.constexpr):
 
 @triton.jit
 def products(w_r, w_z, w_n, h, SPLIT: tl.constexpr, TEAMS: tl.constexpr):
-    """Each gate's part of the state on tensor cores: weights (units, terms), or parts of those."""
+    """Compute each gate's part of the state on tensor cores, of weights (units, terms) or parts."""
     h = h.to(w_r.dtype)
     if TEAMS > 1:
         PART: tl.constexpr = h.shape[1]
@@ -92,7 +92,7 @@ def products(w_r, w_z, w_n, h, SPLIT: tl.constexpr, TEAMS: tl.constexpr):
 
 @triton.jit
 def split(state, SPLIT: tl.constexpr, TEAMS: tl.constexpr):
-    """A program's states as what its own product takes."""
+    """Reshape a program's states to what its own product takes."""
     if SPLIT * TEAMS == 1:
         return state
     else:  # noqa: RET505 (Triton compiles what follows a return)
@@ -108,7 +108,7 @@ def places(
     SPLIT: tl.constexpr,
     TEAMS: tl.constexpr,
 ):
-    """Units of states, rows and columns of weights, terms and words of a term to be received."""
+    """Return units of states, weights' rows and columns, terms, and words of a term to receive."""
     first = tl.program_id(0) * UNITS
     unit = first + tl.arange(0, UNITS)
     term = tl.arange(0, TERMS)
@@ -131,13 +131,13 @@ def places(
 
 @triton.constexpr_function
 def warps_apart(wanted, extent):
-    """Parts of an extent that leave each 16, which a product needs at least."""
+    """Limit the parts of an extent so that each has the 16 that a product needs at least."""
     return max(1, min(wanted, extent // 16))
 
 
 @triton.jit
 def product(w_r, w_z, w_n, h, LANES: tl.constexpr, SPLIT: tl.constexpr, TEAMS: tl.constexpr):
-    """Each gate's part of the states of one sequence or several."""
+    """Compute each gate's part of the states of one sequence or several."""
     if LANES == 1:
         return summed(w_r, w_z, w_n, h)
     else:  # noqa: RET505 (Triton compiles what follows a return)

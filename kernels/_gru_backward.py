@@ -21,7 +21,7 @@ _BLOCK = 256
 
 @triton.jit
 def store_gates(ptr, hidden, r, z, n, inside):
-    """The counterpart of `load_gates`; rounds to the tensor's dtype."""
+    """Store the gates' parts, rounded to the tensor's dtype, where `load_gates` would load them."""
     tl.store(ptr, r.to(ptr.dtype.element_ty), mask=inside)
     tl.store(ptr + hidden, z.to(ptr.dtype.element_ty), mask=inside)
     tl.store(ptr + 2 * hidden, n.to(ptr.dtype.element_ty), mask=inside)
@@ -32,7 +32,7 @@ def kernel(
     of_x_ptr, of_h_ptr, before_ptr, dy_ptr, carry_ptr, d_x_ptr, d_h_ptr, size, hidden,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of BLOCK units' gates after a step; `carry` is that of the state, in and out.
+    """Differentiate BLOCK units' gates after a step; `carry` is the state's gradient, in and out.
 
     With r, z and n the gates, the step was n + z * (before - n), and n = tanh(x + r * h). What
     the state before gets through the gates is added by a product of d_h and the weights.

@@ -20,7 +20,7 @@ from triton.language.extra.cuda import num_threads
 
 @triton.constexpr_function
 def receive_code(count):
-    """PTX that loads `count` words again and again until each bears the epoch."""
+    """Write PTX that loads `count` words again and again until each bears the epoch."""
     places = range(count)
     lines = [
         *("{", ".reg .pred again;", ".reg .b32 off;"),
@@ -37,31 +37,31 @@ def receive_code(count):
 
 @triton.constexpr_function
 def receive_registers(count):
-    """Values, addresses and epochs of the code above."""
+    """Write the constraints of the code above: its values, addresses and epochs."""
     return ",".join(["=&r"] * count + ["l"] * count + ["r"] * count)
 
 
 @triton.constexpr_function
 def loads_at_once(count, threads):
-    """Words that a thread waits for together; 16 took a tenth less of a step than 8."""
+    """Return how many words a thread waits for together; 16 took a tenth less of a step than 8."""
     return max(1, min(count // threads, 16))
 
 
 @triton.constexpr_function
 def in_pairs(lanes, element):
-    """Whether a word has two sequences' states."""
+    """Return whether a word has two sequences' states."""
     return lanes > 1 and element.primitive_bitwidth == 16
 
 
 @triton.constexpr_function
 def words_of(lanes, element):
-    """Words that the states of one unit take."""
+    """Return how many words the states of one unit take."""
     return lanes // 2 if in_pairs(lanes, element) else lanes
 
 
 @triton.jit
 def unpack(values, LANES: tl.constexpr, ELEMENT: tl.constexpr):
-    """What words carry as states: of ELEMENT where two came in a word, in fp32 otherwise."""
+    """Return the states in words: of ELEMENT where two came in a word, in fp32 otherwise."""
     if in_pairs(LANES, ELEMENT):
         low = values.to(tl.int16).to(ELEMENT, bitcast=True)
         high = (values >> 16).to(tl.int16).to(ELEMENT, bitcast=True)
@@ -84,7 +84,7 @@ def received(
     ELEMENT: tl.constexpr,
     FULL: tl.constexpr,
 ):
-    """All states when COUNT words bear the epoch; 0 for what is unknown where not all is known."""
+    """Wait until COUNT words bear the epoch; return all states, 0 for unknown ones unless FULL."""
     PACK: tl.constexpr = loads_at_once(COUNT, num_threads())
     states = unpack(tl.zeros(words.shape, tl.int32), LANES, ELEMENT)
     # The pass that removes layout conversions copies code into other layouts, effects or not:
@@ -104,7 +104,7 @@ def received(
 
 @triton.jit
 def pack(state, ELEMENT: tl.constexpr):
-    """States (units, lanes), in fp32, as what words carry: two lanes' of 16 bits, or one."""
+    """Return states (units, lanes), in fp32, as what words carry: two lanes' of 16 bits, or one."""
     LANES: tl.constexpr = state.shape[len(state.shape) - 1]
     if len(state.shape) == 2 and in_pairs(LANES, ELEMENT):
         pairs = tl.reshape(state.to(ELEMENT), (state.shape[0], LANES // 2, 2))
@@ -116,7 +116,7 @@ def pack(state, ELEMENT: tl.constexpr):
 
 @triton.jit
 def send(words, state, epoch, ELEMENT: tl.constexpr):
-    """Writes states and the epoch, each word at once."""
+    """Write states and the epoch, each word at once."""
     tl.inline_asm_elementwise(
         "{ .reg .b64 word; mov.b64 word, {$2, $3}; "
         "st.relaxed.gpu.global.b64 [$1], word; mov.b32 $0, 0; }",
@@ -130,7 +130,7 @@ def send(words, state, epoch, ELEMENT: tl.constexpr):
 
 @triton.jit
 def begin(epoch_ptr):
-    """The epoch that the last launch left."""
+    """Load the epoch that the last launch left."""
     epoch = tl.load(epoch_ptr).to(tl.int32)
     tl.debug_barrier()  # all warps know it before one can end the tile by another
     return epoch
@@ -138,6 +138,6 @@ def begin(epoch_ptr):
 
 @triton.jit
 def leave(epoch_ptr, epoch):
-    """The next launch may find the words of this one: its epochs begin after them."""
+    """Store the epoch. The next launch may find this one's words: its epochs begin after them."""
     if tl.program_id(0) == 0:
         tl.store(epoch_ptr, epoch.to(tl.int64))

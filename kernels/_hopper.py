@@ -42,7 +42,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 @gluon.jit
 def ring_of(desc, SIZE: gl.constexpr):
-    """Allocates tiles of a descriptor."""
+    """Allocate SIZE tiles of a descriptor in shared memory."""
     shape: gl.constexpr = [SIZE] + desc.block_type.shape  # noqa: RUF005 (Gluon has no stars)
     return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
 
@@ -53,7 +53,7 @@ _IS_PUBLIC = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
 
 @gluon.jit
 def shaped(memory, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
-    """Gives shared memory as one of another shape and layout: the same bytes."""
+    """Return shared memory as one of another shape and layout: the same bytes."""
     return (
         memory.reinterpret(memory.dtype, SHAPE, LAYOUT)
         if _IS_PUBLIC
@@ -63,7 +63,7 @@ def shaped(memory, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
 
 @gluon.jit
 def tile_of(ring, place):
-    """Gives a tile of a ring as a matrix."""
+    """Return a tile of a ring as a matrix."""
     RANK: gl.constexpr = len(ring.shape)
     SHAPE: gl.constexpr = [ring.shape[RANK - 2], ring.shape[RANK - 1]]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(SHAPE, ring.dtype)
@@ -72,7 +72,7 @@ def tile_of(ring, place):
 
 @gluon.jit
 def barriers_of(SIZE: gl.constexpr, ARRIVALS: gl.constexpr):
-    """Makes barriers, each of which completes a phase by so many arrivals."""
+    """Make barriers, each of which completes a phase by so many arrivals."""
     barriers = gl.allocate_shared_memory(gl.int64, [SIZE, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(SIZE):
         mbarrier.init(barriers.index(i), count=ARRIVALS)
@@ -81,14 +81,14 @@ def barriers_of(SIZE: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def next_stage(stage, phase, STAGES: gl.constexpr):
-    """Returns the stage after this one and its parity, which changes where the ring begins anew."""
+    """Return the stage after this one and its parity, which changes where the ring begins anew."""
     wraps = stage + 1 == STAGES
     return gl.where(wraps, 0, stage + 1), gl.where(wraps, phase ^ 1, phase)
 
 
 @gluon.jit
 def stage_before(stage, STAGES: gl.constexpr):
-    """Returns the stage before this one.
+    """Return the stage before this one.
 
     A variable that lags one iteration behind would not do. Set to the first stage before a loop, it
     has the value that the loop's first iteration gives it, and Triton takes it to be constant.

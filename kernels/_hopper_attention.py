@@ -64,7 +64,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @gluon.jit
 def _attend(results, rings, barriers, sizes, scale, H, WHO: gl.constexpr, FIXED: gl.constexpr):
-    """Computes this warpgroup's 64 queries of every item of the program."""
+    """Compute this warpgroup's 64 queries of every item of the program."""
     y_desc, lse_ptr, y_tiles = results
     BLOCK_M: gl.constexpr = FIXED[0]
     CAUSAL: gl.constexpr = FIXED[1]
@@ -108,7 +108,7 @@ _SHARED = 226 * 1024
 
 @gluon.constexpr_function
 def query_tiles(D, BLOCK_N, STAGES, CONSUMERS):
-    """Give a warpgroup's tiles of queries: two where there is memory for both."""
+    """Return how many tiles of queries a warpgroup has: two where there is memory for both."""
     rows = ROWS.value * CONSUMERS
     return 2 if 2 * D * (3 * rows + 2 * BLOCK_N * STAGES) <= _SHARED else 1
 
@@ -120,7 +120,7 @@ def kernel(
     SMS: gl.constexpr,  # noqa: ARG001 (of the grid)
     BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
 ):  # fmt: skip
-    """Attends for every so many-th block of 64 * CONSUMERS queries, of all heads."""
+    """Attend for every so many-th block of 64 * CONSUMERS queries, of all heads."""
     TILES: gl.constexpr = CONSUMERS * query_tiles(D, BLOCK_N, STAGES, CONSUMERS)
     rings = (ring_of(q_desc, TILES), ring_of(k_desc, STAGES), ring_of(v_desc, STAGES))
     y_tiles = ring_of(y_desc, CONSUMERS)

@@ -82,7 +82,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @gluon.jit
 def _differentiate(tiles, barriers, dq_desc, sizes, scale, WHO: gl.constexpr, FIXED: gl.constexpr):
-    """Computes the gradients of this warpgroup's 64 keys, and its part of the queries'."""
+    """Compute the gradients of this warpgroup's 64 keys, and its part of the queries'."""
     CAUSAL: gl.constexpr = FIXED[0]
     MULTIPLE: gl.constexpr = FIXED[1]
     ENDED: gl.constexpr = MULTIPLE % (2 * ROWS) != 0
@@ -140,7 +140,7 @@ def kernel(
     D: gl.constexpr,
     CAUSAL: gl.constexpr, MULTIPLE: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Computes the gradients of 128 keys of a key head, and what these give to the queries'."""
+    """Compute the gradients of 128 keys of a key head, and what these add to the queries'."""
     DS_LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, ROWS], q_desc.dtype)
     ds_tiles = gl.allocate_shared_memory(q_desc.dtype, [4, ROWS, ROWS], DS_LAYOUT)
     q_ring, dy_ring = ring_of(q_desc, STAGES), ring_of(dy_desc, STAGES)
@@ -182,7 +182,7 @@ def prepare(
     stride_dyb, stride_dyh, stride_dyr, stride_yb, stride_yh, stride_yr,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sums dy * y of BLOCK rows, counted over all heads, and sets the gradients of these to 0."""
+    """Sum dy * y of BLOCK rows, counted over all heads, and set the gradients of these to 0."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = (row < rows)[:, None]
     batch, head, m = (row // M // H).to(tl.int64), (row // M % H).to(tl.int64), row % M

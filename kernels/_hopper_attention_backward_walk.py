@@ -23,7 +23,7 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def place_of(sizes, CAUSAL: gl.constexpr):
-    """Gives a program's key head, its first key, and the first and the end of its query blocks.
+    """Return a program's key head, its first key, and the first and the end of its query blocks.
 
     The longest programs of `together` key heads come first, so that the queries of those stay in
     L2. Neighbours add to different heads' gradients.
@@ -44,21 +44,21 @@ def place_of(sizes, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def _load(desc, ring, full, stage, batch, head, row):
-    """Loads a tile into a stage."""
+    """Load a tile into a stage."""
     mbarrier.expect(full.index(stage), desc.block_type.nbytes)
     load_tile(desc, [batch, head, row, 0], full.index(stage), ring.index(stage))
 
 
 @gluon.jit
 def _sums_at(ptr, top, first, M, other: gl.constexpr):
-    """Loads a number of each query of a block, by one warp."""
+    """Load a number of each query of a block, by one warp."""
     m = first + gl.arange(0, ROWS, layout=gl.BlockedLayout([2], [32], [1], [0]))
     return gl.load(ptr + top + m, mask=m < M, other=other)
 
 
 @gluon.jit
 def load_all(descs, tiles, barriers, pointers, sizes, CAUSAL: gl.constexpr):
-    """Loads the program's keys and values once, and queries and gradients in the order of reading.
+    """Load the program's keys and values once, and queries and gradients in the order of reading.
 
     The sums of a block's queries are loaded before its stage is free, and stored once it is.
     """
@@ -106,7 +106,7 @@ def load_all(descs, tiles, barriers, pointers, sizes, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def scores_of(k, q_ring, stage, LAYOUT: gl.constexpr):
-    """Begins the product of 64 keys and a block of queries."""
+    """Begin the product of 64 keys and a block of queries."""
     zeros = gl.zeros([ROWS, ROWS], gl.float32, LAYOUT)
     q = tile_of(q_ring, stage).permute((1, 0))
     return warpgroup_mma(k, q, zeros, use_acc=False, is_async=True)
@@ -114,7 +114,7 @@ def scores_of(k, q_ring, stage, LAYOUT: gl.constexpr):
 
 @gluon.jit
 def _query_gradients(tiles, count, WHO: gl.constexpr):
-    """Begins the gradients of block `count - 1`'s queries, in this warpgroup's columns."""
+    """Begin the gradients of block `count - 1`'s queries, in this warpgroup's columns."""
     half_tiles, ds_tiles = tiles[4], tiles[5]
     WIDTH: gl.constexpr = half_tiles.shape[4]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
@@ -128,7 +128,7 @@ def _query_gradients(tiles, count, WHO: gl.constexpr):
 
 @gluon.jit
 def _add_to(dq_desc, dq, sums_tiles, at, WHO: gl.constexpr):
-    """Adds gradients of queries to those in memory, in this warpgroup's columns."""
+    """Add gradients of queries to those in memory, in this warpgroup's columns."""
     WIDTH: gl.constexpr = dq.shape[1]
     # The copy engine has read what was stored here before.
     tma.store_wait(0)
@@ -140,7 +140,7 @@ def _add_to(dq_desc, dq, sums_tiles, at, WHO: gl.constexpr):
 
 @gluon.jit
 def begin(tiles, barriers, WHO: gl.constexpr):
-    """Stores zeros as dS of a block before the first."""
+    """Store zeros as dS of a block before the first."""
     q_ring, ds_tiles, passed = tiles[0], tiles[5], barriers[4]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     ds_tiles.index(2 + WHO).store(gl.zeros([ROWS, ROWS], q_ring.dtype, LAYOUT))
@@ -150,7 +150,7 @@ def begin(tiles, barriers, WHO: gl.constexpr):
 
 @gluon.jit
 def finish(tiles, barriers, dq_desc, count, at, WHO: gl.constexpr):
-    """Adds what the last of `count` blocks gives to the gradients of its queries."""
+    """Add what the last of `count` blocks contributes to the gradients of its queries."""
     mbarrier.wait(barriers[4].index(count & 1 ^ 1), count // 2 & 1)
     sums = _query_gradients(tiles, count, WHO)
     _add_to(dq_desc, warpgroup_mma_wait(num_outstanding=0, deps=[sums]), tiles[8], at, WHO)
@@ -162,7 +162,7 @@ def walk(
     tiles, barriers, dq_desc, state, place, span, N, power, WHO: gl.constexpr,
     CAUSAL: gl.constexpr, MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Adds what the query blocks of a span give, of one head.
+    """Add what the query blocks of a span contribute, of one head.
 
     `state` is both sums, the scores of the next block, in flight, how many blocks there were, and
     where the gradients of the last one's queries lie. `place` is the first key, the batch and the

@@ -21,7 +21,7 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def rounds(items):
-    """Counts the items of this program; every other round deals them in the opposite order."""
+    """Count the items of this program; every other round deals them in the opposite order."""
     programs, program = gl.num_programs(0), gl.program_id(0)
     whole = items // programs
     place = gl.where(whole % 2 == 0, program, programs - 1 - program)
@@ -30,7 +30,7 @@ def rounds(items):
 
 @gluon.jit
 def item_at(turn, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
-    """Gives the head, the first query and the number of key blocks of one item of this program.
+    """Return the head, the first query and the number of key blocks of one item of this program.
 
     The longest blocks of `together` heads come first, so that the keys of those stay in L2.
     """
@@ -51,7 +51,7 @@ def item_at(turn, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: g
 
 @gluon.jit
 def _load(desc, ring, barriers, stage, phase, batch, head, row):
-    """Loads a tile into a stage when its readers have released it."""
+    """Load a tile into a stage when its readers have released it."""
     full, empty = barriers
     mbarrier.wait(empty.index(stage), phase ^ 1)
     mbarrier.expect(full.index(stage), desc.block_type.nbytes)
@@ -60,7 +60,7 @@ def _load(desc, ring, barriers, stage, phase, batch, head, row):
 
 @gluon.jit
 def load_all(descs, rings, barriers, sizes, H, GROUP, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr):
-    """Loads queries, keys and values of every item of this program, in the order they are read."""
+    """Load queries, keys and values of every item of this program, in the order they are read."""
     q_desc, k_desc, v_desc = descs
     q_ring, k_ring, v_ring = rings
     q_bars, k_bars, v_bars, turns = barriers
@@ -88,7 +88,7 @@ def _softmax(
     s, top, total, m, start, end, scale, LAYOUT: gl.constexpr, CAUSAL: gl.constexpr,
     MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Gives powers of 2 below the highest score so far, that one, the factor it takes, and sums."""
+    """Return powers of 2 below the highest score so far, that one, its factor, and the sums."""
     if MASKED:
         n = start + gl.arange(0, s.shape[1], layout=gl.SliceLayout(0, LAYOUT))
         seen = (n < end)[None, :]
@@ -103,7 +103,7 @@ def _softmax(
 
 @gluon.jit
 def _scores(q, k_ring, stage, LAYOUT: gl.constexpr):
-    """Begins the product of the queries and a block of keys."""
+    """Begin the product of the queries and a block of keys."""
     BLOCK_N: gl.constexpr = k_ring.shape[3]
     k = tile_of(k_ring, stage).permute((1, 0))
     zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
@@ -112,7 +112,7 @@ def _scores(q, k_ring, stage, LAYOUT: gl.constexpr):
 
 @gluon.jit
 def _add_values(p, v_ring, stage, acc):
-    """Begins to add the product of the weights and a block of values."""
+    """Begin to add the product of the weights and a block of values."""
     return warpgroup_mma(p, tile_of(v_ring, stage), acc, is_async=True)
 
 
@@ -121,7 +121,7 @@ def _walk(
     q, rings, barriers, state, m, span, end, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
     MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Attends to the blocks of a span, all but the last one's values.
+    """Attend to the blocks of a span, all but the last one's values.
 
     `state` is the sums of values, the weights of the block before, maxima and sums, the stages and
     parities of the next keys and values, and the parity of the next turn.
@@ -165,7 +165,7 @@ def attend_item(
     q, rings, barriers, at, place, sizes, scale, WHO: gl.constexpr, CAUSAL: gl.constexpr,
     MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Attends to all keys of one item.
+    """Attend to all keys of one item.
 
     Returns the sums of values, the maxima and sums of weights, the queries, and `at` as it is then:
     stages and parities of the next keys and values, and the parity of the next turn.

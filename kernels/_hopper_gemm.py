@@ -80,7 +80,7 @@ def kernel(
     GROUP_M: gl.constexpr,
     SPLIT_K: gl.constexpr,
 ):
-    """Computes every so many-th tile of C of all products, or part of a tile's sum.
+    """Compute every so many-th tile of C of all products, or part of a tile's sum.
 
     PIECES: in which a tile is written. SPLIT_K: parts of a sum.
     """

@@ -38,7 +38,7 @@ activated = gluon.jit(_gemm.activated.fn)
 
 @gluon.jit
 def load_tiles(operands, rings, sizes, TILING: gl.constexpr, B_ALONG_K: gl.constexpr):
-    """Loads the blocks of every tile, or part of a tile's sum, as stages become free."""
+    """Load the blocks of every tile, or part of a tile's sum, as stages become free."""
     a_desc, b_desc = operands
     a_ring, b_ring, full, empty, _ = rings
     M, N, K, tiles, all_tiles = sizes
@@ -78,7 +78,7 @@ def load_tiles(operands, rings, sizes, TILING: gl.constexpr, B_ALONG_K: gl.const
 
 @gluon.jit
 def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, ALONG_K: gl.constexpr):
-    """Gives a block of B that begins at a tile of the ring, and may go on in the next one."""
+    """Return a block of B that begins at a tile of the ring, and may go on in the next one."""
     BLOCK: gl.constexpr = [COLUMNS, BLOCK_K] if ALONG_K else [BLOCK_K, COLUMNS]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, b_ring.dtype)
     b = shaped(b_ring.index(place), BLOCK, LAYOUT)
@@ -91,7 +91,7 @@ def _columns_of(b_ring, place, COLUMNS: gl.constexpr, BLOCK_K: gl.constexpr, ALO
 def _multiply_steps(
     rings, stage, phase, steps, WHO: gl.constexpr, TILING: gl.constexpr, B_ALONG_K: gl.constexpr
 ):
-    """Sums the products of a tile's blocks, from a stage of the ring on.
+    """Sum the products of a tile's blocks, from a stage of the ring on.
 
     Returns the sums of all pieces of the tile's columns, or of all but the last, and of that.
     """
@@ -134,7 +134,7 @@ def _multiply_steps(
 
 @gluon.jit
 def _cut(x, COLUMNS: gl.constexpr):
-    """Splits a tile into pieces of so many columns, which stay in their threads."""
+    """Split a tile into pieces of so many columns, which stay in their threads."""
     if x.shape[1] == COLUMNS:
         pieces = (x,)
     else:
@@ -145,7 +145,7 @@ def _cut(x, COLUMNS: gl.constexpr):
 
 @gluon.jit
 def _rounded(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
-    """Adds the bias, activates and rounds sums whose first column is given."""
+    """Add the bias, activate and round sums whose first column is given."""
     COLUMNS: gl.constexpr = acc.shape[1]
     if bias_ptr is not None:
         n = column + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, acc.type.layout))
@@ -155,7 +155,7 @@ def _rounded(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.const
 
 @gluon.jit
 def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr, WHO: gl.constexpr):
-    """Writes a warpgroup's pieces of a tile, so many at a time, each from memory of its own."""
+    """Write a warpgroup's pieces of a tile, so many at a time, each from memory of its own."""
     c_desc, _, c_tiles, _ = results
     z, row, column = origin
     COLUMNS: gl.constexpr = c_tiles.shape[3]
@@ -177,7 +177,7 @@ def _finish(
     sums, results, origin, N, WHO: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     ACTIVATION: gl.constexpr,
 ):  # fmt: skip
-    """Writes a warpgroup's rows of a tile from their sums."""
+    """Write a warpgroup's rows of a tile from their sums."""
     _, bias_ptr, c_tiles, _ = results
     column = origin[2]
     COLUMNS: gl.constexpr = c_tiles.shape[3]
@@ -194,7 +194,7 @@ def multiply_tiles(
     results, rings, sizes, WHO: gl.constexpr, TILING: gl.constexpr, B_ALONG_K: gl.constexpr,
     ACTIVATION: gl.constexpr,
 ):  # fmt: skip
-    """Computes this warpgroup's part of the program's tiles, or every so many-th tile."""
+    """Compute this warpgroup's part of the program's tiles, or every so many-th tile."""
     shared = results[3]
     M, N, K, tiles, all_tiles = sizes
     a_ring, _, full, _, turns = rings

@@ -77,7 +77,7 @@ def _multiply_tiles(
     c_desc, scales, bias_ptr, rings, c_tiles, sizes, WHO: gl.constexpr, BLOCK: gl.constexpr,
     GROUP_M: gl.constexpr, GROUPS: gl.constexpr, FAST: gl.constexpr,
 ):  # fmt: skip
-    """Computes this warpgroup's part of the program's tiles, or every other tile."""
+    """Compute this warpgroup's part of the program's tiles, or every other tile."""
     M, N, K, all_tiles = sizes
     STAGES: gl.constexpr = rings[2].shape[0]
     PARTS: gl.constexpr = rings[0].shape[0] // STAGES
@@ -148,7 +148,7 @@ def kernel(
     PER_SM: gl.constexpr,
     GROUP_M: gl.constexpr,
 ):
-    """Computes every so many-th tile of C; PER_SM: programs of a multiprocessor."""
+    """Compute every so many-th tile of C; PER_SM: programs of a multiprocessor."""
     BLOCK: gl.constexpr = (BLOCK_M, BLOCK_N)
     GROUPS: gl.constexpr = (GROUP_A, GROUP_B, GROUP_K)
     PARTS: gl.constexpr = 1 if PINGPONG else CONSUMERS

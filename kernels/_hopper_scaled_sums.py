@@ -26,7 +26,7 @@ BLOCK_K = gl.constexpr(128)
 
 @gluon.jit
 def load_tiles(operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexpr):
-    """Loads the blocks of every tile of this program, as stages become free."""
+    """Load the blocks of every tile of this program, as stages become free."""
     a_desc, b_desc = operands
     a_ring, b_ring, full, empty, _ = rings
     M, N, K, all_tiles = sizes
@@ -54,7 +54,7 @@ def load_tiles(operands, rings, sizes, BLOCK: gl.constexpr, GROUP_M: gl.constexp
 
 @gluon.jit
 def load_scale(scale, first, extent, group, GROUP: gl.constexpr, LAYOUT: gl.constexpr):
-    """Returns scales of a tile's rows or columns: a vector, or a number where all share it.
+    """Load scales of a tile's rows or columns: a vector, or a number where all share it.
 
     Args:
         scale: pointer, stride along the axis, and stride along K.
@@ -81,7 +81,7 @@ def load_scale(scale, first, extent, group, GROUP: gl.constexpr, LAYOUT: gl.cons
 def load_scales(
     scales, sizes, origin, GROUPS: gl.constexpr, SHAPE: gl.constexpr, LAYOUT: gl.constexpr
 ):
-    """Returns scales of a tile's rows, and of its columns on the left and on the right, of all K.
+    """Load scales of a tile's rows, and of its columns on the left and on the right, of all K.
 
     Args:
         scales: those of A and of B, as `load_scale` takes them.
@@ -104,13 +104,13 @@ def load_scales(
 
 @gluon.jit
 def _joined(down, across, GROUPS: gl.constexpr):
-    """Returns the product of scales of rows and of columns, or the latter if both are vectors."""
+    """Return the product of scales of rows and of columns, or the latter if both are vectors."""
     return across if GROUPS[0] == 1 and GROUPS[1] == 1 else down * across
 
 
 @gluon.jit
 def _scaled(sums, down, factor, GROUPS: gl.constexpr):
-    """Returns sums times the scales of rows and columns, of which the factor is `_joined`."""
+    """Return sums times the scales of rows and columns, of which the factor is `_joined`."""
     if GROUPS[0] == 1 and GROUPS[1] == 1:
         found = sums * down[:, None] * factor[None, :]
     elif GROUPS[0] == 1:
@@ -124,7 +124,7 @@ def _scaled(sums, down, factor, GROUPS: gl.constexpr):
 
 @gluon.jit
 def _product(some, down, scale, place, GROUPS: gl.constexpr, LAYOUT: gl.constexpr):
-    """Waits for a product, and returns it with the factor of its sums.
+    """Wait for a product, and return it with the factor of its sums.
 
     Scales of columns are loaded while the product runs, and the factor is computed before the wait.
     So ptxas cannot wait for scales of rows, which were loaded a step ahead, before the product
@@ -151,13 +151,13 @@ def _product(some, down, scale, place, GROUPS: gl.constexpr, LAYOUT: gl.constexp
 
 @gluon.jit
 def _added(sums, some, down, factor, GROUPS: gl.constexpr):
-    """Returns sums and a product, the latter by scales if groups of K have their own."""
+    """Return sums and a product, the latter by scales if groups of K have their own."""
     return sums + (_scaled(some, down, factor, GROUPS) if GROUPS[2] > 0 else some)
 
 
 @gluon.jit
 def sum_in_tensor_core(rings, stage, phase, steps, WHO: gl.constexpr, LAYOUT: gl.constexpr):
-    """Sums the products of a tile's blocks, from a stage of the ring on."""
+    """Sum the products of a tile's blocks, from a stage of the ring on."""
     a_ring, b_ring, full, empty, turns = rings
     STAGES: gl.constexpr = full.shape[0]
     PARTS: gl.constexpr = a_ring.shape[0] // STAGES
@@ -185,7 +185,7 @@ def sum_apart(
     rings, scales, sizes, origin, stage, phase, steps, WHO: gl.constexpr, LAYOUT: gl.constexpr,
     GROUPS: gl.constexpr,
 ):  # fmt: skip
-    """Sums the products of a tile's blocks in fp32, by their scales if groups of K have their own.
+    """Sum the products of a tile's blocks in fp32, by their scales if groups of K have their own.
 
     Returns the sums of the left and of the right columns; those of one piece are on the left.
     """
@@ -239,7 +239,7 @@ def sum_apart(
 
 @gluon.jit
 def halved(x):
-    """Splits a tile into its left and its right columns, which stay in their threads."""
+    """Split a tile into its left and its right columns, which stay in their threads."""
     return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
 
 
@@ -248,7 +248,7 @@ def write_pieces(
     pieces, of_all, scales, sizes, c_desc, c_tiles, bias_ptr, origin, WHO: gl.constexpr,
     GROUPS: gl.constexpr, AHEAD: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Writes a tile's sums by pieces of columns; by scales of all K, if there are such.
+    """Write a tile's sums by pieces of columns; by scales of all K, if there are such.
 
     These are `of_all` if AHEAD, and are loaded now if not.
     """

@@ -11,7 +11,7 @@ thread_barrier = getattr(gl, "thread_barrier", None) or gl.barrier
 
 @gluon.jit
 def blocks_of(part, K, BLOCK_K: gl.constexpr, SPLIT_K: gl.constexpr):
-    """Gives the first block of a part of a sum, and the one after its last.
+    """Return the first block of a part of a sum, and the one after its last.
 
     Each part has a block at least where there are as many blocks as parts.
     """
@@ -21,7 +21,7 @@ def blocks_of(part, K, BLOCK_K: gl.constexpr, SPLIT_K: gl.constexpr):
 
 @gluon.jit
 def _places(ptr, acc):
-    """Gives addresses for a tile, one row after the other."""
+    """Return addresses for a tile, one row after the other."""
     LAYOUT: gl.constexpr = acc.type.layout
     rows = gl.arange(0, acc.shape[0], layout=gl.SliceLayout(1, LAYOUT))
     columns = gl.arange(0, acc.shape[1], layout=gl.SliceLayout(0, LAYOUT))
@@ -30,7 +30,7 @@ def _places(ptr, acc):
 
 @gluon.jit
 def _added(ptr, acc, SIZE: gl.constexpr, SPLIT_K: gl.constexpr):
-    """Adds up the parts of a tile, in the order of K."""
+    """Add up the parts of a tile, in the order of K."""
     places = _places(ptr, acc)
     LAYOUT: gl.constexpr = acc.type.layout
     total = gl.zeros([acc.shape[0], acc.shape[1]], gl.float32, LAYOUT)
@@ -42,7 +42,7 @@ def _added(ptr, acc, SIZE: gl.constexpr, SPLIT_K: gl.constexpr):
 
 @gluon.jit
 def gathered(sums, shared, owner, part, COLUMNS: gl.constexpr, SPLIT_K: gl.constexpr):
-    """Leaves a part of a warpgroup's sums in memory; the last one to come adds all parts up.
+    """Store a part of a warpgroup's sums in memory; the last one to come adds all parts up.
 
     Nobody waits for anybody, so that any number of programs may run at a time.
 

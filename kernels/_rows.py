@@ -29,7 +29,7 @@ def online_sum(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Maximum and sum of exp(x - maximum) of rows that begin at `x_ptr`, read once.
+    """Compute maximum and sum of exp(x - maximum) of rows that begin at `x_ptr`, read once.
 
     Four elements of a thread's share a running maximum: that is 1.25 exponentials an element,
     where one maximum an element would make it two. They are neighbours where loads are of
@@ -55,7 +55,7 @@ def online_sum(
 
 @triton.jit
 def load_tile(ptr, column, width, inside, FULL: tl.constexpr, ROWS: tl.constexpr):
-    """Values in fp32 of ROWS rows that begin at `ptr`, 0 for rows that are not `inside`."""
+    """Load values in fp32 of ROWS rows that begin at `ptr`, 0 for rows that are not `inside`."""
     if not FULL:
         values = tl.load(ptr + column, mask=(column < width) & inside, other=0.0)
     elif ROWS > 1:
@@ -67,7 +67,7 @@ def load_tile(ptr, column, width, inside, FULL: tl.constexpr, ROWS: tl.constexpr
 
 @triton.jit
 def store_tile(ptr, column, width, inside, values, FULL: tl.constexpr, ROWS: tl.constexpr):
-    """The counterpart of `load_tile`; rounds to the tensor's dtype."""
+    """Store values, rounded to the tensor's dtype, where `load_tile` would load them."""
     values = values.to(ptr.dtype.element_ty)
     if not FULL:
         tl.store(ptr + column, values, mask=(column < width) & inside)
@@ -88,7 +88,7 @@ def sum_parts_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Sums of BLOCK columns over all programs' parts, which are (1 or 2, programs, cols) in fp32.
+    """Sum BLOCK columns over all programs' parts, which are (1 or 2, programs, cols) in fp32.
 
     The grid's second axis is the parts' first: `first_ptr` gets the sums of the first parts,
     `second_ptr` those of the second.

@@ -11,7 +11,7 @@ from asmtune.kernels._gemm import known, stride_of
 
 @triton.jit
 def multiplied(a, b, FORMATS: tl.constexpr):
-    """The product of two blocks in fp32, by tensor cores of FP8 or, where there are none, fp16."""
+    """Multiply two blocks in fp32, by tensor cores of FP8 or, where there are none, fp16."""
     if not has_fp8():
         a, b = halves(a, FORMATS[0]), halves(b, FORMATS[1])
     return tl.dot(a, b)
@@ -19,7 +19,7 @@ def multiplied(a, b, FORMATS: tl.constexpr):
 
 @triton.jit
 def load_scales(scale, at, group, GROUP: tl.constexpr, BLOCK: tl.constexpr):
-    """Scales of a tile's rows or columns at a group of K: a vector, or a number where all share it.
+    """Load scales of a tile's rows or columns at a group of K: a vector, or a number shared by all.
 
     Args:
         scale: pointer, stride along the axis, and stride along K.
@@ -41,7 +41,7 @@ def load_scales(scale, at, group, GROUP: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def apply_scales(acc, scales, sizes, origin, group, BLOCK: tl.constexpr, GROUPS: tl.constexpr):
-    """A tile's sum over a group of K by the scales of its rows and columns."""
+    """Multiply a tile's sum over a group of K by the scales of its rows and columns."""
     m = (origin[0] + tl.arange(0, BLOCK[0])) % sizes[0]
     n = (origin[1] + tl.arange(0, BLOCK[1])) % sizes[1]
     a = load_scales(scales[0], (origin[0], m), group, GROUPS[0], BLOCK[0])
@@ -63,7 +63,7 @@ def apply_scales(acc, scales, sizes, origin, group, BLOCK: tl.constexpr, GROUPS:
 def pointed(
     operands, sizes, origin, LAYOUT: tl.constexpr, CONTRACT: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """A tile's rows of A and columns of B: pointers, strides along K, and offsets of a block."""
+    """Return pointers to A's rows and B's columns of a tile, strides along K, a block's offsets."""
     a_ptr, stride_am, stride_ak, b_ptr, stride_bk, stride_bn = operands
     M, N, _ = sizes
     stride_am = stride_of(a_ptr, stride_am, LAYOUT[0] == "m", CONTRACT[1])
@@ -95,7 +95,7 @@ def load_blocks(
     LAYOUT: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Blocks of A and B from `start` along K; by pointers 0 from `end` on."""
+    """Load blocks of A and B from `start` along K; by pointers 0 from `end` on."""
     if LOADS == "pointers":
         a_ptr, stride_ak, at_a, b_ptr, stride_bk, at_b = source
         far = tl.cast(start, tl.int64)
@@ -129,7 +129,7 @@ def scaled_sum(
     FORMATS: tl.constexpr,
     FAST: tl.constexpr,
 ):
-    """A part of a tile's sum over K, scaled.
+    """Compute a part of a tile's sum over K, scaled.
 
     A block of K lies in one group. Its product is added in fp32 after the tensor core, whose own
     sums of FP8 keep fewer digits on Hopper; FAST leaves sums that have one scale to it.

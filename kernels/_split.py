@@ -46,7 +46,7 @@ def _new(device: torch.device, size: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @triton.jit
 def gathered(acc, sums_ptr, count_ptr, tile, part, PARTS: tl.constexpr):
-    """Leaves a part of a tile's sum; the last one to come adds all up, always in one order.
+    """Store a part of a tile's sum; the last one to come adds all up, always in one order.
 
     Nobody waits for anybody, so that any number of programs may run at a time.
 

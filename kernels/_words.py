@@ -8,19 +8,19 @@ import triton.language as tl
 
 @triton.jit
 def signed_byte(words, PLACE: tl.constexpr):
-    """One of the four signed bytes of each word."""
+    """Return one of the four signed bytes of each word."""
     return (words << (24 - 8 * PLACE)) >> 24
 
 
 @triton.jit
 def add_product(total, src0, src1, PLACE: tl.constexpr):
-    """The total of channels, one place of four in each word."""
+    """Add channels' products to a total, at one place of four in each word."""
     return total + tl.sum(signed_byte(src0, PLACE) * signed_byte(src1, PLACE), 0)
 
 
 @triton.jit
 def store_words(out_ptr, packed, word, shift, width, written):
-    """Four pixels at once where all are to be written, else those that are."""
+    """Store four pixels at once where all are to be written, else those that are."""
     column = (word * 4) % width
     words_ptr = out_ptr.to(tl.pointer_type(tl.int32), bitcast=True)
     tl.store(words_ptr + word, packed, mask=written & (column >= shift))
@@ -31,14 +31,14 @@ def store_words(out_ptr, packed, word, shift, width, written):
 
 @triton.jit
 def channels_from(start, TILE: tl.constexpr, WIDE: tl.constexpr):
-    """TILE channels; WIDE: in 64 bits, where products with strides take several instructions."""
+    """Return TILE channels; WIDE: in 64 bits, as products with strides may need."""
     channel = (start + tl.arange(0, TILE))[:, None]
     return channel.to(tl.int64) if WIDE else channel
 
 
 @triton.jit
 def load_words(maps, channel, there, word, back):
-    """Words of src0, and of src1 `back` words before them, each with the one before it below."""
+    """Load words of src0, and of src1 `back` words before them, over the words before these."""
     src0_ptr, stride_0, src1_ptr, stride_1, _ = maps
     from_0 = src0_ptr.to(tl.pointer_type(tl.int32), bitcast=True) + channel * (stride_0 // 4)
     from_1 = src1_ptr.to(tl.pointer_type(tl.int32), bitcast=True) + channel * (stride_1 // 4)

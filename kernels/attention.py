@@ -70,7 +70,7 @@ def kernel(
     MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_M queries of one head a program."""
+    """Attend for BLOCK_M queries of one head a program."""
     MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING + MASK > 0 or MULTIPLE % BLOCK_N != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_M == 0
     blocks = tl.cdiv(M, BLOCK_M)

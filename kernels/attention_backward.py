@@ -72,7 +72,7 @@ def kernel(
     D: tl.constexpr, CAUSAL: tl.constexpr, GROUP: tl.constexpr, MULTIPLE: tl.constexpr,
     DENSE: tl.constexpr, HELD: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """HELD keys of a key head, or HELD queries of a head, a program."""
+    """Compute gradients of HELD keys of a key head, or HELD queries of a head, a program."""
     EVEN: tl.constexpr = MULTIPLE % HELD == 0
     ENDED: tl.constexpr = MULTIPLE % STEP != 0
     q = (q_ptr, stride_qb, stride_qh, stride_qr)

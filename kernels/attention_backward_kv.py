@@ -66,7 +66,7 @@ def kernel(
     MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_N keys and one head of queries a program."""
+    """Compute gradients of BLOCK_N keys for one head of queries a program."""
     ENDED: tl.constexpr = WINDOWED or MASK != 0 or MULTIPLE % BLOCK_M != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_N == 0
     block, head = place(tl.cdiv(N, BLOCK_N), heads, CAUSAL)

@@ -86,7 +86,7 @@ def kernel(
     SMS: tl.constexpr,  # noqa: ARG001 (of the space)
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_M queries of one head, and a part of its keys, a program; K and V are bytes."""
+    """Attend for BLOCK_M queries of a head over a part of its keys a program; K and V are bytes."""
     MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING + MASK > 0 or MULTIPLE % BLOCK_N != 0
     EVEN: tl.constexpr = MULTIPLE % BLOCK_M == 0
     formats: tl.constexpr = (FORMAT_K, FORMAT_V)

@@ -50,7 +50,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """One BLOCK_M x BLOCK_N tile a program."""
+    """Compute one BLOCK_M x BLOCK_N tile a program."""
     FULL: tl.constexpr = MULTIPLE % BLOCK_N == 0
     width = vouched(cols, MULTIPLE)
     # Programs past the last row do it again: no mask is needed along the rows.

@@ -102,7 +102,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     SPLIT: tl.constexpr,
 ):
-    """BLOCK_M pixels by BLOCK_N filters a program, or a SPLIT-th of their sums.
+    """Compute BLOCK_M pixels by BLOCK_N filters a program, or a SPLIT-th of their sums.
 
     Without memory for parts, as for many tiles, SPLIT changes nothing.
     """

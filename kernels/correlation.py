@@ -47,7 +47,7 @@ def by_words(
     SHIFTS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Sums of four pixels in each word for SHIFTS shifts, at most four, and their stores."""
+    """Sum four pixels in each word for SHIFTS shifts, at most four, and store them."""
     shifts, channels, pixels, width, out_shift = sizes
     inside, row, back = word < pixels // 4, word[None, :], first // 4
     if DEPTH <= TILE:
@@ -83,7 +83,7 @@ def by_pixels(
     SHIFTS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Sums of single pixels, for SHIFTS shifts, and their stores."""
+    """Sum single pixels for SHIFTS shifts, and store them."""
     src0_ptr, stride_0, src1_ptr, stride_1, out_ptr = maps
     shifts, channels, pixels, width, out_shift = sizes
     shift, at = first + tl.arange(0, SHIFTS)[:, None], at[None, :]
@@ -122,7 +122,7 @@ def kernel(
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """BLOCK pixels and SHIFTS shifts a program; at once where DEPTH channels fit CHANNELS."""
+    """Compute BLOCK pixels and SHIFTS shifts a program, at once if DEPTH channels fit CHANNELS."""
     TILE: tl.constexpr = CHANNELS if CHANNELS < DEPTH else DEPTH
     first = tl.program_id(1) * SHIFTS
     maps = (src0_ptr, stride_0, src1_ptr, stride_1, out_ptr)

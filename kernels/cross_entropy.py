@@ -57,7 +57,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    """Compute ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
     width = vouched(cols, MULTIPLE)
     # Programs past the last row do it again: no mask is needed along the rows.
     row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)
@@ -89,7 +89,7 @@ def total(
     MEAN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Sum of all losses, or their mean, and the number of rows that count, by one program."""
+    """Compute all losses' sum or mean, and the number of rows that count, in one program."""
     losses = tl.zeros((BLOCK,), tl.float32)
     counted = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, rows, BLOCK):

@@ -56,7 +56,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One ROWS x BLOCK tile a program."""
+    """Compute one ROWS x BLOCK tile a program."""
     FULL: tl.constexpr = MULTIPLE % BLOCK == 0
     width = vouched(cols, MULTIPLE)
     # Programs past the last row do it again: no mask is needed along the rows.

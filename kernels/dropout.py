@@ -33,7 +33,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @triton.jit
 def random_words(seed, first, BLOCK: tl.constexpr):
-    """The words of elements 4 * first to 4 * first + BLOCK - 1, in 31 bits each."""
+    """Draw the words of elements 4 * first to 4 * first + BLOCK - 1, in 31 bits each."""
     w0, w1, w2, w3 = tl.randint4x(seed, first + tl.arange(0, BLOCK // 4))
     words = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
     return (words.to(tl.uint32, bitcast=True) >> 1).to(tl.int32)
@@ -41,7 +41,7 @@ def random_words(seed, first, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "seed", "threshold"])
 def kernel(x_ptr, y_ptr, n, seed, threshold, scale, BLOCK: tl.constexpr):
-    """BLOCK elements a program; keeps those whose words reach the threshold."""
+    """Scale BLOCK elements a program; keep those whose words reach the threshold."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     at = start + tl.arange(0, BLOCK)
     keep = random_words(seed, start // 4, BLOCK) >= threshold

@@ -31,7 +31,7 @@ from asmtune.runtime.prepared import prepared
 
 @triton.jit
 def gelu_of(x, TANH: tl.constexpr):
-    """GELU of values in fp32."""
+    """Compute GELU of values in fp32."""
     if TANH:
         # 1.5957691216 is 2 sqrt(2 / pi).
         share = 1.0 / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
@@ -49,7 +49,7 @@ def gelu_of(x, TANH: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n"])
 def kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
-    """BLOCK elements a program."""
+    """Compute BLOCK elements a program."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     at = start + tl.arange(0, BLOCK)
     if start + BLOCK <= n:

@@ -85,7 +85,7 @@ def kernel(
     SPLIT: tl.constexpr,
     TEAMS: tl.constexpr,
 ):
-    """UNITS units of LANES sequences a program; words begin with an epoch for each tile of them."""
+    """Compute UNITS units of LANES sequences a program; words begin with an epoch for each tile."""
     ELEMENT: tl.constexpr = weight_ptr.dtype.element_ty
     ALONE: tl.constexpr = UNITS >= WIDTH
     TERMS: tl.constexpr = UNITS if ALONE else WIDTH

@@ -51,7 +51,7 @@ def kernel(
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """UNITS units of LANES sequences a program, BLOCK terms of their sums at once."""
+    """Compute UNITS units of LANES sequences a program, BLOCK terms of their sums at once."""
     hidden = vouched(hidden, MULTIPLE)
     unit = (tl.program_id(0) * UNITS + tl.arange(0, UNITS))[:, None]
     first = tl.program_id(1).to(tl.int64) * LANES

@@ -46,7 +46,7 @@ from asmtune.runtime.prepared import prepared
 def moments(
     x_ptr, width, FULL: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr
 ):
-    """Mean and variance of rows that begin at `x_ptr`, read once."""
+    """Compute mean and variance of rows that begin at `x_ptr`, read once."""
     mean = tl.zeros((ROWS, BLOCK), tl.float32)
     square = tl.zeros((ROWS, BLOCK), tl.float32)
     met = 0.0
@@ -84,7 +84,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    """Compute ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
     width = vouched(cols, MULTIPLE)
     # Programs past the last row do it again: no mask is needed along the rows.
     row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)

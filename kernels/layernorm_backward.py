@@ -61,7 +61,7 @@ def row_in_blocks(
     FULL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row that is read twice; adds to its program's parts, of which `known` columns exist."""
+    """Differentiate one row, read twice. Add to its program's parts, of `known` columns so far."""
     block = tl.arange(0, BLOCK)[None, :]
     sum_both = tl.zeros((1, BLOCK), tl.float32)
     sum_alone = tl.zeros((1, BLOCK), tl.float32)
@@ -107,7 +107,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Every programs-th row, ROWS at once; parts are (2, programs, cols) in fp32."""
+    """Differentiate every programs-th row, ROWS at once; parts are (2, programs, cols) in fp32."""
     tl.static_assert(ROWS == 1 or BLOCK >= WIDTH, "rows in blocks come one at a time")
     TILE: tl.constexpr = WIDTH if BLOCK >= WIDTH else BLOCK
     FULL: tl.constexpr = MULTIPLE % TILE == 0

@@ -82,7 +82,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """Tiles of C, BLOCK_M x BLOCK_N each, of the product that the second grid axis names."""
+    """Compute BLOCK_M x BLOCK_N tiles of C, of the product that the second grid axis names."""
     z = tl.program_id(1).to(tl.int64)
     a_ptr += z * known(a_ptr, stride_az, MULTIPLE_STRIDES)
     b_ptr += z * known(b_ptr, stride_bz, MULTIPLE_STRIDES)

@@ -100,7 +100,7 @@ def kernel(
     COLS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """TILES tiles a program. SOURCE of scales: 0 is x, 1 an amax and 2 scales at `given_ptr`."""
+    """Quantise TILES tiles a program. SOURCE of scales: 0 is x, 1 an amax, 2 `given_ptr` itself."""
     width = vouched(cols, MULTIPLE)
     HIGH: tl.constexpr = PAD_ROWS if SOURCE == 0 and PAD_ROWS > ROWS else ROWS
     WIDE: tl.constexpr = PAD_COLS if SOURCE == 0 and PAD_COLS > COLS else COLS

@@ -35,7 +35,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @triton.jit
 def average(a, b, PACKED: tl.constexpr):
-    """(a + b) >> 1 of signed bytes; PACKED: of four in each word."""
+    """Compute (a + b) >> 1 of signed bytes; PACKED: of four in each word."""
     if PACKED:
         # The sign bits flipped make bytes unsigned, whose averages do not cross bytes.
         a ^= -2139062144  # 0x80808080
@@ -48,13 +48,13 @@ def average(a, b, PACKED: tl.constexpr):
 
 @triton.jit
 def spread(pair):
-    """The two low bytes of a word, each followed by a zero byte."""
+    """Return the two low bytes of a word, each followed by a zero byte."""
     return (pair | (pair << 8)) & 0x00FF00FF
 
 
 @triton.jit
 def alternate(a, b, PACKED: tl.constexpr):
-    """Pixels of a and b in turn, along the last axis."""
+    """Interleave pixels of a and b along the last axis."""
     if PACKED:
         low = spread(a & 0xFFFF) | (spread(b & 0xFFFF) << 8)
         high = spread((a >> 16) & 0xFFFF) | (spread((b >> 16) & 0xFFFF) << 8)
@@ -65,7 +65,7 @@ def alternate(a, b, PACKED: tl.constexpr):
 
 @triton.jit
 def load_row(ptr, column, count, PACKED: tl.constexpr, FULL: tl.constexpr):
-    """Pixels or words at the columns of a row, and those a pixel further."""
+    """Load pixels or words at the columns of a row, and those a pixel further."""
     last = count - 1
     here = tl.load(ptr + column) if FULL else tl.load(ptr + column, mask=column <= last, other=0)
     after = tl.load(ptr + tl.minimum(column + 1, last))
@@ -78,7 +78,7 @@ def load_row(ptr, column, count, PACKED: tl.constexpr, FULL: tl.constexpr):
 
 @triton.jit
 def store_row(ptr, start, count, values, BLOCK: tl.constexpr, FULL: tl.constexpr):
-    """BLOCK values at a row of count, from start on."""
+    """Store BLOCK values from `start` on in a row of `count`."""
     column = start + tl.arange(0, BLOCK)
     if FULL:
         tl.store(ptr + column, values)
@@ -99,7 +99,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """ROWS input rows and BLOCK input columns of a channel a program."""
+    """Enlarge ROWS input rows and BLOCK input columns of a channel a program."""
     FULL: tl.constexpr = MULTIPLE % BLOCK == 0
     PACKED: tl.constexpr = MULTIPLE % 4 == 0
     SIZE: tl.constexpr = 4 if PACKED else 1

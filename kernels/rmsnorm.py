@@ -58,7 +58,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    """Compute ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
     width = vouched(cols, MULTIPLE)
     # Programs past the last row do it again: no mask is needed along the rows.
     row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)

@@ -58,7 +58,7 @@ def row_in_blocks(
     FULL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row that is read twice; adds to its program's parts, of which `known` columns exist."""
+    """Differentiate one row, read twice. Add to its program's parts, of `known` columns so far."""
     block = tl.arange(0, BLOCK)[None, :]
     sums = tl.zeros((1, BLOCK), tl.float32)
     for start in range(0, width, BLOCK):
@@ -96,7 +96,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Every programs-th row, ROWS at once; parts are (programs, cols) in fp32."""
+    """Differentiate every programs-th row, ROWS at once; parts are (programs, cols) in fp32."""
     tl.static_assert(ROWS == 1 or BLOCK >= WIDTH, "rows in blocks come one at a time")
     TILE: tl.constexpr = WIDTH if BLOCK >= WIDTH else BLOCK
     FULL: tl.constexpr = MULTIPLE % TILE == 0

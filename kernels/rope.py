@@ -67,7 +67,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """STEPS times ROWS rows of one position, BLOCK columns of each half, a program."""
+    """Rotate STEPS times ROWS rows of one position, BLOCK columns of each half, a program."""
     FULL: tl.constexpr = MULTIPLE % BLOCK == 0
     width, rows = vouched(dim // 2, MULTIPLE), batch * heads
     groups = tl.num_programs(0) // seq

@@ -91,7 +91,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """Tiles of C, BLOCK_M x BLOCK_N each; A and B are bytes."""
+    """Compute BLOCK_M x BLOCK_N tiles of C; A and B are bytes."""
     a_ptr, b_ptr = typed(a_ptr, FORMAT_A), typed(b_ptr, FORMAT_B)
     operands = (a_ptr, stride_am, stride_ak, b_ptr, stride_bk, stride_bn)
     scales = ((scale_a_ptr, stride_sam, stride_sak), (scale_b_ptr, stride_sbn, stride_sbk))

@@ -67,7 +67,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """One BLOCK_M x BLOCK_N tile of C a program."""
+    """Compute one BLOCK_M x BLOCK_N tile of C a program."""
     pid = tl.program_id(0)
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group = GROUP_M * num_n

@@ -28,7 +28,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @triton.jit(do_not_specialize=["n"])
 def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """BLOCK elements a program."""
+    """Add BLOCK elements a program."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     at = start + tl.arange(0, BLOCK)
     if start + BLOCK <= n:

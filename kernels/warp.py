@@ -35,7 +35,7 @@ from asmtune.runtime.decorator import asm_autotune
 
 @triton.jit
 def mix(x_ptr, offsets, column, width, PLACE: tl.constexpr):
-    """The pixels at columns of rows, moved by the offsets at a place in their words."""
+    """Mix pixels at columns of rows, moved by the offsets at a place in their words."""
     offset = (offsets >> (16 * PLACE)).to(tl.int16).to(tl.int32)
     at, fraction = column - (offset >> 8), offset & 0xFF
     here = tl.load(x_ptr + at, mask=(at >= 0) & (at < width), other=0).to(tl.int32)
@@ -62,7 +62,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """CHANNELS channels, ROWS rows and BLOCK columns a program."""
+    """Compute CHANNELS channels, ROWS rows and BLOCK columns a program."""
     FULL: tl.constexpr = MULTIPLE % BLOCK == 0
     SIZE: tl.constexpr = 4 if MULTIPLE % 4 == 0 else 1
     groups, columns = tl.cdiv(height, ROWS), vouched(width, MULTIPLE)

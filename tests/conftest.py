@@ -151,7 +151,7 @@ def target() -> Target:
 
 @pytest.fixture(scope="session")
 def launch(settings: Settings) -> Launch:
-    """Compiles a config and weighs its launch, for any target by name."""
+    """Compile a config and weigh its launch, for any target by name."""
     from tests.launch_kernels import launches
 
     return launches(settings)

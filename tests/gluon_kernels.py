@@ -28,7 +28,7 @@ copy_ahead = getattr(async_copy, "async_load", None) or async_copy.async_copy_gl
 
 @gluon.jit
 def scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Doubles."""
+    """Double."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
     at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
     inside = at < n
@@ -37,7 +37,7 @@ def scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
 
 @gluon.jit
 def amd_scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Doubles, by buffer operations of AMD's devices."""
+    """Double, by buffer operations of AMD's devices."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
     at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
     cdna3.buffer_store(cdna3.buffer_load(x_ptr, at, mask=at < n) * 2, y_ptr, at, mask=at < n)
@@ -45,7 +45,7 @@ def amd_scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
 
 @gluon.jit
 def row_sum(x_ptr, y_ptr, columns, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Sums a row, a block of columns after the other."""
+    """Sum a row, a block of columns after the other."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
     row = gl.program_id(0)
     total = gl.zeros([BLOCK], gl.float32, layout)
@@ -57,7 +57,7 @@ def row_sum(x_ptr, y_ptr, columns, BLOCK: gl.constexpr, num_warps: gl.constexpr)
 
 @gluon.jit
 def copied_sum(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Adds to an output what cp.async has copied to shared memory."""
+    """Add to an output what cp.async has copied to shared memory."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
     shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[0])
     buffer = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [BLOCK], shared)
@@ -87,7 +87,7 @@ def _store_rows(y_desc, buffer, ready, empty, steps, BLOCK: gl.constexpr):
 
 @gluon.jit
 def passed_on(x_desc, y_desc, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Copies rows: one warp loads them and the others store them."""
+    """Copy rows: one warp loads them and the others store them."""
     buffer = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_type.shape, x_desc.layout)
     ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
@@ -116,7 +116,7 @@ def _store_row(y_ptr, at):
 
 @gluon.jit
 def handed_back(x_ptr, y_ptr, z_ptr, n, num_warps: gl.constexpr):
-    """Stores through the address that a partition of warps gives back."""
+    """Store through the address that a partition of warps gives back."""
     value, out_ptr = gl.warp_specialize(
         [(_load_row, (x_ptr, z_ptr, n)), (_store_row, (y_ptr, n))], [4], [24]
     )
@@ -125,7 +125,7 @@ def handed_back(x_ptr, y_ptr, z_ptr, n, num_warps: gl.constexpr):
 
 @gluon.jit
 def one_tile(a_desc, b_desc, c_desc, K, TILE: gl.constexpr, num_warps: gl.constexpr):
-    """Multiplies one tile by tcgen05, without a pipeline."""
+    """Multiply one tile by tcgen05, without a pipeline."""
     a = gl.allocate_shared_memory(a_desc.dtype, a_desc.block_type.shape, a_desc.layout)
     b = gl.allocate_shared_memory(b_desc.dtype, b_desc.block_type.shape, b_desc.layout)
     loaded = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
@@ -159,7 +159,7 @@ def one_tile(a_desc, b_desc, c_desc, K, TILE: gl.constexpr, num_warps: gl.conste
 
 @gluon.jit
 def small_dot(a_ptr, b_ptr, c_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
-    """Multiplies one tile of TILE x 64 x 16 by mma.sync, whatever the device."""
+    """Multiply one tile of TILE x 64 x 16 by mma.sync, whatever the device."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [num_warps, 1], [16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, layout, 2)
@@ -177,7 +177,7 @@ def small_dot(a_ptr, b_ptr, c_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
 
 @gluon.jit
 def exact_dot(x_ptr, y_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
-    """Multiplies a tile by itself without tensor cores."""
+    """Multiply a tile by itself without tensor cores."""
     layout: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [num_warps, 1], [1, 0])
     rows = gl.arange(0, TILE, layout=gl.SliceLayout(1, layout))
     columns = gl.arange(0, TILE, layout=gl.SliceLayout(0, layout))
@@ -190,7 +190,7 @@ def exact_dot(x_ptr, y_ptr, TILE: gl.constexpr, num_warps: gl.constexpr):
 
 @gluon.jit
 def described(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Copies rows by descriptors that it makes itself."""
+    """Copy rows by descriptors made in the kernel."""
     shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK, 64], gl.float16)
     x = tma.make_tensor_descriptor(x_ptr, [n, 64], [64, 1], [BLOCK, 64], shared)
     y = tma.make_tensor_descriptor(y_ptr, [n, 64], [64, 1], [BLOCK, 64], shared)
@@ -207,7 +207,7 @@ def described(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
 
 @gluon.jit
 def broken(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Adds tiles of two layouts, which Gluon refuses."""
+    """Add tiles of two layouts, which Gluon refuses."""
     one: gl.constexpr = gl.BlockedLayout([1], [32], [num_warps], [0])
     other: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
     tile = gl.arange(0, BLOCK, layout=one) + gl.arange(0, BLOCK, layout=other)
@@ -216,19 +216,19 @@ def broken(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
 
 @gluon.jit
 def undecided(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Stores a tile of no layout, which only a pass refuses."""
+    """Store a tile of no layout, which only a pass refuses."""
     at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK)
     gl.store(x_ptr + at, at, mask=at < n)
 
 
 def descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    """Describes a tensor of 16-bit numbers for tiles of a shape."""
+    """Describe a tensor of 16-bit numbers for tiles of a shape."""
     layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16)
     return TensorDescriptor.from_tensor(tensor, block, layout)
 
 
 def scale_problem(n: int = 4096, device: str = "meta") -> Problem:
-    """Doubles `n` numbers."""
+    """Double `n` numbers."""
     x, y = torch.ones(n, device=device), torch.zeros(n, device=device)
     return Problem(scale, {"x_ptr": x, "y_ptr": y, "n": n}, blocks, {"n": n})
 

@@ -20,7 +20,7 @@ HOOKED: list[int] = []
 
 @triton.jit
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Adds two vectors, and tells its block in the last element."""
+    """Add two vectors, and tell the block in the last element."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n)
     tl.store(out_ptr + at, total, mask=at < n)
@@ -31,7 +31,7 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 @triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})
 @triton.jit
 def told(out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    """Stores what it was launched with."""
+    """Store the arguments of the launch."""
     tl.store(out_ptr, BLOCK)
     tl.store(out_ptr + 1, EVEN)
 
@@ -42,7 +42,7 @@ def grid(meta: Mapping[str, Any]) -> tuple[int]:
 
 
 def launch(n: int, **options: Any) -> dict[str, Any]:
-    """Adds vectors of n elements with a newly decorated kernel."""
+    """Add vectors of n elements with a newly decorated kernel."""
     kernel = asm_autotune(key=["n"], **options)(add)
     x, y = torch.arange(n, dtype=torch.float32), torch.full((n,), 0.5)
     out = torch.zeros(n + 1)
@@ -58,7 +58,7 @@ def launch(n: int, **options: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints one JSON object."""
+    """Print one JSON object."""
     configs = [
         triton.Config(
             {"BLOCK": 32}, num_warps=2, pre_hook=lambda values: HOOKED.append(values["n"])

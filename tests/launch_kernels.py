@@ -35,7 +35,7 @@ WITH_TENSOR_CORES = tuple(name for name in COMPILED if load_target(name).capabil
 
 
 def launches(settings: Settings) -> Launch:
-    """Compiles and weighs; the same compile is done once."""
+    """Compile and weigh; the same compile is done once."""
     profiles: dict[str, Any] = {}
 
     def launch(problem: Problem, config: Config, name: str) -> LaunchReading:
@@ -77,7 +77,7 @@ def looped_product(
     UNROLL: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """C = A B, with the loop's own unrolling and stages."""
+    """Compute C = A B, with the loop's own unrolling and stages."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)
@@ -112,7 +112,7 @@ def _row_of_tiles(a_ptr, b_ptr, c_ptr, row, K, BLOCK: tl.constexpr):
 
 @triton.jit
 def called_product(a_ptr, b_ptr, c_ptr, ROWS, K, BLOCK: tl.constexpr):
-    """C = A B for a narrow B, all of it in a function that is not inlined."""
+    """Compute C = A B for a narrow B, all of it in a function that is not inlined."""
     for i in range(ROWS):
         _row_of_tiles(a_ptr, b_ptr, c_ptr, tl.program_id(0) * ROWS + i, K, BLOCK)
 
@@ -128,7 +128,7 @@ def static_product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """C = A B without a loop: the front end writes out every step."""
+    """Compute C = A B without a loop: the front end writes out every step."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)
@@ -153,7 +153,7 @@ def persistent_product(
     BLOCK_K: tl.constexpr,
     FLATTEN: tl.constexpr,
 ):
-    """C = A B by a small grid that walks the tiles."""
+    """Compute C = A B by a small grid that walks the tiles."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     tiles = tl.cdiv(M, BLOCK_M) * tiles_n
     depth = tl.arange(0, BLOCK_K)
@@ -172,7 +172,7 @@ def persistent_product(
 def causal_attention(
     q_ptr, k_ptr, v_ptr, o_ptr, N, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """Attention whose programs stop at their diagonal."""
+    """Compute attention by programs that stop at their diagonal."""
     start = tl.program_id(0)
     rows = start * BLOCK_M + tl.arange(0, BLOCK_M)
     width = tl.arange(0, D)
@@ -215,7 +215,7 @@ def column_copy(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
 
 @triton.jit
 def many_powers(x_ptr, y_ptr, times, BLOCK: tl.constexpr):
-    """Special functions, and hardly anything else."""
+    """Compute special functions, and hardly anything else."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
     for _ in range(times):
@@ -225,7 +225,7 @@ def many_powers(x_ptr, y_ptr, times, BLOCK: tl.constexpr):
 
 @triton.jit
 def chain(x_ptr, y_ptr, steps, BLOCK: tl.constexpr):
-    """A long loop in which each step waits for the last."""
+    """Run a long loop in which each step waits for the last."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     state = tl.zeros((BLOCK,), tl.float32)
     for step in range(steps):

@@ -14,7 +14,7 @@ from asmtune.core.problem import Problem
 
 @triton.jit
 def scale(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Y = 2 x: no matrix product, no loop."""
+    """Compute y = 2 x: no matrix product, no loop."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     tl.store(y_ptr + at, tl.load(x_ptr + at, mask=inside) * 2.0, mask=inside)
@@ -22,7 +22,7 @@ def scale(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def row_sum(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    """A loop and a reduction through shared memory, without a matrix product."""
+    """Reduce a row in a loop and through shared memory, without a matrix product."""
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, cols, BLOCK):
         at = start + tl.arange(0, BLOCK)
@@ -32,7 +32,7 @@ def row_sum(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
 
 @triton.jit
 def strided(x_ptr, y_ptr, tiles, BLOCK: tl.constexpr):
-    """A loop over the tiles of a program, whose variable has a name in the IR."""
+    """Loop over the tiles of a program by a variable that has a name in the IR."""
     tile = tl.program_id(0)
     while tile < tiles:
         at = tile * BLOCK + tl.arange(0, BLOCK)
@@ -44,7 +44,7 @@ def strided(x_ptr, y_ptr, tiles, BLOCK: tl.constexpr):
 def product(
     a_ptr, b_ptr, c_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """C = A B of row-major matrices whose extents the tile divides."""
+    """Compute C = A B of row-major matrices whose extents the tile divides."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)
@@ -60,7 +60,7 @@ def product(
 
 @triton.jit
 def described_sums(a, c, rows, BLOCK: tl.constexpr):
-    """Through host descriptors: each program adds up all tiles of A and writes a tile of C."""
+    """Add up all tiles of A through host descriptors; write a tile of C a program."""
     acc = tl.zeros((BLOCK, BLOCK), tl.float32)
     for start in range(0, rows, BLOCK):
         acc += a.load([start, 0]).to(tl.float32)
@@ -69,40 +69,40 @@ def described_sums(a, c, rows, BLOCK: tl.constexpr):
 
 @triton.jit
 def asks_for_warps(x_ptr):
-    """Its TTIR depends on num_warps."""
+    """Ask for num_warps, on which its TTIR depends."""
     tl.store(x_ptr, tl.extra.cuda.num_warps())
 
 
 @triton.jit
 def asks_for_threads(x_ptr):
-    """Its TTIR depends on num_warps as well."""
+    """Ask for threads, so that its TTIR depends on num_warps as well."""
     tl.store(x_ptr, tl.extra.cuda.num_threads())
 
 
 @triton.jit
 def wants_four_warps(x_ptr):
-    """The front end refuses it for any other number of warps."""
+    """Assert four warps: the front end refuses any other number."""
     tl.static_assert(tl.extra.cuda.num_warps() == 4, "four warps, please")
     tl.store(x_ptr, 1)
 
 
 @triton.jit
 def unrolled(x_ptr, TIMES: tl.constexpr):
-    """The front end walks its loop TIMES times."""
+    """Unroll a loop, which the front end walks TIMES times."""
     for i in tl.static_range(TIMES):
         tl.store(x_ptr + i, tl.load(x_ptr + i) + 1)
 
 
 @triton.jit
 def refused(x_ptr, n, BLOCK: tl.constexpr):
-    """The front end refuses it; the words "shared memory" stand here to mislead."""
+    """Make the front end refuse it; the words "shared memory" stand here to mislead."""
     at = tl.arange(0, BLOCK)
     tl.store(x_ptr + at, not_defined + 1, mask=at < n)  # noqa: F821
 
 
 @triton.jit
 def masked_square(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """A load, two lines that compute, and a store, in a loop, all masked."""
+    """Load, compute on two lines, and store, in a loop, all masked."""
     at = tl.arange(0, BLOCK)
     for start in range(0, n, BLOCK):
         x = tl.load(x_ptr + start + at, mask=start + at < n, other=0.0)
@@ -113,7 +113,7 @@ def masked_square(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def pair(x_ptr, n):
-    """Two values for a kernel that calls it, and no kernel itself."""
+    """Return two values to a kernel that calls it; it is no kernel itself."""
     return tl.load(x_ptr) + n, n
 
 

@@ -62,7 +62,7 @@ class SimulatedGpu:
         return result
 
     def launch(self, what: str, us: float) -> None:
-        """Queues work for the GPU; what a subject's `run` does."""
+        """Queue work for the GPU; what a subject's `run` does."""
         self._queue(lambda: self._work(what, us))
 
     def now_us(self) -> float:
@@ -81,15 +81,15 @@ class SimulatedGpu:
         return mark
 
     def flush(self) -> None:
-        """Takes `flush_us`, whatever it does to the caches."""
+        """Take `flush_us`, whatever it does to the caches."""
         self.launch("flush", self.flush_us)
 
     def hold(self, us: float) -> None:
-        """Takes as long as it should."""
+        """Take as long as it should."""
         self.launch("hold", us)
 
     def capture(self, body: Callable[[], None]) -> Callable[[], None]:
-        """Keeps what is queued; one call queues it again."""
+        """Keep what is queued; one call queues it again."""
         nodes: list[Callable[[], None]] = []
         self._captured = nodes
         try:
@@ -142,7 +142,7 @@ class SimulatedClock:
         self.taken: dict[Config, int] = {}
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Takes a while; refuses some."""
+        """Take a while; refuse some."""
         self.now_us += 100
         refused = subject.config in self.refused
         return Failure("launch", "compiler", "refused") if refused else None

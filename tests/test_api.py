@@ -66,14 +66,14 @@ def doubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Runs a command and returns what it prints on stdout."""
+    """Run a command and return what it prints on stdout."""
     capsys.readouterr()
     run_command(arguments)
     return capsys.readouterr().out
 
 
 def without_times(text: str) -> object:
-    """Reads a JSON document and drops what differs from run to run."""
+    """Read a JSON document and drop what differs from run to run."""
     document = json.loads(text)
     for report in document.get("reports", ()):
         del report["seconds"]

@@ -40,7 +40,7 @@ class ByBlock:
         """Any policy will do."""
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Refuses the blocks of 512."""
+        """Refuse the blocks of 512."""
         slow = subject.config.kwargs["BLOCK"] == 512
         return Failure("launch", "launch", "too slow") if slow else None
 

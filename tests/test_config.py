@@ -202,7 +202,7 @@ def test_hash_is_not_carried_between_processes() -> None:
 
 @triton.jit
 def touch(x_ptr, n, BLOCK: tl.constexpr):
-    """Something to tune."""
+    """Stand for something to tune."""
 
 
 def test_stands_in_for_triton_config(monkeypatch: pytest.MonkeyPatch) -> None:

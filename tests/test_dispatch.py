@@ -46,7 +46,7 @@ DEVICE = "NVIDIA Imagined"
 
 @triton.jit
 def add(x_ptr, y_ptr, n, factor=1.0, BLOCK: tl.constexpr = 64):
-    """Never runs: the tests see its launches."""
+    """Stand for a kernel that never runs: the tests see its launches."""
 
 
 class Bench:
@@ -59,11 +59,11 @@ class Bench:
         self.options: TuneOptions | None = None
 
     def run(self, *args: Any, **keywords: Any) -> None:
-        """Stands for the launch."""
+        """Stand for the launch."""
         self.launches.append({"args": args, **keywords})
 
     def tune(self, request: TuningRequest) -> TuningResult:
-        """Stands for the funnel and the clock."""
+        """Stand for the funnel and the clock."""
         self.tuned.append(request.key)
         timing = Measurement(self.winner, 2.0, 1.9, 2.1, (2.0,))
         record = TuneRecord(request.key, self.winner, (timing,), request.expected)

@@ -28,7 +28,7 @@ Compile = Callable[[Problem, Config, str], Artifact]
 
 @pytest.fixture(scope="module")
 def compiled(settings: Settings) -> Compile:
-    """Compiles a config for a machine's name."""
+    """Compile a config for a machine's name."""
 
     def make(problem: Problem, config: Config, name: str) -> Artifact:
         request = Lowering(problem, load_target(name), 30).request(config)

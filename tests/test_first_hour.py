@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 @triton.jit
 def add(x_ptr, n, BLOCK: tl.constexpr):
-    """Never runs."""
+    """Stand for a kernel that never runs."""
 
 
 def fresh(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

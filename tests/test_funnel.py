@@ -309,11 +309,11 @@ class Recorder:
         self.steps = 0
 
     def start(self, stage: str, total: int) -> None:
-        """Notes a stage."""
+        """Note a stage."""
         self.stages.append((stage, total))
 
     def advance(self) -> None:
-        """Notes a step."""
+        """Note a step."""
         self.steps += 1
 
 

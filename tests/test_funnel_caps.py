@@ -112,7 +112,7 @@ def test_caps_of_a_product(funnel: Funnel) -> None:
     """Caps are compiled, ranked and explained beside the space's own configs, and keep its hook."""
 
     def hook(values: dict[str, Any]) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     listed = Config({**WIDE.kwargs}, num_warps=2, num_stages=2, pre_hook=hook)
     report = funnel.prune(many_programs(), Space.from_configs([listed]))

@@ -35,7 +35,7 @@ Search = Callable[..., Searched]
 
 @triton.jit
 def running_sum(x_ptr, y_ptr, steps, BLOCK: tl.constexpr):
-    """Each step stores the sum so far."""
+    """Store the sum so far in each step."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     state = tl.zeros((BLOCK,), tl.float32)
     for step in range(steps):
@@ -174,7 +174,7 @@ def allowed(config: dict[str, Any], space: Space) -> bool:
 
 @triton.jit
 def counted_tiles(x_ptr, y_ptr, tiles, BLOCK: tl.constexpr):
-    """The host counts the tiles that a small grid walks."""
+    """Walk tiles that the host counts by a small grid."""
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         at = tile * BLOCK + tl.arange(0, BLOCK)
         tl.store(y_ptr + at, tl.load(x_ptr + at) * 2.0)

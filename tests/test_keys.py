@@ -259,12 +259,12 @@ def test_lenient_parts() -> None:
 
 
 def anything(M: int, *rest: int) -> int:
-    """Takes more than it names."""
+    """Take more than it names."""
     return M + len(rest)
 
 
 def by_keyword(M: int, *, N: int) -> int:
-    """Takes an argument by keyword alone."""
+    """Take an argument by keyword alone."""
     return M + N
 
 

@@ -119,14 +119,14 @@ def test_what_triton_says(
     monkeypatch.setattr(triton.knobs.autotuning, "print", True)
 
     def doubled(n: int, BLOCK: int) -> None:
-        """Stands for the function of a kernel."""
+        """Stand for the function of a kernel."""
 
     class Kernel:
         fn = staticmethod(doubled)
         arg_names = ("n", "BLOCK")
 
         def run(self, *args: Any, **keywords: Any) -> None:
-            """Launches nothing."""
+            """Launch nothing."""
 
     def do_bench(call: Any, quantiles: Any) -> list[float]:
         call()

@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem, jit_function, without_autotuner
 
 @triton.jit
 def scale(x_ptr, out_ptr, n, factor=2.0, BLOCK: tl.constexpr = 64, EVEN: tl.constexpr = False):
-    """Multiplies by a factor."""
+    """Multiply by a factor."""
 
 
 even = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})(scale)

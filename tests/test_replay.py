@@ -42,7 +42,7 @@ def funnel(target: Target, settings: Settings) -> Funnel:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Callable[[Callable[[Any], None]], Path]:
-    """Writes the timings with a change."""
+    """Write the timings with a change."""
 
     def write(change: Callable[[Any], None]) -> Path:
         document = json.loads(TIMINGS.read_text())

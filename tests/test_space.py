@@ -36,7 +36,7 @@ class Counted:
         self.calls = 0
 
     def __call__(self, **values: Any) -> bool:
-        """Counts, and asks the predicate."""
+        """Count, and ask the predicate."""
         self.calls += 1
         return self.predicate(**values)
 
@@ -166,7 +166,7 @@ def test_from_configs_keeps_order_and_drops_repeats() -> None:
     """A list of `triton.Config` is the space of these points, hooks and all."""
 
     def hook(arguments: dict[str, Any]) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     given_configs = [
         triton.Config({"B": 64}, num_warps=8, pre_hook=hook),

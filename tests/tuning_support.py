@@ -39,7 +39,7 @@ BEST = Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8)
 
 @triton.jit
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, FLAW: tl.constexpr):
-    """Adds; with a flaw, something else."""
+    """Add; with a flaw, do something else."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     x = tl.load(x_ptr + at, mask=inside)
@@ -47,7 +47,7 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, FLAW: tl.constexpr):
 
 
 def problem(n: int = 4096) -> Problem:
-    """Adds two vectors on the host; the sum holds sevens before."""
+    """Add two vectors on the host; the sum holds sevens before."""
     x, y = torch.arange(float(n)), torch.ones(n)
     arguments = {"x_ptr": x, "y_ptr": y, "out_ptr": torch.full((n,), 7.0), "n": n}
     return Problem(add, arguments, lambda v: (triton.cdiv(n, v["BLOCK"]),), {"n": n})
@@ -91,7 +91,7 @@ class HostMachine:
         values: Mapping[str, Any],
         pre_hook: Callable[..., Any] | None,
     ) -> LoadedLaunch:
-        """Does what the kernel would do."""
+        """Do what the kernel would do."""
 
         def run() -> None:
             values["out_ptr"].copy_(values["x_ptr"] + values["y_ptr"] + values["FLAW"])
@@ -106,7 +106,7 @@ class HostMachine:
         """A host is never lost."""
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Runs a subject once."""
+        """Run a subject once."""
 
         def once() -> None:
             subject.prepare()
@@ -117,7 +117,7 @@ class HostMachine:
         return outcome if isinstance(outcome, Failure) else None
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """Runs each once; tells the time that each would take."""
+        """Run each once; tell the time that each would take."""
         for subject in subjects:
             if self.interrupt_after is not None and len(self.timed) >= self.interrupt_after:
                 raise KeyboardInterrupt

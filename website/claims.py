@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any
@@ -12,6 +13,11 @@ from website.files import link, provenance, results, table
 from website.labels import GROUPS, OLDER_BALANCED
 
 STAR = " *"
+BELOW = 0.97
+DEVICES = {"H100": ("h100_kernels", "wide_h100"), "H200": ("kernels", "wide_h200")}
+PLAIN = ("gru_step", "tiled_matmul")
+"""The plain way of another kernel, and the template."""
+WAYS = {"gluon": "Gluon", "": "Triton", "apart": "Triton, two launches", "cudnn": "cuDNN"}
 
 
 def first_look() -> str:
@@ -196,7 +202,11 @@ def kernels_h100() -> str:
     """
     h200 = {Place.of(row).name: row["over_vendor"] for row in results("kernels")["rows"]}
     by_kernel: dict[str, list[tuple[float, float | None]]] = {}
+    called: dict[str, float] = {}
     for row in results("h100_kernels")["rows"]:
+        if "called_over_vendor" in row:
+            least = called.get(row["kernel"], math.inf)
+            called[row["kernel"]] = min(least, row["called_over_vendor"])
         pair = (row["over_vendor"], h200.get(Place.of(row).name))
         by_kernel.setdefault(row["kernel"], []).append(pair)
     lines = []
@@ -206,8 +216,9 @@ def kernels_h100() -> str:
             speeds = [speed for speed in device if speed is not None]
             whole = len(speeds) == len(pairs)
             line += [f"{f(speeds):.3f}" if whole else "-" for f in (geometric_mean, min)]
+        line.insert(4, f"{called[kernel]:.3f}" if kernel in called else "-")
         lines.append(line)
-    heads = ("kernel", "rows", "H100", "H100, least", "H200", "H200, least")
+    heads = ("kernel", "rows", "H100", "least", "least as called", "H200", "least")
     return table(heads, lines)
 
 
@@ -233,12 +244,60 @@ def _wide(name: str) -> str:
         line = [group, str(len(rows))]
         for over in ("over_vendor", "called_over_vendor"):
             speeds = [row[over] for row in rows]
-            low = sum(speed < 0.97 for speed in speeds)
+            low = sum(speed < BELOW for speed in speeds)
             line += [f"{geometric_mean(speeds):.3f}", f"{min(speeds):.3f}", str(low)]
         lines.append(line)
     heads = ["kernel", "rows"]
-    heads += [w + p for w in ("alone", "as called") for p in ("", ", least", ", below 0.97")]
+    heads += [w + p for w in ("alone", "as called") for p in ("", ", least", f", below {BELOW}")]
     return table(heads, lines)
+
+
+def slower() -> str:
+    """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
+
+    A place that several files have timed counts once, as it was timed last.
+    """
+    lines = []
+    for device, files in DEVICES.items():
+        newest: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        for name in files:
+            content = results(name)
+            for row in with_backward(content["rows"]):
+                # Sums of two launches have no run: a newer row of the whole pass has their place.
+                date = content["runs"][row["run"]]["date"] if "run" in row else ""
+                place = Place.of(row).name
+                if "over_vendor" in row and date >= newest.get(place, ("",))[0]:
+                    newest[place] = (date, row)
+        by_kernel: dict[str, list[Mapping[str, Any]]] = {}
+        for _, row in newest.values():
+            heads = f", heads of {row['shape']['D']}" if "D" in row["shape"] else ""
+            by_kernel.setdefault(f"{row['kernel']}{heads}", []).append(row)
+        for kernel, rows in sorted(by_kernel.items()):
+            low = sum(row["over_vendor"] < BELOW for row in rows)
+            least = min(rows, key=lambda row: float(row["over_vendor"]))
+            at = ", ".join(f"{name} {size}" for name, size in least["shape"].items())
+            if low and kernel not in PLAIN:
+                figures = [str(len(rows)), str(low), f"{least['over_vendor']:.3f}"]
+                lines.append([device, kernel, *figures, f"{at}, {least['dtype']}"])
+    heads = ("device", "kernel, alone", "rows", f"below {BELOW}", "least", "at")
+    return table(heads, lines)
+
+
+def backward_h100() -> str:
+    """Compare ways of attention's backward pass on an H100, as the shipped records have them."""
+    lines = []
+    for record in results("attention_backward-h100")["records"]:
+        shape, best = record["key"]["shape"], dict.fromkeys(WAYS, math.inf)
+        for timed in record["measurements"]:
+            way = timed["config"].get("@alternative", "")
+            best[way] = min(best.get(way, math.inf), timed["median_us"])
+        fastest = WAYS[min(WAYS, key=lambda way: best[way])]
+        sizes = [record["key"]["dtypes"]["q_ptr"], str(shape["pow2(M)"]), str(shape["D"])]
+        sizes += ["yes" if shape["CAUSAL"] else "no", str(shape["GROUP"])]
+        times = [f"{best[way]:.1f}" if best[way] < math.inf else "-" for way in WAYS]
+        lines.append([*sizes, *times, fastest, record["provenance"]["date"][:10]])
+    heads = ("dtype", "tokens", "heads of", "causal", "heads a key head")
+    return table((*heads, *(f"{way}, us" for way in WAYS.values()), "fastest", "timed"), lines)
 
 
 def _group(row: Mapping[str, Any], date: str) -> str:
@@ -248,5 +307,7 @@ def _group(row: Mapping[str, Any], date: str) -> str:
     if kernel == "attention":
         # Its kernel for Hopper changed between the runs of a file.
         return f"attention, fp16, heads of {shape['D']}, {date}"
+    if kernel == "attention_backward":
+        return f"{kernel}, fp16, heads of {shape['D']}"
     scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
     return f"{kernel}, e4m3, a scale a {scales}"

@@ -12,7 +12,10 @@ from typing import Any, Final
 from website.blocks import ROOT
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
-FILES: Final = {"error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json"}
+FILES: Final = {
+    "error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json",
+    "attention_backward-h100": ROOT / "cache" / "attention_backward-h100.json",
+}
 _NOT_TYPED: Final = re.compile(r"\.__main__\b| --output \S+")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from website.claims import (
+    backward_h100,
     claims,
     first_look,
     kernels,
@@ -13,6 +14,7 @@ from website.claims import (
     kernels_wide,
     kernels_wide_h100,
     notes,
+    slower,
     speed,
     star,
 )
@@ -436,6 +438,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         kernels_h100,
         kernels_wide,
         kernels_wide_h100,
+        slower,
+        backward_h100,
         first_look,
         claims,
         recorded,

@@ -55,6 +55,15 @@ def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> s
     return f'<div class="asmtune-record">{"".join(parts)}</div>'
 
 
+def page(title: str, body: str) -> str:
+    """Build a page of its own around HTML."""
+    style = "body{font-family:sans-serif;color-scheme:light dark;margin:2em}svg{max-width:100%}"
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(title)}'
+        f"</title><style>{style}</style></head><body>{body}</body></html>"
+    )
+
+
 def escaped(text: str) -> str:
     """Escape text for HTML; characters that a browser cannot show become U+FFFD."""
     return html.escape("".join(c if _shown(c) else "\N{REPLACEMENT CHARACTER}" for c in text))

@@ -1,7 +1,7 @@
 """The identity of a kernel's source: the text that its binary depends on.
 
-Triton's own cache key contains the line number too: with it, a comment added above a kernel would
-make every tuned config stale.
+Triton's own cache key contains the line number, comments and docstrings too: with it, a comment
+added above a kernel would make every tuned config stale.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _MOST_SOURCES: Final = 256
 a shipped kernel."""
 
 _PLAIN = (bool, int, float, str, type(None))
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def source_digest(kernel: Any) -> str:
@@ -53,12 +54,16 @@ def _collect(function: Any, parts: dict[str, str], others: dict[str, str]) -> No
 
 @lru_cache(maxsize=_MOST_SOURCES)
 def text_of(source: str) -> str:
-    """Return a source without comments and layout: the same text with every version of Python.
+    """Return a source without comments, docstrings and layout: what a kernel computes.
 
-    Python 3.11 and 3.12 write the quotes inside an f-string differently: a config tuned with one
-    would not be found with the other.
+    The text is the same with every version of Python. Python 3.11 and 3.12 write the quotes inside
+    an f-string differently: a config tuned with one would not be found with the other.
     """
-    return ast.unparse(ast.fix_missing_locations(_PlainStrings().visit(ast.parse(source))))
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+    return ast.unparse(ast.fix_missing_locations(_PlainStrings().visit(tree)))
 
 
 class _PlainStrings(ast.NodeTransformer):

@@ -82,36 +82,29 @@ def caller(
     return call
 
 
-class _Waiting(threading.local):
-    """The alternative that this thread waits for, and what it has returned."""
-
-    function: Callable[..., Any] | None = None
-    returned: list[Any] | None = None
-
-
-_waiting: Final = _Waiting()
+_waiting: Final = threading.local()
 
 
 @contextmanager
 def unfinished(function: Callable[..., Any]) -> Iterator[list[Any]]:
     """Collect what an alternative returns in a launch of this thread, and do not call it.
 
-    A function that makes several launches names a library's function that computes the whole of its
-    results. If that is called in the place of one launch, its results are to be returned, and the
-    launch's outputs, which the function that it returns would write, are not needed.
+    A function of several launches whose results the alternative makes all needs no launch's outputs.
     """
-    before = _waiting.function, _waiting.returned
-    _waiting.function, _waiting.returned = function, []
+    before: Any = getattr(_waiting, "now", None)
+    returned: list[Any] = []
+    _waiting.now = function, returned
     try:
-        yield _waiting.returned
+        yield returned
     finally:
-        _waiting.function, _waiting.returned = before
+        _waiting.now = before
 
 
 def _deliver(function: Callable[..., Any], returned: Any) -> None:
     """Give what an alternative has returned to who waits for it; else call it if it can be."""
-    if _waiting.returned is not None and _waiting.function is function:
-        _waiting.returned.append(returned)
+    waiting = getattr(_waiting, "now", None)
+    if waiting is not None and waiting[0] is function:
+        waiting[1].append(returned)
     else:
         _finish(returned)
 

@@ -2,9 +2,9 @@
 
 casting   blocks that share a scale (`Granularity`), `quantize` and `dequantize`
 scaler    `Scaler`: scales from the running amax, whose state can be saved
-choices   e4m3 or e5m2, and the size of groups, by a tensor's values
+choices   e4m3 or e5m2 and the size of groups, by a tensor's values; layers to keep in 16 bits
 fp8_linear  linear layers in FP8, and models that have some
-layers    `trace`: errors of each layer alone and cumulative; which layers stay in 16 bits
+layers    `trace`: errors of each layer alone and cumulative, and the time of every module as a tree
 monitor   `Monitor`: counts what goes wrong in production, and falls back to 16 bits
 
 All of it is plain PyTorch on any device, so that it works with any kernel.
@@ -20,10 +20,10 @@ from asmtune.lowprec.casting import dequantize as dequantize
 from asmtune.lowprec.casting import quantize as quantize
 from asmtune.lowprec.choices import choose_format as choose_format
 from asmtune.lowprec.choices import choose_group_size as choose_group_size
+from asmtune.lowprec.choices import choose_precision as choose_precision
 from asmtune.lowprec.choices import evaluate_scaler as evaluate_scaler
 from asmtune.lowprec.fp8_linear import Fp8Linear as Fp8Linear
 from asmtune.lowprec.fp8_linear import with_fp8 as with_fp8
-from asmtune.lowprec.layers import choose_precision as choose_precision
 from asmtune.lowprec.layers import trace as trace
 from asmtune.lowprec.monitor import Monitor as Monitor
 from asmtune.lowprec.scaler import Scaler as Scaler

@@ -1,11 +1,12 @@
-"""Choices by a tensor's values: e4m3 or e5m2, and the size of groups that share a scale."""
+"""Choices: e4m3 or e5m2, the size of groups that share a scale, and layers that stay in 16 bits."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 import torch
 
@@ -18,6 +19,7 @@ from asmtune.lowprec.casting import (
     count_clipped,
     scaled,
 )
+from asmtune.lowprec.layers import ModelTrace
 from asmtune.lowprec.scaler import Scaler
 from asmtune.measure.accuracy import measure_accuracy
 
@@ -182,6 +184,72 @@ def choose_group_size(
     raise InputError(
         f"no group size keeps the clip ratio at {clip:g} ({listed or 'none given'}): give larger "
         "sizes, a margin, or method='max'"
+    )
+
+
+@dataclass(frozen=True)
+class PrecisionPolicy:
+    """Layers by precision.
+
+    Attributes:
+        low: names of layers in low precision.
+        high: names of layers that stay in 16 bits, the one taken out first at the front.
+        error: the estimated error with this policy; see `choose_precision`.
+        share: share of the candidates' seconds or FLOPs that stay in low precision.
+    """
+
+    low: tuple[str, ...]
+    high: tuple[str, ...]
+    error: float
+    share: float
+
+
+def choose_precision(
+    found: ModelTrace,
+    budget: float,
+    names: Sequence[str],
+    by: Literal["seconds", "flops"] = "flops",
+) -> PrecisionPolicy:
+    """Choose which layers stay in 16 bits, so that the estimated error is within a budget.
+
+    The estimate is the root of the sum of the squares of the layers' own relative errors (RMS of
+    the error over RMS of the output), as if these were independent and passed through unchanged.
+    Greedily the layer with the most squared error per FLOP or second is taken out first: it buys
+    the most accuracy for the least speed. A layer that gives NaN or infinity where its reference
+    does not never stays in low precision. Trace the mixed model to know its error.
+
+    Args:
+        found: trace of the model with all candidates in low precision.
+        budget: largest estimated relative error.
+        names: candidates; all calls of a layer count together.
+        by: what low precision is worth.
+
+    Raises:
+        InputError: a name is not in the trace, or the budget is negative.
+    """
+    if by not in ("seconds", "flops") or not 0 <= budget < math.inf:
+        raise InputError(f"by={by!r}, budget={budget!r}: give 'seconds' or 'flops', and 0 or more")
+    errors: Counter[str] = Counter()
+    costs: Counter[str] = Counter()
+    for layer in found.layers:
+        name = layer.name.partition("#")[0]
+        # rms_share leaves out places that are not finite.
+        share = math.inf if layer.alone.nonfinite else layer.alone.rms_share
+        errors[name] += share**2  # type: ignore[assignment]
+        costs[name] += getattr(layer, by)
+    unknown = [name for name in names if name not in errors]
+    if unknown:
+        raise InputError(f"choose_precision: {unknown[0]!r} is no layer of the trace")
+    low = sorted(names, key=lambda name: errors[name] / costs[name] if costs[name] else math.inf)
+    high: list[str] = []
+    while low and math.sqrt(math.fsum(errors[name] for name in low)) > budget:
+        high.append(low.pop())
+    whole = math.fsum(costs[name] for name in names)
+    return PrecisionPolicy(
+        low=tuple(name for name in names if name in low),
+        high=tuple(high),
+        error=math.sqrt(math.fsum(errors[name] for name in low)),
+        share=math.fsum(costs[name] for name in low) / whole if whole else 0.0,
     )
 
 

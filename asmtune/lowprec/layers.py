@@ -1,19 +1,19 @@
-"""Errors through a model: of each layer alone and cumulative, and which layers to keep in 16 bits.
+"""Errors through a model: of each layer alone and cumulative, and the time of every module.
 
-Only innermost modules have a row: those that call no other module.
+Errors alone are those of innermost modules, which call no other module. Times are those of all
+modules, so that what a module does outside of the modules that it calls shows.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -21,25 +21,30 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
+from asmtune.base.html import HtmlTable, document, page
+from asmtune.base.json_codec import printable
 from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
 
 _PREFIX: Final = "asmtune:"
-
-Call = tuple[str, int]  # a module's name, and the number of its call
-Hook = Callable[[Call, nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
+_TITLE: Final = "Time and errors of a model's modules"
+_HEADINGS: Final = ("module", "class", "ms", "share", "self ms", "alone", "cumulative")
 
 
 @dataclass(frozen=True)
 class LayerErrors:
-    """Errors and costs of one call of a layer.
+    """Errors and costs of one call of a layer, or of a module that calls others.
 
     Attributes:
         name: the module's name in the model; with "#2" for its second call, and so on.
         kind: its class.
-        alone: errors against the reference's layer on the same inputs.
-        cumulative: errors against the reference's layer in the reference model's own run.
-        flops: of its products, as PyTorch's flop counter has them.
-        seconds: of the profiler: GPU time where there is any, else CPU time; the mean of a call.
+        alone: errors against the reference's layer on the same inputs; without elements for a
+            module that calls others.
+        cumulative: errors against the reference's layer in the reference model's own run; without
+            elements where one of both has no output of floats.
+        flops: of its products, as PyTorch's flop counter has them; 0 likewise.
+        seconds: of the profiler: of the GPU where the model uses one, else of the CPU; the mean of
+            a call, with the modules that it calls.
+        depth: in how many calls of modules it lies; 0 for the model itself, whose name is "".
     """
 
     name: str
@@ -48,6 +53,7 @@ class LayerErrors:
     cumulative: AccuracyStats
     flops: int
     seconds: float
+    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,10 +63,63 @@ class ModelTrace:
     Attributes:
         layers: in the order of their calls.
         output: errors of the model's output, against the reference model's.
+        modules: calls of all modules, in the order in which they begin; the model's is the first.
     """
 
     layers: tuple[LayerErrors, ...]
     output: AccuracyStats
+    modules: tuple[LayerErrors, ...] = ()
+
+    def tree(self) -> str:
+        """Return a line for each call of a module, indented by nesting.
+
+        "self ms" is the time outside of the modules that it calls; on a CPU that of the hooks is
+        in it. Errors are `rms_share`: "inf" where there is NaN or infinity and none in the
+        reference, "-" where none is measured.
+        """
+        rows = [_HEADINGS, *_cells(self.modules, "  ")]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        line = "  ".join(f"{{:{'>' if n > 1 else '<'}{width}}}" for n, width in enumerate(widths))
+        return "\n".join(line.format(*row) for row in rows)
+
+    def to_html(self) -> str:
+        """Write the tree as an HTML page of its own, without scripts."""
+        return page(_TITLE, self._repr_html_())
+
+    def _repr_html_(self) -> str:
+        rows = _cells(self.modules, "\N{NO-BREAK SPACE}" * 4)
+        table = HtmlTable("Calls of modules", _HEADINGS, rows, frozenset((0, 1)))
+        errors = f"errors are RMS over the reference's; the output's is {_error(self.output)}"
+        return document(_TITLE, [errors], [table])
+
+
+def _cells(calls: tuple[LayerErrors, ...], indent: str) -> Sequence[tuple[str, ...]]:
+    """Make the cells of each call: what `_HEADINGS` names."""
+    own = [call.seconds for call in calls]
+    labels, path = list[str](), list[int]()
+    for place, call in enumerate(calls):
+        del path[call.depth :]
+        outer = f"{calls[path[-1]].name.partition('#')[0]}." if path else ""
+        if path:
+            own[path[-1]] -= call.seconds
+        label = printable(call.name.removeprefix(outer)) or "(model)"
+        labels.append(indent * call.depth + label)
+        path.append(place)
+    whole = calls[0].seconds if calls else 0.0
+    rows = []
+    for call, label, seconds in zip(calls, labels, own, strict=True):
+        errors = (_error(call.alone), _error(call.cumulative))
+        times = ["-"] * 3
+        if whole:
+            times = [f"{1e3 * call.seconds:.3f}", f"{call.seconds / whole:.1%}"]
+            times.append(f"{1e3 * max(0.0, seconds):.3f}")
+        rows.append((label, printable(call.kind), *times, *errors))
+    return rows
+
+
+def _error(stats: AccuracyStats) -> str:
+    error = "inf" if stats.nonfinite else f"{stats.rms_share:.2g}"  # rms_share leaves NaN out
+    return error if stats.elements else "-"
 
 
 def trace(
@@ -89,155 +148,95 @@ def trace(
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
         raise InputError(f"trace: repeats={repeats!r}: give a whole number, 0 for no profiler")
     exact = _in_fp64("its copy", lambda: copy.deepcopy(original).double().eval())
-    layers = dict(exact.named_modules())
-    expected: dict[Call, torch.Tensor] = {}
-    found: list[LayerErrors] = []
+    references = dict(exact.named_modules())
+    expected: dict[str, torch.Tensor] = {}
+    layers: set[str] = set()
 
-    def keep(call: Call, _: nn.Module, __: Any, ___: Any, output: Any) -> None:
+    def keep(call: _Call, _: Any, output: Any) -> None:
         if (value := first_floats(output)) is not None:
-            expected[call] = value.clone()  # what comes after may update it in place
+            expected[call.row.name] = value.clone()  # what comes after may update it in place
 
-    def compare(call: Call, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        value = first_floats(output)
+    def compare(call: _Call, kwargs: Any, output: Any) -> None:
+        value, wanted, name = first_floats(output), expected.get(call.row.name), call.module
         if value is None:
             return
-        if call[0] not in layers:
-            raise InputError(f"trace: reference= has no module {call[0]!r}, which the model calls")
+        if not call.innermost:
+            if wanted is not None and wanted.shape == value.shape:
+                call.row = replace(call.row, cumulative=measure_accuracy(value, wanted))
+            return
+        if name not in references:
+            raise InputError(f"trace: reference= has no module {name!r}, which the model calls")
         with FlopCounterMode(display=False) as counter:
-            layer = partial(layers[call[0]], *_double(args), **_double(kwargs))
-            alone = first_floats(_in_fp64(call[0], layer))
-        found.append(
-            LayerErrors(
-                name=_text(call),
-                kind=type(module).__name__,
-                alone=measure_accuracy(value, _checked(call, alone)),
-                cumulative=measure_accuracy(value, _checked(call, expected.get(call))),
-                flops=counter.get_total_flops(),
-                seconds=0.0,
-            )
-        )
+            layer = partial(references[name], *_double(call.kept), **_double(kwargs))
+            alone = measure_accuracy(value, _checked(call, first_floats(_in_fp64(name, layer))))
+        cumulative = measure_accuracy(value, _checked(call, wanted))
+        flops = counter.get_total_flops()
+        call.row = replace(call.row, alone=alone, cumulative=cumulative, flops=flops)
+        layers.add(call.row.name)
 
     with ExitStack() as stack:
         stack.enter_context(_evaluating(model))
         with _watched(exact, keep):
-            output = _in_fp64("its run", lambda: _called(exact, _double(batch)))
-            wanted = first_floats(output)
-        with _watched(model, compare):
+            wanted = first_floats(_in_fp64("its run", lambda: _called(exact, _double(batch))))
+        with _watched(model, compare) as calls:
             output = first_floats(_called(model, batch))
         seconds = _profiled(model, batch, repeats) if repeats else {}
     if output is None or wanted is None:
         raise InputError("trace: the model's output holds no tensor of floats")
-    rows = tuple(replace(each, seconds=seconds.get(each.name, 0.0)) for each in found)
-    return ModelTrace(rows, measure_accuracy(output, wanted))
-
-
-@dataclass(frozen=True)
-class PrecisionPolicy:
-    """Layers by precision.
-
-    Attributes:
-        low: names of layers in low precision.
-        high: names of layers that stay in 16 bits, the one taken out first at the front.
-        error: the estimated error with this policy; see `choose_precision`.
-        share: share of the candidates' seconds or FLOPs that stay in low precision.
-    """
-
-    low: tuple[str, ...]
-    high: tuple[str, ...]
-    error: float
-    share: float
-
-
-def choose_precision(
-    found: ModelTrace,
-    budget: float,
-    names: Sequence[str],
-    by: Literal["seconds", "flops"] = "flops",
-) -> PrecisionPolicy:
-    """Choose which layers stay in 16 bits, so that the estimated error is within a budget.
-
-    The estimate is the root of the sum of the squares of the layers' own relative errors (RMS of
-    the error over RMS of the output), as if these were independent and passed through unchanged.
-    Greedily the layer with the most squared error per FLOP or second is taken out first: it buys
-    the most accuracy for the least speed. A layer that gives NaN or infinity where its reference
-    does not never stays in low precision. Trace the mixed model to know its error.
-
-    Args:
-        found: trace of the model with all candidates in low precision.
-        budget: largest estimated relative error.
-        names: candidates; all calls of a layer count together.
-        by: what low precision is worth.
-
-    Raises:
-        InputError: a name is not in the trace, or the budget is negative.
-    """
-    if by not in ("seconds", "flops") or not 0 <= budget < math.inf:
-        raise InputError(f"by={by!r}, budget={budget!r}: give 'seconds' or 'flops', and 0 or more")
-    errors: Counter[str] = Counter()
-    costs: Counter[str] = Counter()
-    for layer in found.layers:
-        name = layer.name.partition("#")[0]
-        # rms_share leaves out places that are not finite.
-        share = math.inf if layer.alone.nonfinite else layer.alone.rms_share
-        errors[name] += share**2  # type: ignore[assignment]
-        costs[name] += getattr(layer, by)
-    unknown = [name for name in names if name not in errors]
-    if unknown:
-        raise InputError(f"choose_precision: {unknown[0]!r} is no layer of the trace")
-    low = sorted(names, key=lambda name: errors[name] / costs[name] if costs[name] else math.inf)
-    high: list[str] = []
-    while low and math.sqrt(math.fsum(errors[name] for name in low)) > budget:
-        high.append(low.pop())
-    whole = math.fsum(costs[name] for name in names)
-    return PrecisionPolicy(
-        low=tuple(name for name in names if name in low),
-        high=tuple(high),
-        error=math.sqrt(math.fsum(errors[name] for name in low)),
-        share=math.fsum(costs[name] for name in low) / whole if whole else 0.0,
-    )
+    modules = tuple(replace(c.row, seconds=seconds.get(c.row.name, 0.0)) for c in calls)
+    rows = tuple(row for row in modules if row.name in layers)
+    return ModelTrace(rows, measure_accuracy(output, wanted), modules)
 
 
 @dataclass
-class _Calls:
-    """Numbers the calls of modules, and knows which call another module."""
+class _Call:
+    """A call of a module while models run, what is known of it, and what `before` returned."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    open: list[list[Any]] = field(default_factory=list)  # [call, has inner calls, kept inputs]
+    module: str
+    row: LayerErrors
+    innermost: bool = True
+    kept: Any = None
 
-    def enter(self, name: str, inputs: Any = None) -> Call:
-        for outer in self.open:
-            outer[1] = True
-        self.counts[name] += 1
-        self.open.append([(name, self.counts[name]), False, inputs])
-        return name, self.counts[name]
 
-    def leave(self) -> tuple[Call | None, Any]:
-        """Return the call that ends, if it is an innermost one, and its kept inputs."""
-        call, has_inner, inputs = self.open.pop()
-        return None if has_inner else call, inputs
+Before = Callable[[_Call, nn.Module, tuple[Any, ...]], Any]
+After = Callable[[_Call, dict[str, Any], Any], None]
+
+
+def _inputs(_: _Call, module: nn.Module, args: tuple[Any, ...]) -> Any:
+    """Return a module's inputs, copied where it overwrites them."""
+    if not getattr(module, "inplace", False):
+        return args
+    return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in args)
 
 
 @contextmanager
-def _watched(model: nn.Module, hook: Hook) -> Iterator[None]:
-    """Call a hook after each innermost module of a model."""
-    calls, handles = _Calls(), list[RemovableHandle]()
+def _watched(model: nn.Module, after: After, before: Before = _inputs) -> Iterator[list[_Call]]:
+    """Call hooks around each call of a module, the model's too; yield the calls in order."""
+    counts, begun, path = Counter[str](), list[_Call](), list[_Call]()
+
+    def enter(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if path:
+            path[-1].innermost = False
+        else:
+            counts.clear()  # the model runs again
+        counts[name] += 1
+        text = name if counts[name] == 1 else f"{name}#{counts[name]}"
+        none = AccuracyStats(elements=0)
+        row = LayerErrors(text, type(module).__name__, none, none, 0, 0.0, len(path))
+        path.append(_Call(name, row))
+        begun.append(path[-1])
+        path[-1].kept = before(path[-1], module, args)
+
+    def leave(_: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:
+        after(path[-1], kwargs, output)
+        path.pop().kept = None
+
+    handles = list[RemovableHandle]()
     for name, module in model.named_modules():
-        if not name:
-            continue
-
-        def before(module: nn.Module, args: Any, name: str = name) -> None:
-            in_place = getattr(module, "inplace", False)
-            calls.enter(name, tuple(map(_cloned, args)) if in_place else None)
-
-        def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            call, kept = calls.leave()
-            if call is not None:
-                hook(call, module, args if kept is None else kept, kwargs, output)
-
-        handles.append(module.register_forward_pre_hook(before))
-        handles.append(module.register_forward_hook(after, with_kwargs=True))
+        handles.append(module.register_forward_pre_hook(partial(enter, name)))
+        handles.append(module.register_forward_hook(leave, with_kwargs=True))
     try:
-        yield
+        yield begun
     finally:
         for handle in handles:
             handle.remove()
@@ -302,47 +301,28 @@ def _profiled(model: nn.Module, batch: Any, repeats: int) -> dict[str, float]:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    calls, handles, ranges = _Calls(), list[RemovableHandle](), list[Any]()
 
-    def begin(name: str) -> None:
-        call = calls.enter(name)
-        ranges.append(record_function(f"{_PREFIX}{_text(call)}"))
-        ranges[-1].__enter__()
+    def begin(call: _Call, *_: Any) -> Any:
+        scope = ExitStack()
+        scope.enter_context(record_function(f"{_PREFIX}{call.row.name}"))
+        return scope
 
-    def end(*_: Any) -> None:
-        calls.leave()
-        ranges.pop().__exit__(None, None, None)
-
-    for name, module in model.named_modules():
-        if name:
-            handles.append(module.register_forward_pre_hook(lambda *_, name=name: begin(name)))
-            handles.append(module.register_forward_hook(end))
-    try:
+    with _watched(model, lambda call, *_: call.kept.close(), begin):
         _called(model, batch)  # warm
         with profile(activities=activities) as profiler:
             for _ in range(repeats):
-                calls.counts.clear()
                 _called(model, batch)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return {
-        event.key.removeprefix(_PREFIX): (event.device_time_total or event.cpu_time_total)
-        / max(1, event.count)
-        / 1e6
-        for event in profiler.key_averages()
-        if event.key.startswith(_PREFIX)
-    }
+    averages = profiler.key_averages()
+    events = [e for e in averages if e.key.startswith(_PREFIX) and e.device_type.name == "CPU"]
+    # One clock for all: a module that launches nothing takes no GPU time.
+    clock = "device_time_total" if any(e.device_time_total for e in events) else "cpu_time_total"
+    return {e.key.removeprefix(_PREFIX): getattr(e, clock) / e.count / 1e6 for e in events}
 
 
 def _called(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple) else model(batch)
-
-
-def _cloned(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _double(value: Any) -> Any:
@@ -366,11 +346,7 @@ def first_floats(output: Any) -> torch.Tensor | None:
     return next((found for part in parts if (found := first_floats(part)) is not None), None)
 
 
-def _checked(call: Call, value: torch.Tensor | None) -> torch.Tensor:
+def _checked(call: _Call, value: torch.Tensor | None) -> torch.Tensor:
     if value is None:
-        raise InputError(f"trace: the reference model gives no output of {_text(call)}")
+        raise InputError(f"trace: the reference model gives no output of {call.row.name}")
     return value
-
-
-def _text(call: Call) -> str:
-    return call[0] if call[1] == 1 else f"{call[0]}#{call[1]}"

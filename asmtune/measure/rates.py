@@ -31,7 +31,7 @@ _LONG_S: Final = 0.03
 
 @triton.jit  # type: ignore[untyped-decorator]
 def read_again(x_ptr, out_ptr, tiles, steps, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
-    """Reads `steps` tiles past L1, each program from a tile of its own on."""
+    """Read `steps` tiles past L1, each program from a tile of its own on."""
     program = tl.program_id(0)
     tile = program % tiles
     total = tl.zeros((BLOCK,), tl.float32)
@@ -44,7 +44,7 @@ def read_again(x_ptr, out_ptr, tiles, steps, BLOCK: tl.constexpr):  # type: igno
 
 @triton.jit
 def nothing():  # type: ignore[no-untyped-def]
-    """Does nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)

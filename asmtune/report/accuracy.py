@@ -6,7 +6,7 @@ from dataclasses import fields
 from itertools import accumulate, cycle
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.html import HtmlTable, document, escaped
+from asmtune.base.html import HtmlTable, document, page
 from asmtune.base.json_codec import to_json
 from asmtune.measure.accuracy import AccuracyStats
 from asmtune.report.cells import ReportTable, one_line, plain_table, words
@@ -75,12 +75,7 @@ def accuracy_page(run: AccuracyRun) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run.environment.versions.items())
     body = document(_title(run), [f"{run.environment.gpu}; {versions}; {run.date}"], [table])
     figure = accuracy_figure(run, "svg").decode()
-    style = "body{font-family:sans-serif;color-scheme:light dark;margin:2em}svg{max-width:100%}"
-    return (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(run.kernel)}'
-        f"</title><style>{style}</style></head><body>{body}"
-        f"{figure[figure.index('<svg') :]}</body></html>"
-    )
+    return page(run.kernel, body + figure[figure.index("<svg") :])
 
 
 def accuracy_figure(run: AccuracyRun, form: str) -> bytes:

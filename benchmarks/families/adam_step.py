@@ -28,7 +28,7 @@ def kernel(
     rate,
     BLOCK: tl.constexpr,
 ):
-    """Takes BLOCK weights a program; also a copy in the gradient's dtype."""
+    """Process BLOCK weights a program; also a copy in the gradient's dtype."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     w = tl.load(w_ptr + i, mask=inside)

@@ -27,7 +27,7 @@ def kernel(
     EACH: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes EACH rows a program, one after the other; the weights are read once."""
+    """Compute EACH rows a program, one after the other; the weights are read once."""
     c = tl.arange(0, BLOCK)
     w = tl.load(w_ptr + c, mask=c < cols, other=0.0).to(tl.float32)
     first = tl.program_id(0) * EACH

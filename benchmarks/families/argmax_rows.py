@@ -24,7 +24,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes ROWS rows a program, in blocks of BLOCK columns; the first of equals."""
+    """Compute ROWS rows a program, in blocks of BLOCK columns; the first of equals."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     top = tl.full([ROWS, BLOCK], float("-inf"), tl.float32)
     where = tl.zeros([ROWS, BLOCK], tl.int32)

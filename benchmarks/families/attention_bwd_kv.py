@@ -30,7 +30,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes BLOCK_N keys of one head a program, all queries from these on; y holds dK, then dV."""
+    """Process BLOCK_N keys of one head a program, all queries from these on; y: dK, then dV."""
     first = tl.program_id(0) * BLOCK_N
     n, d = first + tl.arange(0, BLOCK_N), tl.arange(0, D)
     base = tl.program_id(1).to(tl.int64) * N

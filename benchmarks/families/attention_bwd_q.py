@@ -29,7 +29,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes BLOCK_M queries of one head a program; lse and scale for powers of 2."""
+    """Process BLOCK_M queries of one head a program; lse and scale for powers of 2."""
     m, d = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, D)
     base = tl.program_id(1).to(tl.int64) * N
     at = (base + m[:, None]) * D + d[None, :]

@@ -62,7 +62,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes BLOCK_M queries of one head a program; the longest first."""
+    """Process BLOCK_M queries of one head a program, the longest first."""
     first = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M
     base = tl.program_id(1).to(tl.int64) * N * D
     m, d = first + tl.arange(0, BLOCK_M), tl.arange(0, D)

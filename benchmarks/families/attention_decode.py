@@ -31,7 +31,7 @@ def kernel(
     PAD: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes the GROUP queries of one head of the cache, padded to PAD, against `span` keys."""
+    """Process the GROUP queries of one head of the cache, padded to PAD, against `span` keys."""
     head = tl.program_id(0).to(tl.int64)
     split = tl.program_id(1)
     g, d = tl.arange(0, PAD), tl.arange(0, D)

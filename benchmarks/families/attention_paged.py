@@ -30,7 +30,7 @@ def kernel(
     D: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes the GROUP queries that share a key head of one sequence a program, in 16 rows."""
+    """Process the GROUP queries that share a key head of one sequence a program, in 16 rows."""
     seq, head = tl.program_id(0), tl.program_id(1)
     g, d = tl.arange(0, 16), tl.arange(0, D)
     length = tl.load(length_ptr + seq)

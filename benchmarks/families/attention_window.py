@@ -27,7 +27,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes BLOCK_M queries of one head a program; each sees itself and window - 1 keys before."""
+    """Process BLOCK_M queries of one head a program; each sees itself and the window - 1 before."""
     first = tl.program_id(0) * BLOCK_M
     base = tl.program_id(1).to(tl.int64) * N
     m, d = first + tl.arange(0, BLOCK_M), tl.arange(0, D)

@@ -27,7 +27,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile of one product a program."""
+    """Compute one tile of one product a program."""
     batch = tl.program_id(1).to(tl.int64)
     num_n = tl.cdiv(N, BLOCK_N)
     m = (tl.program_id(0) // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -25,7 +25,7 @@ def kernel(
     EACH: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes EACH whole products a program."""
+    """Compute EACH whole products a program."""
     i = tl.arange(0, BLOCK)
     at = i[:, None] * S + i[None, :]
     inside = (i[:, None] < S) & (i[None, :] < S)

@@ -25,7 +25,7 @@ def kernel(
     BLOCK_T: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    """Computes BLOCK_T steps of BLOCK_C channels of one sequence a program."""
+    """Compute BLOCK_T steps of BLOCK_C channels of one sequence a program."""
     t = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     c = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     base = tl.program_id(2).to(tl.int64) * time * width

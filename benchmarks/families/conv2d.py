@@ -30,7 +30,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes BLOCK_M pixels by BLOCK_N channels a program; w is (TAPS, TAPS, C, K)."""
+    """Compute BLOCK_M pixels by BLOCK_N channels a program; w is (TAPS, TAPS, C, K)."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K)

@@ -25,7 +25,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes ROWS rows a program, in blocks of BLOCK logits."""
+    """Compute ROWS rows a program, in blocks of BLOCK logits."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     start = r.to(tl.int64) * vocabulary
     target = tl.load(target_ptr + r, mask=r < rows, other=0)

@@ -26,7 +26,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes BLOCK logits of ROWS rows a program; int64 targets."""
+    """Process BLOCK logits of ROWS rows a program; int64 targets."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (r[:, None] < rows) & (c[None, :] < vocabulary)

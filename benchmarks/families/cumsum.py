@@ -16,7 +16,7 @@ from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, y_ptr, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Computes ROWS rows a program, BLOCK columns at a time."""
+    """Compute ROWS rows a program, BLOCK columns at a time."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     carry = tl.zeros([ROWS], tl.float32)
     for i in range(0, cols, BLOCK):

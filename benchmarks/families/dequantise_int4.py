@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     JOIN: tl.constexpr,
 ):
-    """Takes ROWS rows of BLOCK bytes a program; JOIN interleaves before it stores."""
+    """Process ROWS rows of BLOCK bytes a program; JOIN interleaves before it stores."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (r[:, None] < rows) & (c[None, :] < cols // 2)

@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STEPS: tl.constexpr,
 ):
-    """Takes STEPS blocks of counters a program; with FOUR, each serves one of each quarter."""
+    """Process STEPS blocks of counters a program; with FOUR, each serves one of each quarter."""
     scale = 1.0 / (1.0 - drop)
     for step in range(STEPS):
         counter = (tl.program_id(0) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)

@@ -24,7 +24,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes ROWS lookups a program, BLOCK columns of each; adds to y, which starts at 0."""
+    """Process ROWS lookups a program, BLOCK columns of each; add to y, which starts at 0."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     index = tl.load(index_ptr + r, mask=r < rows, other=0)

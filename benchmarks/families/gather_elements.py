@@ -24,7 +24,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Computes a tile of places a program."""
+    """Compute a tile of places a program."""
     r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = (r[:, None] < rows) & (c[None, :] < cols)

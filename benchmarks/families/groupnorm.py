@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes one group of one image a program; `channels` is those of a group."""
+    """Compute one group of one image a program; `channels` is those of a group."""
     size = channels * pixels
     start = tl.program_id(0).to(tl.int64) * size
     first = (tl.program_id(0) % groups) * channels

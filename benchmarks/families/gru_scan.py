@@ -25,7 +25,7 @@ def kernel(
     STAGES: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """Takes BLOCK channels of a sequence a program: h += z (tanh x - h), z = sigmoid of a gate."""
+    """Process BLOCK channels of a sequence a program: h += z (tanh x - h), z = sigmoid of gates."""
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = tl.program_id(1).to(tl.int64) * time * width + c
     state = tl.zeros([BLOCK], tl.float32)

@@ -23,7 +23,7 @@ def kernel(
     LEVELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Computes ROWS rows of 2 ** LEVELS elements a program; the two halves meet at every level."""
+    """Compute ROWS rows of 2 ** LEVELS elements a program; the two halves meet at every level."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, 1 << LEVELS)
     at = r[:, None] * cols + c[None, :]

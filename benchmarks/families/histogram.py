@@ -23,7 +23,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STEPS: tl.constexpr,
 ):
-    """Takes STEPS blocks of one group a program; adds to y, which starts at 0."""
+    """Process STEPS blocks of one group a program; add to y, which starts at 0."""
     group = tl.program_id(1).to(tl.int64)
     counts = tl.zeros([BINS], tl.int32)
     for step in range(STEPS):

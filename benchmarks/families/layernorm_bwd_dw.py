@@ -27,7 +27,7 @@ def kernel(
     BLOCK: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Takes BLOCK columns of every PARTS-th block of rows a program; adds to y, 0 before."""
+    """Process BLOCK columns of every PARTS-th block of rows a program; add to y, 0 before."""
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     dw = tl.zeros([ROWS, BLOCK], tl.float32)
     db = tl.zeros([ROWS, BLOCK], tl.float32)

@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes one row a program, in blocks of BLOCK."""
+    """Compute one row a program, in blocks of BLOCK."""
     row = tl.program_id(0)
     start = row.to(tl.int64) * cols
     mean = tl.load(mean_ptr + row)

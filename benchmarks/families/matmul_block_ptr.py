@@ -26,7 +26,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program on a 2-D grid."""
+    """Compute one tile a program on a 2-D grid."""
     m = tl.program_id(0) * BLOCK_M
     n = tl.program_id(1) * BLOCK_N
     a = tl.make_block_ptr(a_ptr, (M, K), (K, 1), (m, 0), (BLOCK_M, BLOCK_K), (1, 0))

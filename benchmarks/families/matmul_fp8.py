@@ -29,7 +29,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program, in groups of rows of tiles."""
+    """Compute one tile a program, in groups of rows of tiles."""
     pid = tl.program_id(0)
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group = pid // (GROUP * num_n)

@@ -29,7 +29,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program, row by row of tiles; scales each block of K, then adds it."""
+    """Compute one tile a program, row by row of tiles; scale each block of K, then add it."""
     num_n = tl.cdiv(N, BLOCK_N)
     m = (tl.program_id(0) // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = (tl.program_id(0) % num_n) * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -24,7 +24,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program on a 2-D grid."""
+    """Compute one tile a program on a 2-D grid."""
     if tl.program_id(0) * BLOCK_N >= (tl.program_id(1) + 1) * BLOCK_M:
         return
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -28,7 +28,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """Takes every PROGRAMS-th tile of all groups; group g has rows offset[g] to offset[g + 1]."""
+    """Process every PROGRAMS-th tile of all groups; group g has rows offset[g] to offset[g + 1]."""
     tile = tl.program_id(0)
     done = 0
     num_n = tl.cdiv(N, BLOCK_N)

@@ -29,7 +29,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program; an expert's slots fill blocks of 128, `slots` means none."""
+    """Compute one tile a program; an expert's slots fill blocks of 128, `slots` means none."""
     num_n = tl.cdiv(N, BLOCK_N)
     first = (tl.program_id(0) // num_n) * BLOCK_M
     slot = tl.load(slot_ptr + first + tl.arange(0, BLOCK_M))

@@ -29,7 +29,7 @@ def kernel(
     PROGRAMS: tl.constexpr,
     FLATTEN: tl.constexpr,
 ):
-    """Takes every PROGRAMS-th tile; FLATTEN joins both loops so that loads run ahead of a tile."""
+    """Compute every PROGRAMS-th tile; FLATTEN joins both loops so that loads run ahead of tiles."""
     num_n = tl.cdiv(N, BLOCK_N)
     tiles = tl.cdiv(M, BLOCK_M) * num_n
     k = tl.arange(0, BLOCK_K)

@@ -28,7 +28,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """Computes every PROGRAMS-th tile."""
+    """Compute every PROGRAMS-th tile."""
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     k = tl.arange(0, BLOCK_K)
     for tile in range(tl.program_id(0), num_m * num_n, PROGRAMS):

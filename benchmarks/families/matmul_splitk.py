@@ -28,7 +28,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     SPLIT_K: tl.constexpr,
 ):
-    """Takes every SPLIT_K-th block of K of one tile; adds to y, which starts at 0."""
+    """Process every SPLIT_K-th block of K of one tile; add to y, which starts at 0."""
     num_n = tl.cdiv(N, BLOCK_N)
     m = (tl.program_id(0) // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = (tl.program_id(0) % num_n) * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -27,7 +27,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """Takes a run of blocks that may begin and end inside a tile; adds to y, which starts at 0."""
+    """Process a run of blocks that may begin and end inside a tile; add to y, which starts at 0."""
     num_n, num_k = tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     blocks = tl.cdiv(M, BLOCK_M) * num_n * num_k
     share = tl.cdiv(blocks, PROGRAMS)

@@ -32,7 +32,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program, column by column of tiles."""
+    """Compute one tile a program, column by column of tiles."""
     num_m = tl.cdiv(M, BLOCK_M)
     m = (tl.program_id(0) % num_m) * BLOCK_M
     n = (tl.program_id(0) // num_m) * BLOCK_N

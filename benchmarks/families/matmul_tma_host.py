@@ -33,7 +33,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program on a 2-D grid."""
+    """Compute one tile a program on a 2-D grid."""
     m, n = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
     acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for k in range(0, K, BLOCK_K):

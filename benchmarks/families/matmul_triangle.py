@@ -25,7 +25,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program, the longest rows first."""
+    """Compute one tile a program, the longest rows first."""
     num_m = tl.cdiv(M, BLOCK_M)
     high = num_m - 1 - tl.program_id(0) % num_m
     m = high * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -28,7 +28,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program; K is a multiple of GROUP, and GROUP of BLOCK_K."""
+    """Compute one tile a program; K is a multiple of GROUP, and GROUP of BLOCK_K."""
     num_n = tl.cdiv(N, BLOCK_N)
     m = (tl.program_id(0) // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = (tl.program_id(0) % num_n) * BLOCK_N + tl.arange(0, BLOCK_N)

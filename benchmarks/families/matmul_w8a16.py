@@ -27,7 +27,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile a program, row by row of tiles; a scale for each column."""
+    """Compute one tile a program, row by row of tiles; a scale for each column."""
     num_n = tl.cdiv(N, BLOCK_N)
     m = (tl.program_id(0) // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = (tl.program_id(0) % num_n) * BLOCK_N + tl.arange(0, BLOCK_N)

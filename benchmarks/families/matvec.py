@@ -25,7 +25,7 @@ def kernel(
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes BLOCK_M rows a program."""
+    """Compute BLOCK_M rows a program."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     acc = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
     for i in tl.range(0, K, BLOCK_K, num_stages=STAGES):

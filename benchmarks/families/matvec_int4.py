@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes ROWS rows a program, BLOCK bytes of each at a time; even columns in the low half."""
+    """Compute ROWS rows a program, BLOCK bytes of each at a time; even columns in the low half."""
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     acc = tl.zeros([ROWS, BLOCK], tl.float32)
     for i in tl.range(0, K // 2, BLOCK, num_stages=STAGES):

@@ -25,7 +25,7 @@ def kernel(
     out_width,
     BLOCK: tl.constexpr,
 ):
-    """Takes BLOCK outputs of all images and channels a program; one element of padding."""
+    """Process BLOCK outputs of all images and channels a program; one element of padding."""
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     column = o % out_width
     row = o // out_width % out_height

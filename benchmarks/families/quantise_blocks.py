@@ -24,7 +24,7 @@ def kernel(
     ROWS: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Computes ROWS rows and GROUPS groups of 128 a program."""
+    """Compute ROWS rows and GROUPS groups of 128 a program."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     g = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
     which = r[:, None] * groups + g[None, :]

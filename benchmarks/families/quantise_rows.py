@@ -23,7 +23,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes one row a program, in blocks of BLOCK."""
+    """Compute one row a program, in blocks of BLOCK."""
     row = tl.program_id(0)
     start = row.to(tl.int64) * cols
     largest = tl.zeros([BLOCK], tl.float32)

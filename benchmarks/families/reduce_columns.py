@@ -24,7 +24,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     SPLIT: tl.constexpr,
 ):
-    """Takes BLOCK_N columns a program, every SPLIT-th block of rows; adds to y, 0 before."""
+    """Process BLOCK_N columns a program, every SPLIT-th block of rows; add to y, 0 before."""
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     m = tl.arange(0, BLOCK_M)
     acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)

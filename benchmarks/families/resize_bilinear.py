@@ -26,7 +26,7 @@ def kernel(
     BLOCK_H: tl.constexpr,
     BLOCK_W: tl.constexpr,
 ):
-    """Computes a tile of one plane a program; pixel centres at halves."""
+    """Compute a tile of one plane a program; pixel centres at halves."""
     h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     w = tl.program_id(0) * BLOCK_W + tl.arange(0, BLOCK_W)
     x = x_ptr + tl.program_id(2) * height * width

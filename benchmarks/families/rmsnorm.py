@@ -27,7 +27,7 @@ def kernel(
     STEPS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes STEPS x ROWS rows a program."""
+    """Compute STEPS x ROWS rows a program."""
     c = tl.arange(0, BLOCK)
     w = tl.load(w_ptr + c, mask=c < cols, other=0.0).to(tl.float32)
     first = tl.program_id(0) * ROWS * STEPS

@@ -25,7 +25,7 @@ def kernel(
     BLOCK: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """Takes BLOCK sequences a program; y has the last states."""
+    """Process BLOCK sequences a program; y has the last states."""
     r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     c = tl.arange(0, WIDTH)
     w = tl.load(w_ptr + c[:, None] * WIDTH + c[None, :])

@@ -26,7 +26,7 @@ def kernel(
     TOKENS: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """Takes TOKENS x HEADS heads a program."""
+    """Process TOKENS x HEADS heads a program."""
     t = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     h = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     d = tl.arange(0, HALF)

@@ -25,7 +25,7 @@ def kernel(
     HALF: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Computes ROWS rows (a head of a token each) of 2 HALF elements a program."""
+    """Compute ROWS rows (a head of a token each) of 2 HALF elements a program."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c, h = tl.arange(0, 2 * HALF), tl.arange(0, HALF)
     at = r[:, None] * (2 * HALF) + c[None, :]

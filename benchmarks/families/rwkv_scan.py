@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Takes BLOCK values of one head a program: S = S diag(w) + v k', y = S r."""
+    """Process BLOCK values of one head a program: S = S diag(w) + v k', y = S r."""
     base = tl.program_id(1).to(tl.int64) * time * D
     d, c = tl.arange(0, D), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     state = tl.zeros([BLOCK, D], tl.float32)

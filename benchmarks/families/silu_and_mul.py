@@ -16,7 +16,7 @@ from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, y_ptr, total, cols, BLOCK: tl.constexpr, STEPS: tl.constexpr):
-    """Takes STEPS blocks of BLOCK elements a program."""
+    """Process STEPS blocks of BLOCK elements a program."""
     for step in tl.static_range(STEPS):
         i = (tl.program_id(0) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
         row = i // cols

@@ -23,7 +23,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes one row a program, in blocks of BLOCK."""
+    """Compute one row a program, in blocks of BLOCK."""
     start = tl.program_id(0).to(tl.int64) * cols
     acc = tl.zeros([BLOCK], tl.float32)
     for i in tl.range(0, cols, BLOCK, num_stages=STAGES):

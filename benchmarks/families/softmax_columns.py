@@ -24,7 +24,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Computes BLOCK_N columns a program, BLOCK_M rows at a time."""
+    """Compute BLOCK_N columns a program, BLOCK_M rows at a time."""
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     top = tl.full([BLOCK_M, BLOCK_N], -1.0e30, tl.float32)
     total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)

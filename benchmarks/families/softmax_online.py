@@ -16,7 +16,7 @@ from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr, STAGES: tl.constexpr):
-    """Computes one row a program; each lane keeps a maximum and a sum of its own."""
+    """Compute one row a program; each lane keeps a maximum and a sum of its own."""
     start = tl.program_id(0).to(tl.int64) * cols
     top = tl.full([BLOCK], -1.0e30, tl.float32)
     total = tl.zeros([BLOCK], tl.float32)

@@ -23,7 +23,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Computes ROWS whole rows a program, ascending."""
+    """Sort ROWS whole rows a program, ascending."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, BLOCK)
     inside = (r[:, None] < rows) & (c[None, :] < cols)

@@ -26,7 +26,7 @@ def kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Takes BLOCK columns of one row a program, EDGES entries at a time."""
+    """Process BLOCK columns of one row a program, EDGES entries at a time."""
     row = tl.program_id(0)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first = tl.load(offset_ptr + row)

@@ -21,7 +21,7 @@ def _chain(a_left, b_left, a_right, b_right):
 
 @triton.jit
 def kernel(a_ptr, b_ptr, y_ptr, rows, time, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Takes ROWS sequences a program, BLOCK time steps at once, the state carried over."""
+    """Process ROWS sequences a program, BLOCK time steps at once, the state carried over."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     t = tl.arange(0, BLOCK)
     state = tl.zeros([ROWS], tl.float32)

@@ -28,7 +28,7 @@ def kernel(
     STATE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes BLOCK channels of one sequence a program: h = exp(dt a) h + dt b x, y = c h."""
+    """Process BLOCK channels of one sequence a program: h = exp(dt a) h + dt b x, y = c h."""
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     s = tl.arange(0, STATE)
     batch = tl.program_id(1)

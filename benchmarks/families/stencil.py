@@ -16,7 +16,7 @@ from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Computes one tile of inner points a program; the border of y stays as it is."""
+    """Compute one tile of inner points a program; the border of y stays as it is."""
     m = 1 + tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     n = 1 + tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inside = (m < M - 1) & (n < N - 1)

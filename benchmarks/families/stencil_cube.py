@@ -25,7 +25,7 @@ def kernel(
     BLOCK_W: tl.constexpr,
     EACH: tl.constexpr,
 ):
-    """Computes a tile of EACH planes a program; zero outside."""
+    """Compute a tile of EACH planes a program; zero outside."""
     h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)[:, None]
     w = tl.program_id(0) * BLOCK_W + tl.arange(0, BLOCK_W)[None, :]
     inside = (h < height) & (w < width)

@@ -23,7 +23,7 @@ def kernel(
     PROGRAMS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Takes every PROGRAMS-th block; adds to y, which starts at 0."""
+    """Process every PROGRAMS-th block; add to y, which starts at 0."""
     acc = tl.zeros([BLOCK], tl.float32)
     for i in tl.range(tl.program_id(0) * BLOCK, total, PROGRAMS * BLOCK, num_stages=STAGES):
         c = i + tl.arange(0, BLOCK)

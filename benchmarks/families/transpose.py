@@ -24,7 +24,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Computes one tile a program."""
+    """Transpose one tile a program."""
     pid = tl.program_id(0)
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group = pid // (GROUP * num_n)

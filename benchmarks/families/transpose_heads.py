@@ -25,7 +25,7 @@ def kernel(
     BLOCK_D: tl.constexpr,
     BEFORE: tl.constexpr,
 ):
-    """Computes a tile of one head a program; BEFORE transposes it, else stores are strided."""
+    """Transpose a tile of one head a program, if BEFORE before it is stored, else by its stores."""
     t = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     batch, head = tl.program_id(2) // heads, tl.program_id(2) % heads

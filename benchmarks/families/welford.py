@@ -24,7 +24,7 @@ def _merge(mean_a, square_a, count_a, mean_b, square_b, count_b):
 
 @triton.jit
 def kernel(x_ptr, y_ptr, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Computes ROWS rows a program; y has their means, then their variances."""
+    """Compute ROWS rows a program; y has their means, then their variances."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     mean = tl.zeros([ROWS, BLOCK], tl.float32)
     square = tl.zeros([ROWS, BLOCK], tl.float32)

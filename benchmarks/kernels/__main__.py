@@ -6,8 +6,9 @@
 Needs a GPU. Each kernel goes through the whole accuracy check first, and through a comparison
 with float64 at each shape that is timed; what fails is not timed, and the exit status is 1.
 Kernels are launched as their users launch them: a config comes from the store or from what is
-shipped, or is tuned now; small problems are tuned as well, so that the store has what
-`python -m benchmarks.kernels.ship` writes into `cache/`. Rows of the output file that are not
+shipped, or is tuned now. Rows tune small problems as well, so that the store has what
+`python -m benchmarks.kernels.ship` writes into `cache/`; the tiny ones of the accuracy check are
+not tuned, as users' own are not. Rows of the output file that are not
 made anew, and were timed with the source that their kernel has now, are kept.
 A function that may call its vendor is timed twice: alone, and as it is called.
 Times are of asmtune's own clock: interleaved with the vendor's and with plain PyTorch, L2
@@ -21,6 +22,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +34,9 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners, reconfigure
+from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import EFFORTS
 from benchmarks.kernels import wide
 from benchmarks.kernels.entry import entry_of
@@ -43,13 +47,33 @@ from benchmarks.kernels.table import FILE, Table
 from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 
 
+def all_tuners() -> list[AsmAutotuner]:
+    """List the decorated kernels of the loaded modules, each once."""
+    tuners = (tuner for module in kernel_modules() for tuner in autotuners(module))
+    return list({id(tuner): tuner for tuner in tuners}.values())
+
+
+@contextmanager
+def small_untuned() -> Iterator[None]:
+    """Leave small problems untuned in the body, as by default, and tune nothing anew."""
+    before = {tuner: tuner.options for tuner in all_tuners()}
+    try:
+        for tuner in before:
+            reconfigure(tuner, small=DecoratorOptions.small, force=False)
+        yield
+    finally:
+        for tuner, options in before.items():
+            tuner.reconfigure(options)
+
+
 @cache
 def wrong(name: str, dtype: str) -> dict[str, float]:
     """Run the accuracy check; return what it finds wrong."""
-    errors = differences(name, dtype, "cuda")
-    case = case_of(name)
-    if case.extra is not None:
-        errors |= case.extra("cuda")
+    with small_untuned():
+        errors = differences(name, dtype, "cuda")
+        case = case_of(name)
+        if case.extra is not None:
+            errors |= case.extra("cuda")
     return {what: min(error, 1e300) for what, error in errors.items() if not error <= 1.0}
 
 

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.kernels.backward import KERNEL, PARTS, backward, with_backward
@@ -74,7 +75,8 @@ def tables(content: Mapping[str, Any]) -> str:
             *parts,
         ]
         names = dict.fromkeys(row["kernel"] for row in timed)
-        parts += [_slower(content["limits"], timed)] if content.get("limits") else []
+        limits = _still_true(content.get("limits", ()), timed)
+        parts += [_slower(limits, timed)] if limits else []
         parts += [_backward(pairs)] if (pairs := backward(timed)) else []
         parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
@@ -151,6 +153,16 @@ def _backward(rows: Sequence[Row]) -> str:
     return f"### {title}\n\n{said}\n\n{table(heads, lines)}"
 
 
+def _still_true(limits: Sequence[Row], timed: Sequence[Row]) -> list[Row]:
+    """Leave out rows of the limits that were timed anew since: under another config, mostly."""
+    medians = {_identity(row): row["ours"]["p50_us"] for row in timed}
+    return [row for row in limits if medians.get(_identity(row), row["ours_us"]) == row["ours_us"]]
+
+
+def _identity(row: Row) -> str:
+    return f"{row['kernel']} {_shape(row)} {row['dtype']}"
+
+
 def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
     heads = ("kernel", "shape", "dtype", "speed", "p50 us", "model's us", "model's limit")
     heads += (*(f"{name} counted" for name in COUNTED), "kernel alone us", "programs an SM")
@@ -163,7 +175,7 @@ def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
         line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"]), *_counted(row)]
         line += [f"{seen['programs_per_sm']:g}", f"{seen['waves']:.2f}"]
         lines.append([*line, f"{seen['regs_per_thread']:g}", config])
-    said = f"{SLOWER}{_counted_limit(rows)}{_slower_backward(timed)}"
+    said = f"{SLOWER}{_counted_limit(rows)}{_slower_since(rows, timed)}"
     return f"### Where the vendor is faster\n\n{said}\n\n{table(heads, lines)}"
 
 
@@ -207,14 +219,17 @@ def _counted_limit(rows: Sequence[Row]) -> str:
     )
 
 
-def _slower_backward(timed: Sequence[Row]) -> str:
-    """Say at how many shapes attention's backward pass is slow; its rows were not counted."""
-    slower = [row for row in backward(timed) if row["over_vendor"] < SLOW]
-    if not slower:
+def _slower_since(rows: Sequence[Row], timed: Sequence[Row]) -> str:
+    """Say which kernels are as slow at how many other rows; those were not counted."""
+    counted = set(map(_identity, rows))
+    others = [row for row in with_backward(timed) if row.get("over_vendor", 1) < SLOW]
+    names = Counter(row["kernel"] for row in others if _identity(row) not in counted)
+    if not names:
         return ""
+    listed = ", ".join(f"{name} ({count})" for name, count in names.items())
     return (
-        f" The backward pass of attention is as slow at {len(slower)} shapes, which are in its own "
-        "table below; neither model nor counters were asked about them."
+        " As slow at other rows, or by newer timings, which are in their own tables below, are: "
+        f"{listed}. Neither model nor counters were asked about those."
     )
 
 
@@ -229,7 +244,29 @@ def _kernel(name: str, rows: Sequence[Row]) -> str:
     titles = [_TITLES.get(key, key.replace("_", " ")) for key in shown]
     titles[:1] = ["over vendor, ours alone"] if "called_over_vendor" in shown else titles[:1]
     heads += (*titles, "rate", "of the limit")
-    return f"### {name}\n\n{table(heads, [_cells(row, shown) for row in rows])}"
+    said = _beside(name, rows)
+    return f"### {name}\n\n{said}{table(heads, [_cells(row, shown) for row in rows])}"
+
+
+_BESIDE = {
+    "linear": (
+        "over_product",
+        "The product alone, by `matmul` on the same operands without bias and GELU, takes "
+        "{mean:.3f} of the time of `linear` (geometric mean; least {least:.3f}, {rows} rows), "
+        "vendors left out of both.",
+    ),
+}
+"""What a kernel's `over_NAME` says beside the vendor's, in a sentence."""
+
+
+def _beside(name: str, rows: Sequence[Row]) -> str:
+    """Sum up how fast a kernel is over a further competitor; empty where no row was timed so."""
+    over, sentence = _BESIDE.get(name, ("", ""))
+    factors = [row[over] for row in rows if over in row]
+    if not factors:
+        return ""
+    figures = {"mean": geometric_mean(factors), "least": min(factors), "rows": len(factors)}
+    return f"{sentence.format(**figures)}\n\n"
 
 
 _TITLES = {"called_over_vendor": "over vendor, as called"}

@@ -33,7 +33,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Computes BLOCK_M rows of one head a program; it walks the list of its block."""
+    """Compute BLOCK_M rows of one head a program. Walk the list of their block."""
     head, start = tl.program_id(1), tl.program_id(0) * BLOCK_M
     d = tl.arange(0, D)
     base = head.to(tl.int64) * N * D

@@ -25,7 +25,7 @@ def kernel(
     D: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Computes ROWS rows a program; a row has as many parts as its length says."""
+    """Compute ROWS rows a program; a row has as many parts as its length says."""
     r, d = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D)
     there = r < rows
     parts = tl.load(length_ptr + r, mask=there, other=0)

@@ -28,7 +28,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Computes BLOCK_M rows of a head of a sequence a program; those past its end stop at once."""
+    """Compute BLOCK_M rows of a head of a sequence a program; those past its end stop at once."""
     sequence, head = tl.program_id(2), tl.program_id(1)
     first = tl.load(offset_ptr + sequence)
     length = tl.load(offset_ptr + sequence + 1) - first

@@ -25,7 +25,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes ROWS tokens by BLOCK elements a program."""
+    """Process ROWS tokens by BLOCK elements a program."""
     t = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     slot = tl.load(slot_ptr + t, mask=t < tokens, other=-1).to(tl.int64)

@@ -30,7 +30,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes BLOCK_M steps by BLOCK_N channels of one head and chunk a program."""
+    """Compute BLOCK_M steps by BLOCK_N channels of one head and chunk a program."""
     chunk, head = tl.program_id(1), tl.program_id(2)
     across = tl.cdiv(P, BLOCK_N)
     start = (tl.program_id(0) // across) * BLOCK_M

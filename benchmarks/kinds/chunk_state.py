@@ -28,7 +28,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes a tile of one head's (P, N) state of one chunk a program."""
+    """Compute a tile of one head's (P, N) state of one chunk a program."""
     chunk, head = tl.program_id(1), tl.program_id(2)
     across = tl.cdiv(N, BLOCK_N)
     p = (tl.program_id(0) // across) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -26,7 +26,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes ROWS places of an image by BLOCK channels a program."""
+    """Process ROWS places of an image by BLOCK channels a program."""
     image = tl.program_id(2).to(tl.int64)
     place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

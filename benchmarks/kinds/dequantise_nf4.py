@@ -16,7 +16,7 @@ from benchmarks.kinds._inputs import normal
 
 @triton.jit
 def kernel(code_ptr, table_ptr, scale_ptr, out_ptr, total, BLOCK: tl.constexpr):
-    """Takes BLOCK bytes, two codes each, a program."""
+    """Process BLOCK bytes, two codes each, a program."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     code = tl.load(code_ptr + at, mask=at < total, other=0).to(tl.int32)
     scale = tl.load(scale_ptr + at // 32, mask=at < total, other=0.0)

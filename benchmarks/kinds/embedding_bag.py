@@ -26,7 +26,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes ROWS bags by BLOCK columns a program; as many steps as the longest of them."""
+    """Process ROWS bags by BLOCK columns a program; as many steps as the longest of them."""
     bag = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first = tl.load(offset_ptr + bag, mask=bag < bags, other=0)

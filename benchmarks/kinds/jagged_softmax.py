@@ -17,7 +17,7 @@ from benchmarks.kinds._inputs import elements, normal, ragged
 
 @triton.jit
 def kernel(x_ptr, offset_ptr, out_ptr, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Takes BLOCK columns of one segment a program, ROWS rows at a time, twice."""
+    """Process BLOCK columns of one segment a program, ROWS rows at a time, twice."""
     first = tl.load(offset_ptr + tl.program_id(0))
     last = tl.load(offset_ptr + tl.program_id(0) + 1)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -26,7 +26,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes ROWS places of a sequence by BLOCK columns a program."""
+    """Process ROWS places of a sequence by BLOCK columns a program."""
     sequence = tl.program_id(2)
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

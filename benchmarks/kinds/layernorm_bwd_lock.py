@@ -29,7 +29,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes ROWS rows by BLOCK columns a program; GROUPS programs add into one of as many sums."""
+    """Process ROWS rows by BLOCK columns a program; GROUPS programs add to one of as many sums."""
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     mask = (r[:, None] < rows) & (c[None, :] < cols)

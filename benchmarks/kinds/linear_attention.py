@@ -26,7 +26,7 @@ def kernel(
     BLOCK_T: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
-    """Computes BLOCK_V values of one head a program, BLOCK_T steps at a time."""
+    """Compute BLOCK_V values of one head a program, BLOCK_T steps at a time."""
     head = tl.program_id(1).to(tl.int64)
     k_at = tl.arange(0, K)
     cols = tl.program_id(0) * BLOCK_V + tl.arange(0, BLOCK_V)

@@ -27,7 +27,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes BLOCK_M rows by one part of the vocabulary a program."""
+    """Compute BLOCK_M rows by one part of the vocabulary a program."""
     r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     k = tl.arange(0, BLOCK_K)
     share = tl.cdiv(words, SPLITS)

@@ -28,7 +28,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes BLOCK_M tokens of one adapter by BLOCK_N columns a program; adapter -1 is none."""
+    """Process BLOCK_M tokens of one adapter by BLOCK_N columns a program; adapter -1 is none."""
     start = tl.program_id(0) * BLOCK_M
     adapter = tl.load(adapter_ptr + start // SIDE)
     if adapter < 0:

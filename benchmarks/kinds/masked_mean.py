@@ -24,7 +24,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Takes BLOCK columns of one sequence a program, ROWS steps at a time."""
+    """Process BLOCK columns of one sequence a program, ROWS steps at a time."""
     sequence = tl.program_id(0).to(tl.int64)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     length = tl.load(length_ptr + sequence)

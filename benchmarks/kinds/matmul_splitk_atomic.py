@@ -27,7 +27,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile of one part of the depth a program."""
+    """Compute one tile of one part of the depth a program."""
     across = tl.cdiv(N, BLOCK_N)
     rows = (tl.program_id(0) // across) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = (tl.program_id(0) % across) * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -19,7 +19,7 @@ from benchmarks.kinds._inputs import normal
 def kernel(
     expert_ptr, count_ptr, total, EXPERTS: tl.constexpr, BLOCK: tl.constexpr, STEPS: tl.constexpr
 ):
-    """Takes STEPS blocks of BLOCK choices a program."""
+    """Process STEPS blocks of BLOCK choices a program."""
     every = tl.arange(0, EXPERTS)
     count = tl.zeros([EXPERTS], tl.int32)
     for i in range(STEPS):

@@ -25,7 +25,7 @@ def kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Takes BLOCK_M points a program, all centres in turn; gives the index of the nearest."""
+    """Process BLOCK_M points a program, all centres in turn; return the index of the nearest."""
     r, k = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, K)
     x = tl.load(x_ptr + r[:, None] * K + k[None, :], mask=r[:, None] < rows, other=0.0)
     best = tl.full([BLOCK_M], 1.0e30, tl.float32)

@@ -24,7 +24,7 @@ def kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Computes ROWS rows by BLOCK columns a program."""
+    """Compute ROWS rows by BLOCK columns a program."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = (r[:, None] < rows) & (c[None, :] < cols)

@@ -27,7 +27,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile of one segment a program."""
+    """Compute one tile of one segment a program."""
     segment = tl.program_id(2)
     first, last = tl.load(offset_ptr + segment), tl.load(offset_ptr + segment + 1)
     start = first + tl.program_id(0) * BLOCK_M

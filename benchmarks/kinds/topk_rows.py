@@ -16,7 +16,7 @@ from benchmarks.kinds._inputs import normal
 
 @triton.jit
 def kernel(x_ptr, out_ptr, rows, cols, TOP: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr):
-    """Computes ROWS rows a program, whole; TOP times the maximum, which is taken out."""
+    """Compute ROWS rows a program, whole; TOP times the maximum, which is taken out."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, WIDTH)
     mask = (r[:, None] < rows) & (c[None, :] < cols)

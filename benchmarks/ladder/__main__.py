@@ -1,12 +1,15 @@
-"""Gain of each step of the GEMM ladder, and the assembly behind it.
+"""Gain of each step of a ladder, and the assembly behind the GEMM's.
 
     python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
-    python -m benchmarks.ladder --table
+    python -m benchmarks.ladder attention|conv [--rounds N] [--output FILE]
+    python -m benchmarks.ladder [attention|conv] --table
 
 The first needs a GPU: each step is checked against float64 at each size, then timed against
 `torch.matmul`, v4 against `torch.addmm` and `gelu`, interleaved, L2 cold, p50; what is wrong is
 not timed, and the exit status is 1. v0 gets few samples where one takes long. `--assembly`
-compiles for an H200 and times nothing. `--table` writes docs/ladder.md from the file alone.
+compiles for an H200 and times nothing. Attention's steps are timed against
+`scaled_dot_product_attention`, those of the convolution against cuDNN, some 30 s each; there
+v2 is tuned first, by the effort "quick". `--table` writes the ladder's page from the file alone.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from asmtune.testing.tolerances import excess
+from benchmarks.ladder import others
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
 from benchmarks.provenance import RESULTS, write
@@ -42,7 +46,9 @@ def errors(operands: Operands) -> dict[str, float]:
     return {name: min(excess(launches[name](), expected[name]), 1e300) for name in STEPS}
 
 
-def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
+def timed(
+    launches: Mapping[str, Callable[[], Any]], policy: TimingPolicy
+) -> dict[str, dict[str, Any]]:
     """Measure microseconds and samples of each launch, or its error."""
 
     def subject(run: Any) -> Subject:
@@ -51,7 +57,6 @@ def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]
 
         return Subject(Config({}), launch, lambda: None)
 
-    launches = operands.launches()
     outcomes = Race(GpuClock(policy), policy).final([subject(run) for run in launches.values()])
     by_step: dict[str, dict[str, Any]] = {}
     for name, (_, outcome) in zip(launches, outcomes, strict=True):
@@ -73,7 +78,7 @@ def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
     wrong = {name: error for name, error in by_step.items() if not error <= 1}
     if wrong:
         return {"wrong": wrong}
-    return {"error_by_tolerance": by_step, "times": timed(operands, policy)}
+    return {"error_by_tolerance": by_step, "times": timed(operands.launches(), policy)}
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -88,23 +93,64 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"size": dict(size), "target": target.name, **times, "assembly": shown}
 
 
-def main() -> None:
-    """Measure the ladder, or write its document."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
-    parser.add_argument("--table", action="store_true", help=f"write docs/{DOCUMENT.name}")
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each launch")
-    parser.add_argument("--output", type=Path, default=RESULTS / "ladder.json")
-    options = parser.parse_args()
-    if options.table:
-        DOCUMENT.write_text(document(json.loads(options.output.read_text())))
+def other_rows(name: str, policy: TimingPolicy, device: str) -> Iterator[dict[str, Any]]:
+    """Make a row a size of the attention or the convolution ladder: checked, then timed."""
+    ladder = others.LADDERS[name]
+    others.prepare(name)
+    for size in ladder.sizes:
+        torch.manual_seed(0)
+        problem = ladder.problem(size, device)
+        row: dict[str, Any] = {"size": dict(size), "flops": problem.flops}
+        by_step = other_errors(problem, ladder.steps)
+        wrong = {step: error for step, error in by_step.items() if not error <= 1}
+        if wrong:
+            yield {**row, "wrong": wrong}
+            continue
+        yield {**row, "error_by_tolerance": by_step, "times": timed(problem.launches, policy)}
+
+
+def other_errors(problem: others.Problem, steps: Sequence[str]) -> dict[str, float]:
+    """Compute the error of each step relative to what is allowed; up to 1 is right."""
+    by_step = {}
+    for step in steps:
+        exact = problem.exact.get(step, problem.exact[""])
+        rows = {"fp16": problem.tolerances.get(step, problem.tolerances[""])}
+        by_step[step] = min(excess(problem.launches[step](), exact, rows), 1e300)
+    return by_step
+
+
+def write_page(name: str, file: Path) -> None:
+    """Write a ladder's page, or the times in it."""
+    if name == "gemm":
+        DOCUMENT.write_text(document(json.loads(file.read_text())))
         return
+    page = others.page_of(name)
+    page.write_text(others.rewritten(name, page.read_text(), file))
+
+
+def main() -> None:
+    """Measure a ladder, or write its page."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ladder", nargs="?", choices=("gemm", *others.LADDERS), default="gemm")
+    parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
+    parser.add_argument("--table", action="store_true", help="write the ladder's page")
+    parser.add_argument("--rounds", type=int, default=30, help="samples of each launch")
+    parser.add_argument("--output", type=Path, default=None, help="of benchmarks/results")
+    options = parser.parse_args()
+    is_gemm = options.ladder == "gemm"
+    file = RESULTS / "ladder.json" if is_gemm else others.file_of(options.ladder)
+    output = options.output or file
+    if options.table:
+        write_page(options.ladder, output)
+        return
+    policy = TimingPolicy(fine_rounds=options.rounds)
+    made = rows(options) if is_gemm else other_rows(options.ladder, policy, "cuda")
     table = []
-    for row in rows(options):
+    for row in made:
         table.append(row)
         print(json.dumps(row), flush=True)
         # After each size, so that an interrupted run leaves what it has.
-        write(options.output, {"dtype": "fp16", "rows": table})
+        write(output, {"dtype": "fp16", "rows": table})
     sys.exit(1 if any("wrong" in row for row in table) else 0)
 
 

@@ -33,14 +33,14 @@ TILE = Config({"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}, num_warps=4, num_stages=
 
 @triton.jit
 def load_tile(ptr, first, rows, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Loads BLOCK rows of D from `first` on; 0 past the last."""
+    """Load BLOCK rows of D from `first` on; 0 past the last."""
     row = first + tl.arange(0, BLOCK)[:, None]
     return tl.load(ptr + row * D + tl.arange(0, D)[None, :], mask=row < rows, other=0.0)
 
 
 @triton.jit
 def score_tile(q, k_ptr, first, N, scale, D: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Computes a block of queries' scores of BLOCK_N keys from `first` on; -inf past the last."""
+    """Compute a block of queries' scores of BLOCK_N keys from `first` on; -inf past the last."""
     n = first + tl.arange(0, BLOCK_N)[None, :]
     s = tl.dot(q, load_tile(k_ptr, first, N, D, BLOCK_N).T) * scale
     return tl.where(n < N, s, float("-inf"))
@@ -52,7 +52,7 @@ def scores(
     q_ptr, k_ptr, s_ptr, M, N, scale,
     D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Computes a tile of the scores of one head."""
+    """Compute a tile of the scores of one head."""
     head, first_m = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK_M
     m = first_m + tl.arange(0, BLOCK_M)[:, None]
     q = load_tile(q_ptr + head * M * D, first_m, M, D, BLOCK_M)
@@ -65,7 +65,7 @@ def scores(
 
 @triton.jit
 def softmax(s_ptr, p_ptr, N, BLOCK: tl.constexpr):
-    """Computes a row of weights from a row of scores."""
+    """Compute a row of weights from a row of scores."""
     row, n = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     s = tl.load(s_ptr + row * N + n, mask=n < N, other=float("-inf")).to(tl.float32)
     p = tl.exp(s - tl.max(s, 0))
@@ -76,7 +76,7 @@ def softmax(s_ptr, p_ptr, N, BLOCK: tl.constexpr):
 def values(
     p_ptr, v_ptr, y_ptr, M, N, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """Multiplies weights and values: a block of queries of one head."""
+    """Multiply weights and values: a block of queries of one head."""
     head, first_m = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK_M
     m, d = first_m + tl.arange(0, BLOCK_M)[:, None], tl.arange(0, D)[None, :]
     y = tl.zeros((BLOCK_M, D), tl.float32)
@@ -107,7 +107,7 @@ def weights(
     q_ptr, k_ptr, p_ptr, M, N, scale,
     D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Computes softmax of the scores of a block of queries of one head."""
+    """Compute softmax of the scores of a block of queries of one head."""
     head, first_m = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK_M
     m = first_m + tl.arange(0, BLOCK_M)[:, None]
     q = load_tile(q_ptr + head * M * D, first_m, M, D, BLOCK_M)
@@ -144,7 +144,7 @@ def flash(
     q_ptr, k_ptr, v_ptr, y_ptr, M, N, scale,
     D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Computes attention of a block of queries of one head."""
+    """Compute attention of a block of queries of one head."""
     head, first_m = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK_M
     m, d = first_m + tl.arange(0, BLOCK_M)[:, None], tl.arange(0, D)[None, :]
     q = load_tile(q_ptr + head * M * D, first_m, M, D, BLOCK_M)

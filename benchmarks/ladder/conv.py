@@ -42,7 +42,7 @@ def direct(
     PAD_H: tl.constexpr, PAD_W: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Takes BLOCK filters of one pixel."""
+    """Compute BLOCK filters of one pixel."""
     pixel, f = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     image, place = pixel // (out_height * out_width), pixel % (out_height * out_width)
     sums = tl.zeros((BLOCK,), tl.float32)
@@ -75,7 +75,7 @@ def windows(
     PAD_H: tl.constexpr, PAD_W: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Takes BLOCK elements of one pixel's window: taps down, taps across, channels."""
+    """Copy BLOCK elements of one pixel's window: taps down, taps across, channels."""
     pixel, k = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     image, place = pixel // (out_height * out_width), pixel % (out_height * out_width)
     tap, length = k // channels, TAPS_H * TAPS_W * channels
@@ -104,7 +104,7 @@ def v1(x: torch.Tensor, weight: torch.Tensor, window: Window) -> torch.Tensor:
 # What follows, if it is not done on the tile: each reads all pixels again, and writes all again.
 @triton.jit
 def add_bias(y_ptr, bias_ptr, z_ptr, n, filters, BLOCK: tl.constexpr):
-    """Takes BLOCK elements of y plus the bias of their filters."""
+    """Add the bias of their filters to BLOCK elements of y."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     y = tl.load(y_ptr + at, mask=at < n).to(tl.float32)
     z = y + tl.load(bias_ptr + at % filters, mask=at < n).to(tl.float32)
@@ -113,7 +113,7 @@ def add_bias(y_ptr, bias_ptr, z_ptr, n, filters, BLOCK: tl.constexpr):
 
 @triton.jit
 def relu(y_ptr, z_ptr, n, BLOCK: tl.constexpr):
-    """Takes BLOCK elements of y, 0 where they are negative; NaN stays."""
+    """Set BLOCK elements of y to 0 where they are negative; NaN stays."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     y = tl.load(y_ptr + at, mask=at < n)
     tl.store(z_ptr + at, tl.where(y < 0, 0.0, y), mask=at < n)

@@ -33,7 +33,7 @@ ACTIVATIONS = ("none", "relu", "gelu", "silu")
 # v0: one program an element. Every element of A is read N times, every one of B M times.
 @triton.jit
 def naive(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_K: tl.constexpr):  # noqa: ARG001 - M: the grid's
-    """Multiplies a row of A and a column of B, BLOCK_K products at a time."""
+    """Multiply a row of A and a column of B, BLOCK_K products at a time."""
     m, n = tl.program_id(0) // N, tl.program_id(0) % N
     sums = tl.zeros((BLOCK_K,), tl.float32)
     for k in range(0, K, BLOCK_K):
@@ -58,7 +58,7 @@ def tiled(
     a_ptr, b_ptr, c_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Computes a tile of C, tiles in the order of its rows."""
+    """Compute a tile of C, tiles in the order of its rows."""
     num_n = tl.cdiv(N, BLOCK_N)
     rows = (tl.program_id(0) // num_n * BLOCK_M + tl.arange(0, BLOCK_M))[:, None]
     cols = (tl.program_id(0) % num_n * BLOCK_N + tl.arange(0, BLOCK_N))[None, :]
@@ -88,7 +88,7 @@ def product(
     a_ptr, b_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    """Gives a tile of A B in fp32, and its rows and columns in C."""
+    """Return a tile of A B in fp32, and its rows and columns in C."""
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group = tl.program_id(0) // (GROUP_M * num_n)
     within = tl.program_id(0) % (GROUP_M * num_n)
@@ -114,7 +114,7 @@ def pipelined(
     a_ptr, b_ptr, c_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    """Computes a tile of C, tiles in groups of GROUP_M rows of them."""
+    """Compute a tile of C, tiles in groups of GROUP_M rows of them."""
     acc, rows, cols = product(a_ptr, b_ptr, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M)
     c = acc.to(c_ptr.dtype.element_ty)
     tl.store(c_ptr + rows * N + cols, c, mask=(rows < M) & (cols < N))
@@ -157,7 +157,7 @@ def fused(
     a_ptr, b_ptr, c_ptr, M, N, K, bias_ptr, ACTIVATION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    """Computes a tile of the activation of A B + bias."""
+    """Compute a tile of the activation of A B + bias."""
     acc, rows, cols = product(a_ptr, b_ptr, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M)
     acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
     if ACTIVATION == "relu":

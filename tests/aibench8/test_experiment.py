@@ -73,13 +73,13 @@ def test_equal_inputs() -> None:
 
 @pytest.fixture
 def machine() -> HostMachine:
-    """Takes known times."""
+    """Take known times."""
     return HostMachine()
 
 
 @pytest.fixture
 def tuner(tmp_path: Path, machine: HostMachine) -> TaskTuner:
-    """Tunes on the host."""
+    """Tune on the host."""
 
     def opener(setup: BenchSetup) -> Any:
         return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
@@ -202,7 +202,7 @@ class ReferenceMachine(HostMachine):
     """Launches of our kernel do on the host what it would do."""
 
     def launch(self, binary: Any, values: Any, pre_hook: Any) -> LoadedLaunch:  # noqa: ARG002
-        """Writes what is right."""
+        """Write what is right."""
         return LoadedLaunch(lambda: None, lambda: write_reference(values))
 
 
@@ -342,7 +342,7 @@ def test_a_race_without_a_baseline_has_no_speedup() -> None:
 
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts back the folders of caches, which the command sets for its process."""
+    """Put back the folders of caches, which the command sets for its process."""
     for name in ("ASMTUNE_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, os.environ[name])
 

@@ -60,7 +60,7 @@ def tma_gemm(
 
 @triton.jit
 def row_softmax(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
-    """Softmax of one row held in registers; spills where BLOCK outgrows them."""
+    """Compute softmax of one row held in registers; spills where BLOCK outgrows them."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * stride + cols, mask=cols < n, other=-float("inf")).to(tl.float32)
@@ -71,7 +71,7 @@ def row_softmax(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
 
 @triton.jit
 def nested(x_ptr, y_ptr, n, m, BLOCK: tl.constexpr):
-    """Two loops, one inside the other, whose bounds are known only at launch."""
+    """Loop inside a loop, with bounds that are known only at launch."""
     cols = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for i in range(n):
@@ -99,7 +99,7 @@ def _twice(x):
 
 @triton.jit
 def fused_math(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Special functions and conversions under a mask."""
+    """Compute special functions and conversions under a mask."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + cols, mask=cols < n).to(tl.float32)
     y = _twice(x) / (1.0 + tl.sqrt(tl.abs(x))) + tl.sin(x) + tl.log(tl.abs(x) + 1.0)

@@ -26,12 +26,12 @@ CHILD = (sys.executable, str(Path(__file__).with_name("cpu_child.py")))
 
 @triton.jit
 def double(x_ptr, y_ptr, n, MODE: tl.constexpr, US: tl.constexpr):
-    """Never compiled here: `CpuMachine` does what it is for."""
+    """Double; never compiled here: `CpuMachine` does what it is for."""
     tl.store(y_ptr, tl.load(x_ptr) * 2)
 
 
 def problem(**more: Any) -> Problem:
-    """Doubles eight numbers."""
+    """Double eight numbers."""
     tensors = {"x_ptr": torch.arange(8.0), "y_ptr": torch.full((8,), 7.0)}
     return Problem(double, {**tensors, "n": 8, **more}, (1,))
 

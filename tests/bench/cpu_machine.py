@@ -33,7 +33,7 @@ class CpuMachine:
         self.lost = False
 
     def clock(self, policy: TimingPolicy) -> CpuClock:  # noqa: ARG002 - the protocol's
-        """Tells the time that a config claims to take."""
+        """Tell the time that a config claims to take."""
         return CpuClock()
 
     def launch(
@@ -63,7 +63,7 @@ class CpuMachine:
         return None if config["MODE"] == "print" else config["US"] / 1000
 
     def synchronize(self) -> None:
-        """Raises if the device was lost."""
+        """Raise if the device was lost."""
         if self.lost:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
@@ -99,7 +99,7 @@ class CpuClock:
     """Runs each subject, and takes the time that its config tells for the time it took."""
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Runs a subject once."""
+        """Run a subject once."""
 
         def once() -> None:
             subject.prepare()
@@ -110,7 +110,7 @@ class CpuClock:
         return outcome if isinstance(outcome, Failure) else None
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """Runs each once."""
+        """Run each once."""
         for subject in subjects:
             subject.prepare()
             subject.run()

@@ -192,7 +192,7 @@ def test_a_config_keeps_its_number() -> None:
         touched = False
 
     def hook(_: object) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     table = ConfigTable(setup().lowering, Touched())  # type: ignore[arg-type]
     entrants = [entrant("good"), entrant("print"), entrant("good", pre_hook=hook), entrant("good")]

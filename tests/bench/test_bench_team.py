@@ -70,7 +70,7 @@ def test_a_gpu_that_is_lost_leaves(team: Team) -> None:
 
 
 def lose(team: Team) -> None:
-    """Kills the child of the first member, and lets no other start."""
+    """Kill the child of the first member, and let no other start."""
     team._members[0]._children.command = ("false",)
     os.kill(child_of(team, 0), signal.SIGKILL)
 

@@ -25,7 +25,7 @@ from tests.bench.cpu_machine import CpuMachine
 
 @triton.jit
 def split(x_ptr, PARTS, BLOCK: tl.constexpr):
-    """PARTS is no constexpr: the code does not hold it."""
+    """Take PARTS as no constexpr: the code does not hold it."""
     tl.store(x_ptr, PARTS)
 
 
@@ -42,7 +42,7 @@ class Recorder:
         return self.trial([default])[0]
 
     def trial(self, entrants: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Counts on from the last time given."""
+        """Count on from the last time given."""
         first = len(self.asked)
         self.asked += [e.config for e in entrants]
         times = [float(first + place + 1) for place in range(len(entrants))]
@@ -59,7 +59,7 @@ class Recorder:
         return 2.0
 
     def close(self) -> None:
-        """Forgets who was asked for."""
+        """Forget who was asked for."""
         self.asked = []
 
 

@@ -10,5 +10,5 @@ from command_lines import Commands
 
 @pytest.fixture
 def commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
-    """Runs commands; the session's artifacts are shared."""
+    """Run commands; the session's artifacts are shared."""
     return Commands(tmp_path, capsys)

@@ -19,7 +19,7 @@ def say(**message: object) -> None:
 
 
 def main() -> None:
-    """Answers one plan."""
+    """Answer one plan."""
     line = sys.stdin.readline()
     if not line:
         return

@@ -279,7 +279,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def commands(commands: Commands) -> Commands:
-    """Runs commands beside files that are no kernels, reports or timings."""
+    """Run commands beside files that are no kernels, reports or timings."""
     for name, content in FILES.items():
         (commands.folder / name).write_bytes(content)
     return commands

@@ -47,7 +47,7 @@ def identity(path: Path, n: int, dtype: str = "fp16") -> tuple[TuneKey, Provenan
 
 
 def store(commands: Commands, *sizes: int, **changes: str) -> None:
-    """Keeps a config of the doubling kernel for each size."""
+    """Keep a config of the doubling kernel for each size."""
     folder = commands.folder / "own"
     folder.mkdir(exist_ok=True)
     timings = (Measurement(WINNER, 5.0, 4.0, 6.0, (5.0,)),)

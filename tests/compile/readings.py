@@ -29,7 +29,7 @@ def where(made: Any) -> tuple[str, int]:
 
 
 def deadly(made: Any) -> str:
-    """Kills the worker that reads a config of two warps."""
+    """Kill the worker that reads a config of two warps."""
     if made.metadata["num_warps"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return digest_of(made)
@@ -46,12 +46,12 @@ class StrangeError(Exception):
 
 
 def breaks(made: Any) -> str:
-    """Raises for a config of two warps."""
+    """Raise for a config of two warps."""
     if made.metadata["num_warps"] == 2:
         raise StrangeError(made.entry)
     return digest_of(made)
 
 
 def admit(config: Config, request: LowerRequest) -> Failure | None:
-    """Keeps nothing from the back end."""
+    """Keep nothing from the back end."""
     return None

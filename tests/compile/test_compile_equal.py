@@ -38,7 +38,7 @@ def request_of(problem: Problem, config: Config, machine: Target) -> LowerReques
 
 
 def check(problem: Problem, config: Config, machine: Target, sandbox: Sandbox) -> Artifact:
-    """Compiles on both ways; PTX, cubin and what a launch needs to know are equal."""
+    """Compile on both ways; PTX, cubin and what a launch needs to know are equal."""
     request = request_of(problem, config, machine)
     artifact = sandbox.compile(request, 60)
     assert isinstance(artifact, Artifact), artifact

@@ -53,13 +53,13 @@ def faulty_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 
 def _forget_workers() -> None:
-    """Ends what was started with another environment."""
+    """End what was started with another environment."""
     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
     release()
 
 
 def hooks() -> Hooks[str]:
-    """Admits everything."""
+    """Admit everything."""
     return Hooks(digest_of, admit)
 
 

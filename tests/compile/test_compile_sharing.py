@@ -43,7 +43,7 @@ def whole(artifact: Artifact) -> Artifact:
 
 
 def admit(config: Config, request: LowerRequest) -> Failure | None:
-    """Keeps nothing from the back end."""
+    """Keep nothing from the back end."""
     return None
 
 

@@ -38,7 +38,7 @@ NOISY = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptio
 
 
 def hooks() -> Hooks[str]:
-    """Admits everything."""
+    """Admit everything."""
     return Hooks(digest_of, admit)
 
 
@@ -88,7 +88,7 @@ def test_from_a_thread(
 
 
 def refuses(config: Config, request: LowerRequest) -> Failure | None:
-    """Raises at the third config."""
+    """Raise at the third config."""
     if config == CONFIGS[2]:
         raise ProblemError("the grid is none")
     return None

@@ -86,7 +86,7 @@ class Place:
 
     @classmethod
     def of(cls, problem: Problem, config: Config, settings: Settings, folder: Path) -> Place:
-        """Compiles a config as a worker does."""
+        """Compile a config as a worker does."""
         lowering = Lowering(problem, load_target("H200"), 30)
         request = lowering.request(config)
         assert isinstance(request, LowerRequest), request
@@ -94,22 +94,22 @@ class Place:
         return cls(problem, config, lowering, ArtifactCache.of(settings), folder)
 
     def hand(self, capability: int = 90) -> bool:
-        """Hands the artifact over where a GPU of a capability would launch."""
+        """Hand the artifact over where a GPU of a capability would launch."""
         with launching_on(capability):
             return hand_to_triton(self.lowering, self.config, self.cache)
 
     def launch(self) -> Any:
-        """Compiles what a new process's launch would, or finds it in Triton's cache."""
+        """Compile what a new process's launch would, or find it in Triton's cache."""
         jit_function(self.problem.kernel).device_caches.clear()
         return compiled_by_triton(self.problem, self.config, 90)
 
     def files(self) -> dict[str, bytes]:
-        """Reads all that Triton's cache holds of the kernel."""
+        """Read all that Triton's cache holds of the kernel."""
         paths = [path for path in sorted(self.triton.rglob("*")) if path.is_file()]
         return {str(path.relative_to(self.triton)): path.read_bytes() for path in paths}
 
     def forget(self) -> None:
-        """Empties Triton's cache."""
+        """Empty Triton's cache."""
         shutil.rmtree(self.triton, ignore_errors=True)
         jit_function(self.problem.kernel).device_caches.clear()
 
@@ -136,7 +136,7 @@ class _NeverAgain:
 
 @pytest.fixture
 def block(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Takes LLVM and ptxas from Triton from the call on."""
+    """Take LLVM and ptxas from Triton from the call on."""
 
     def blocked() -> None:
         monkeypatch.setattr(stages, "llvm", _NeverAgain())

@@ -91,7 +91,7 @@ def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
 
 
 def refuse_wide(config: Config, request: LowerRequest) -> Failure | None:
-    """Keeps tiles of 128 columns from the back end."""
+    """Keep tiles of 128 columns from the back end."""
     return Failure("rules", "options", "wide") if config.kwargs["BLOCK_N"] == 128 else None
 
 

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 import triton
+from hypothesis import given
+from hypothesis import strategies as st
 
 from asmtune.compile.source import other_values, source_digest, text_of
 
@@ -41,10 +43,12 @@ Edit = Callable[[str], str]
 
 NUMBERS = itertools.count()
 
+KERNELS = Path(__file__).parents[2] / "kernels"
+
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
-    """Makes a module of the source, edited, beside a module `owner` with an OFFSET."""
+    """Make a module of the source, edited, beside a module `owner` with an OFFSET."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def make(
@@ -83,6 +87,8 @@ UNCHANGED = {
     "nothing": lambda text: text,
     "lines above": lambda text: "# a comment\n\n\n" + text,
     "a comment inside": replaced("    acc =", "    # loads\n    acc ="),
+    "a docstring": replaced("    acc =", '    """Loads."""\n    acc ='),
+    "a docstring of what it calls": replaced("    return x *", "    r'Scale.'\n    return x *"),
     "layout": replaced("helper(acc) + n)", "helper( acc )+n )"),
     "another global": lambda text: text + "\nUNUSED = 3\n",
     "a global hidden by a parameter": replaced("n = 5", "n = 6"),
@@ -95,6 +101,7 @@ CHANGED = {
     "what it calls": replaced("inner(x) + owner", "inner(x) - owner"),
     "what that calls": replaced("x * WIDTH", "x + WIDTH"),
     "a global constexpr": replaced("constexpr(4)", "constexpr(8)"),
+    "a string": replaced("    acc =", "    tl.static_assert(BLOCK, 'a block')\n    acc ="),
 }
 
 
@@ -146,6 +153,60 @@ def test_recursion_ends(load: Callable[..., ModuleType]) -> None:
     """Functions that call each other are read once each."""
     kernel = load(replaced("return x * WIDTH", "return helper(x)")).kernel
     assert len(source_digest(kernel)) == 64
+
+
+DOCSTRINGS = {
+    "none": "",
+    "one": '    """Load."""\n',
+    "another": '    """Load a block.\n\n    Args:\n        x: its address.\n    """\n',
+    "raw": "    r'\\d'\n",
+    "in two parts": "    'Load ' 'a block.'\n",
+}
+
+
+@pytest.mark.parametrize("docstring", DOCSTRINGS.values(), ids=DOCSTRINGS)
+@pytest.mark.parametrize("body", ["    return x + 'a'\n", "    f'{x}'\n    return b''\n"])
+def test_docstrings_do_not_count(docstring: str, body: str) -> None:
+    """A function has one text with any docstring and without; other strings stay in it."""
+    source = f"def f(x):\n{docstring}{body}"
+    assert text_of(source) == text_of(f"def f(x):\n{body}")
+    assert text_of(source) != text_of(source.replace("'a'", "'b'").replace("b''", "b'a'"))
+
+
+def test_docstring_alone() -> None:
+    """Functions, classes and modules that are only docstrings have the text of empty ones."""
+    for opening in ("def f(x):", "async def f(x):", "class A:"):
+        assert text_of(f"{opening}\n    'Do nothing.'") == f"{opening}\n    pass"
+    assert text_of("'Nothing.'") == ""
+    nested = "'A module.'\nclass A:\n    'A class.'\n    def f(x):\n        'A method.'\n"
+    assert text_of(nested) == "class A:\n\n    def f(x):\n        pass"
+
+
+@pytest.mark.parametrize("text", ["f'a'", "b'a'", "1", "'a'.x", "('a', 'b')", "print('a')"])
+def test_what_is_no_docstring(text: str) -> None:
+    """First expressions other than a plain string count, and so does a later string."""
+    assert text_of(f"def f(x):\n    {text}") != text_of("def f(x):\n    pass")
+    assert text_of("def f(x):\n    'a'\n    'b'") != text_of("def f(x):\n    'a'")
+
+
+def described(node: ast.AST, docstring: str | None) -> ast.AST:
+    """Give every function in a tree a docstring, or take it away."""
+    for function in ast.walk(node):
+        if isinstance(function, ast.FunctionDef):
+            if ast.get_docstring(function, clean=False) is not None:
+                function.body = function.body[1:] or [ast.Pass()]
+            if docstring is not None:
+                function.body.insert(0, ast.Expr(ast.Constant(docstring)))
+    return ast.fix_missing_locations(node)
+
+
+@pytest.mark.parametrize("name", ["matmul", "attention", "_gru", "_hopper_gemm_walk"])
+@given(docstring=st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
+def test_docstrings_of_kernels(name: str, docstring: str | None) -> None:
+    """Whatever the docstrings of a shipped kernel's functions say, its text is the same."""
+    source = (KERNELS / f"{name}.py").read_text()
+    edited = ast.unparse(described(ast.parse(source), docstring))
+    assert text_of(edited) == text_of(source)
 
 
 def test_text_does_not_depend_on_python() -> None:

@@ -38,14 +38,14 @@ FACTOR = tl.constexpr(2)
 
 @triton.jit
 def times_factor(x_ptr, n, BLOCK: tl.constexpr):
-    """Multiplies by a global."""
+    """Multiply by a global."""
     at = tl.arange(0, BLOCK)
     tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * FACTOR, mask=at < n)
 
 
 @pytest.fixture(autouse=True)
 def no_texts() -> Iterator[None]:
-    """Forgets what this process has lowered, as a new process has not lowered it."""
+    """Forget what this process has lowered, as a new process has not lowered it."""
     stored_ir._texts.clear()
     yield
     stored_ir._texts.clear()
@@ -53,7 +53,7 @@ def no_texts() -> Iterator[None]:
 
 @pytest.fixture
 def front_ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lists the TTIR that Triton's front end makes."""
+    """List the TTIR that Triton's front end makes."""
     made: list[str] = []
     front_end = Toolchain.front_end
 
@@ -115,7 +115,7 @@ def test_a_changed_global_is_another_source(
 
 @triton.jit
 def square(x_ptr):
-    """Multiplies a tile with itself."""
+    """Multiply a tile with itself."""
     at = x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
     tl.store(at, tl.dot(tl.load(at), tl.load(at)))
 

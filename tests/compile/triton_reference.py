@@ -32,7 +32,7 @@ class _NoGpu:
 
 @contextmanager
 def launching_on(capability: int) -> Iterator[None]:
-    """Makes Triton take this machine for one with a GPU of a capability."""
+    """Make Triton take this machine for one with a GPU of a capability."""
     before = driver._active
     driver.set_active(_NoGpu(capability))
     try:

@@ -16,11 +16,11 @@ SPACE = {"BLOCK": [64, 128, 256], "num_warps": [4, 8]}
 
 @triton.jit
 def add(x_ptr, n, BLOCK: tl.constexpr):
-    """Never runs: there is no GPU."""
+    """Stand for a kernel that never runs: there is no GPU."""
 
 
 def keep(block: int) -> None:
-    """Keeps a record for the kernel at n=8."""
+    """Keep a record for the kernel at n=8."""
     from asmtune.base.settings import Settings
     from asmtune.core.config import Config
     from asmtune.core.problem import Problem
@@ -39,7 +39,7 @@ def keep(block: int) -> None:
 
 
 def launch(options: dict[str, Any]) -> dict[str, Any]:
-    """Launches the kernel at n=8; what was launched, and what is loaded."""
+    """Launch the kernel at n=8; what was launched, and what is loaded."""
     from asmtune import asm_autotune
     from asmtune.measure.timing import nvml
 

@@ -33,7 +33,7 @@ EFFORT = replace(EFFORTS["quick"], scorer="roofline")
 
 @triton.jit
 def copy(x_ptr, out_ptr, n, scale=1, BLOCK: tl.constexpr = 32):
-    """Multiplies by `scale`."""
+    """Multiply by `scale`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 
@@ -84,7 +84,7 @@ class HostGpu(HostMachine):
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Does what the kernel would do."""
+        """Do what the kernel would do."""
         prepared = super().launch(binary, values, pre_hook)
 
         def run() -> None:
@@ -94,7 +94,7 @@ class HostGpu(HostMachine):
         return replace(prepared, run=run)
 
     def bench(self, setup: BenchSetup) -> Any:
-        """Times a problem's configs here."""
+        """Time a problem's configs here."""
         self.tuned += 1
         effect = next(
             effect

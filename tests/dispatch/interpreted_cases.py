@@ -25,21 +25,21 @@ CONFIGS = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128})]
 
 @triton.jit
 def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Copies."""
+    """Copy."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
 
 
 @triton.jit
 def increment(x_ptr, n, BLOCK: tl.constexpr):
-    """Adds one in place."""
+    """Add one in place."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
 
 
 @triton.jit
 def fill_either(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Ones into `x_ptr`, or into `out_ptr` where there is none."""
+    """Write ones into `x_ptr`, or into `out_ptr` where there is none."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if x_ptr is None:
         tl.store(out_ptr + at, tl.full([BLOCK], 1.0, tl.float32), mask=at < n)
@@ -47,7 +47,7 @@ def fill_either(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def staged(out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
-    """Tells what a heuristic made of the config."""
+    """Tell what a heuristic made of the config."""
     tl.store(out_ptr, EVEN)
 
 
@@ -93,7 +93,7 @@ def launch(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(how: str) -> None:
-    """Prints one JSON object."""
+    """Print one JSON object."""
     early = kernels(triton.autotune) if how == "before" else None
     with contextlib.nullcontext() if how == "asm_autotune" else patch():
         decorator = asm_autotune if how == "asm_autotune" else triton.autotune

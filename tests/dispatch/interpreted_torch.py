@@ -21,7 +21,7 @@ LIST = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128})]
 
 @triton.jit
 def add(x_ptr, y_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
-    """Adds two vectors, and tells its block and EVEN behind them."""
+    """Add two vectors, and tell the block and EVEN behind them."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n)
     tl.store(out_ptr + at, total, mask=at < n)
@@ -110,7 +110,7 @@ def gradient() -> list[float]:
 
 
 def main() -> None:
-    """Prints one JSON object."""
+    """Print one JSON object."""
     found: dict[str, Any] = {"below": {}, "above": {}, "plain": {}, "best": {}}
     for name, decorate in kernels().items():
         below = decorate(by_block(add))

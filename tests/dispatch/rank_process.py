@@ -70,7 +70,7 @@ class Player:
         self.own = SPACE[rank]
 
     def after(self, name: str) -> None:
-        """Waits until a rank has begun to resolve a key."""
+        """Wait until a rank has begun to resolve a key."""
         self.store.wait([f"began {name}"])
 
     def play(
@@ -82,7 +82,7 @@ class Player:
         pace: RankPace = PACE,
         device: str = "NVIDIA H200",
     ) -> dict[str, Any]:
-        """Agrees on a config; where it is this rank's turn, it works first."""
+        """Agree on a config; where it is this rank's turn, it works first."""
 
         def resolve() -> Config:
             self.tuned.append(name)
@@ -205,7 +205,7 @@ def background(machine: Imagined) -> list[int]:
 
 
 def launch_add(kernel: Any, n: int) -> None:
-    """Adds two vectors."""
+    """Add two vectors."""
     x = torch.ones(n)
     kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, x, torch.empty(n), n)
 
@@ -240,7 +240,7 @@ SCENES = {"peaceful": peaceful, "killed": killed, "deserted": deserted}
 
 
 def play(scene: str, world: int, port: str, folder: str, rank: int, pipe: int) -> None:
-    """Joins the job, plays, and writes what was found; the process then ends at once.
+    """Join the job, play, and write what was found; the process then ends at once.
 
     A group that lost a rank cannot be taken down.
     """
@@ -256,7 +256,7 @@ def play(scene: str, world: int, port: str, folder: str, rank: int, pipe: int) -
 
 
 def main() -> None:
-    """Starts the ranks, waits for all, prints."""
+    """Start the ranks, wait for all, print."""
     scene, world, port, folder = sys.argv[1:]
     job = partial(play, scene, int(world), port, folder)
     ranks = [start(partial(job, rank)) for rank in range(int(world))]

@@ -50,7 +50,7 @@ WON = BEST.with_alternative("vendor")
 
 
 def vendor(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int) -> None:
-    """Does what the kernel does."""
+    """Do what the kernel does."""
     assert out.numel() == n
     torch.add(x, y, out=out)
 

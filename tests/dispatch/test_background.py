@@ -36,7 +36,7 @@ class Told:
         self._some = threading.Semaphore(0)
 
     def __call__(self, at: TuningRequest, choice: Choice) -> None:
-        """Takes note."""
+        """Take note."""
         self.choices.append((at, choice))
         self._some.release()
 

@@ -32,7 +32,7 @@ from asmtune.runtime.options import DecoratorOptions
 
 @triton.jit
 def add(x_ptr, y_ptr, n, factor=2.0, BLOCK: tl.constexpr = 64, EVEN: tl.constexpr = False):
-    """Never runs."""
+    """Stand for a kernel that never runs."""
 
 
 even = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})(add)
@@ -282,7 +282,7 @@ def test_the_interpreter_takes_what_it_likes() -> None:
         arg_names = ("x_ptr",)
 
         def run(self) -> None:
-            """Stands for the interpreter's."""
+            """Stand for the interpreter's."""
 
         fn = staticmethod(lambda x_ptr: x_ptr)
 

@@ -57,11 +57,11 @@ def switched() -> Iterator[None]:
 
 @triton.jit
 def blocks(x_ptr, y_ptr, out_ptr, n, BLOCK, OTHER):
-    """A kernel whose grid has two blocks."""
+    """Do nothing, in a grid of two blocks."""
 
 
 def refuse(*_: Any, **__: Any) -> Any:
-    """Stands for a tuner that must not be opened."""
+    """Stand for a tuner that must not be opened."""
     raise AssertionError("a tuner was opened")
 
 

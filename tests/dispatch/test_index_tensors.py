@@ -34,7 +34,7 @@ class JaggedMachine(support.HostMachine):
         values: Mapping[str, Any],
         pre_hook: Callable[..., Any] | None,  # noqa: ARG002
     ) -> LoadedLaunch:
-        """Does what the kernel would do."""
+        """Do what the kernel would do."""
 
         def run() -> None:
             ends = values["starts_ptr"].tolist()

@@ -35,7 +35,7 @@ def us_at(n: int, config: Config) -> float:
 
 
 def keep(host: Host, *sizes: int) -> None:
-    """Stores records of shapes, with the times of every config."""
+    """Store records of shapes, with the times of every config."""
     with Store.open(host.folder / "store.sqlite") as store:
         for n in sizes:
             at = miss(n)

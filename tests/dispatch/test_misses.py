@@ -51,7 +51,7 @@ def ship(monkeypatch: pytest.MonkeyPatch, *records: TuneRecord) -> None:
 
 
 def closed(*_: Any) -> Tuner:
-    """Stands for a workshop that must not be needed."""
+    """Stand for a workshop that must not be needed."""
     raise AssertionError("a workshop was opened")
 
 

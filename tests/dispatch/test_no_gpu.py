@@ -21,7 +21,7 @@ SPACE = {"BLOCK": [32, 64]}
 
 @triton.jit
 def add(x_ptr, n, BLOCK: tl.constexpr):
-    """Never runs."""
+    """Stand for a kernel that never runs."""
 
 
 @pytest.fixture

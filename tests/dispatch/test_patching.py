@@ -194,7 +194,7 @@ class Reading(Autotuner):  # type: ignore[misc]
     files: dict[int, Any] = {}  # noqa: RUF012 - one for the test
 
     def run(self, *args: Any, **keywords: Any) -> Any:
-        """Asks the files first."""
+        """Ask the files first."""
         key = (args[2], *(str(value.dtype) for value in args[:2]))
         if key not in self.cache and args[2] in self.files:
             self.cache[key] = self.files[args[2]]
@@ -212,7 +212,7 @@ class Launching(Autotuner):  # type: ignore[misc]
     """Runs in a way of its own."""
 
     def run(self, *_: Any, **__: Any) -> str:
-        """Launches nothing."""
+        """Launch nothing."""
         return "mine"
 
 
@@ -363,7 +363,7 @@ def test_keys_that_are_no_parameters(gpu: HostGpu) -> None:
 
 @triton.jit
 def shaped(x_ptr, out_ptr, n, SHAPE: tl.constexpr, BLOCK: tl.constexpr = 32):
-    """Copies; `SHAPE` is for show."""
+    """Copy; `SHAPE` is for show."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
 

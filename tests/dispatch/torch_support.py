@@ -56,7 +56,7 @@ class Imagined:
         return self
 
     def tune(self, request: TuningRequest) -> TuningResult:
-        """Stands for the funnel and the clock."""
+        """Stand for the funnel and the clock."""
         self.tuned.append(request.key)
         timed = [
             Measurement(config, 2.0 + i, 2.0 + i, 2.0 + i, (2.0 + i,))
@@ -66,7 +66,7 @@ class Imagined:
         return TuningResult(request, "tuned", record)
 
     def run(self, *args: Any, **keywords: Any) -> None:
-        """Stands for a launch: does the work, and checks that the grid covers it."""
+        """Stand for a launch: do the work, and check that the grid covers it."""
         names = torch_kernels.add_even.arg_names
         given = {**dict(zip(names, args, strict=False)), **keywords}
         self.launches.append({k: v for k, v in given.items() if not isinstance(v, torch.Tensor)})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from website import claims
 from website.blocks import PageError, pages
 from website.files import number, provenance, results
 from website.numbers import written
@@ -105,3 +107,34 @@ def test_marks_that_name_nothing(text: str) -> None:
     """A mark of no file, key, number or table is refused with the page's name."""
     with pytest.raises(PageError, match=r"^page\.md"):
         written(text, PAGE)
+
+
+def test_slower_kernels_count_as_they_were_timed_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two timings of a row the newer counts; templates and kernels that keep up have no line."""
+
+    def rows(*given: tuple[str, int, float, int]) -> dict[str, Any]:
+        runs = [{"date": "2026-11-25"}, {"date": "2026-11-26"}]
+        names = ("kernel", "shape", "over_vendor", "run")
+        listed = [dict(zip(names, (k, {"M": m}, *rest), strict=True)) for k, m, *rest in given]
+        return {"runs": runs, "rows": [{**row, "dtype": "fp16"} for row in listed]}
+
+    files = {
+        "h100_kernels": rows(
+            ("matmul", 1, 0.5, 0), ("gelu", 1, 1.1, 0), ("tiled_matmul", 1, 0.2, 0)
+        ),
+        "wide_h100": rows(("matmul", 1, 0.9, 1), ("matmul", 2, 1.0, 0)),
+        "kernels": rows(("matmul", 1, 0.98, 1)),
+        "wide_h200": rows(("matmul", 1, 0.5, 0)),
+    }
+    monkeypatch.setattr(claims, "results", files.__getitem__)
+    assert claims.slower().splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]
+
+
+def test_ways_of_the_backward_pass_are_those_of_the_shipped_records() -> None:
+    """Each record has a line, whose fastest way is its winner's."""
+    records = results("attention_backward-h100")["records"]
+    lines = TABLES["backward_h100"]().splitlines()[2:]
+    assert len(lines) == len(records)
+    for record, line in zip(records, lines, strict=True):
+        way = claims.WAYS[record["winner"].get("@alternative", "")]
+        assert line.split(" | ")[-2] == way

@@ -36,7 +36,7 @@ def name(page: Path) -> str:
 
 
 def run_and_compare(page: Path, *, gpu: bool) -> None:
-    """Runs a page; fails with everything that it shows in another form than it was printed."""
+    """Run a page; fail with everything that it shows in another form than it was printed."""
     wrong = [text for ran in run(page, gpu=gpu) if (text := mismatch(ran)) is not None]
     if not same_triton():
         pytest.skip(f"ran; outputs are those of another Triton than {triton.__version__}")

@@ -59,7 +59,7 @@ class Links(HTMLParser):
         self.anchors: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Takes links, sources and names."""
+        """Take links, sources and names."""
         values = dict(attrs)
         self.anchors.add(values.get("id") or "")
         found = values.get("href") or values.get("src")

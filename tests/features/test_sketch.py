@@ -43,7 +43,7 @@ Both = Callable[[Problem, Config, str], tuple[Profile, Profile, Work]]
 
 @pytest.fixture(scope="session")
 def both(settings: Settings) -> Both:
-    """Compiles a config, and reads its sketch and its artifact."""
+    """Compile a config, and read its sketch and its artifact."""
 
     def read(problem: Problem, config: Config, name: str) -> tuple[Profile, Profile, Work]:
         target = load_target(name)

@@ -31,7 +31,7 @@ def mixed(
     DT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A tuple, None, a float, a misaligned view of the output's storage, a function, a dtype."""
+    """Take a tuple, None, a float, a function, a dtype and a misaligned view of the output."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     x = tl.load(pair[0] + at, mask=inside).to(DT) * scale + pair[1]
@@ -43,14 +43,14 @@ def mixed(
 
 @triton.jit
 def double_tiles(in_desc, out_desc, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Tensor descriptors made on the host; their tiles are the config's."""
+    """Double by tensor descriptors made on the host; their tiles are the config's."""
     row, col = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
     out_desc.store([row, col], in_desc.load([row, col]) * 2)
 
 
 @triton.jit
 def double_made(in_ptr, out_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Tensor descriptors made on the device, in memory that the launch allocates."""
+    """Double by tensor descriptors made on the device, in memory that the launch allocates."""
     source = tl.make_tensor_descriptor(in_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
     target = tl.make_tensor_descriptor(out_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
     row, col = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N

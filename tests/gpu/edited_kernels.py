@@ -12,7 +12,7 @@ from asmtune.core.config import Config
 
 @triton.jit
 def add_five(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Adds 5, a constant that its PTX shows."""
+    """Add 5, a constant that its PTX shows."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=inside) + 5.0, mask=inside)

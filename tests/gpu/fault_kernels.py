@@ -30,7 +30,7 @@ FAULT, HANG, NOTHING, WRONG, LOUD, SMASH = 1, 2, 3, 4, 5, 6
 
 @triton.jit
 def double(x_ptr, y_ptr, flag_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
-    """Y = 2 x; FAULT writes far outside, HANG waits for a flag that nobody sets."""
+    """Compute y = 2 x; FAULT writes far outside, HANG waits for a flag that nobody sets."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     y = tl.load(x_ptr + at, mask=inside) * 2.0
@@ -52,7 +52,7 @@ def double(x_ptr, y_ptr, flag_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def double_in_place(x_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
-    """X = 2 x, over what was there; WRONG takes three."""
+    """Double x over what was there; WRONG takes three."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     x = tl.load(x_ptr + at, mask=inside)
@@ -61,7 +61,7 @@ def double_in_place(x_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def add_up(x_ptr, total_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
-    """Total += sum of x, atomically; WRONG adds one more a program."""
+    """Add the sum of x to a total, atomically; WRONG adds one more a program."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     part = tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0), 0)
     if BAD == 4:
@@ -130,7 +130,7 @@ class Prepared:
 def prepare(
     problem: Problem, configs: Sequence[Config], target: Target, **options: Any
 ) -> Prepared:
-    """Compiles configs and reads their effects off the IR, as tuning does.
+    """Compile configs and read their effects off the IR, as tuning does.
 
     Args:
         problem: one of `problems`.

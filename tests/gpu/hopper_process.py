@@ -1,9 +1,10 @@
 """Launches a Gluon kernel for Hopper by each config in a process of its own, and prints errors.
 
-    python -m tests.gpu.hopper_process gemm NUMBER
-    python -m tests.gpu.racecheck attention 3
+    python -m tests.gpu.hopper_process gemm NUMBER [CONFIGS]
+    python -m tests.gpu.racecheck attention 3 [CONFIGS]
 
-The number chooses a case. Each config is launched REPEATS times, with outputs poisoned before: the
+The number chooses a case; CONFIGS limits how many configs, spread over all, where a tool makes each
+launch a thousand times as long. Each is launched REPEATS times, with outputs poisoned before: the
 first result is compared with float64, the others with the first, bit by bit. What atomic additions
 make, which come in any order, is compared with float64 each time. A config is named before it is
 compiled, so that one that never ends is known. `apart 0` launches a kernel whose partitions share
@@ -15,7 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -102,7 +103,7 @@ def _mark(x_ptr, WHO: gl.constexpr):
 
 @gluon.jit
 def kernel(x_ptr):
-    """Has two partitions that touch no shared memory."""
+    """Run two partitions that touch no shared memory."""
     gl.warp_specialize([(_mark, (x_ptr, 0)), (_mark, (x_ptr, 1))], [4], [24])
 
 
@@ -225,7 +226,13 @@ def configs_of(module: ModuleType, arguments: Mapping[str, Any]) -> list[Config]
     return [*space.configs(**{**context, "M": 4096, "N": 4096}), *split]
 
 
-def errors(which: str, case: Mapping[str, Any]) -> dict[str, float]:
+def spread(configs: Sequence[Config], most: int | None) -> list[Config]:
+    """Pick so many configs at equal distances, the first among them; all for None."""
+    count = len(configs) if most is None else min(most, len(configs))
+    return [configs[place * len(configs) // count] for place in range(count)]
+
+
+def errors(which: str, case: Mapping[str, Any], most: int | None = None) -> dict[str, float]:
     """Return the error of each config over its tolerance; infinity where results do not repeat."""
     torch.manual_seed(0)
     module, _, make = CASES[which]
@@ -236,9 +243,9 @@ def errors(which: str, case: Mapping[str, Any]) -> dict[str, float]:
         # Sums in fp32 of weights that are rounded to the inputs' dtype.
         tolerances["fp32"] = tolerances[dtype_of(outputs[0])]
     found = {}
-    for config in configs_of(module, arguments):
-        if config.kwargs.get("GROUP_M", 8) != 8:
-            continue  # the order of tiles alone
+    # GROUP_M is the order of tiles alone.
+    configs = [c for c in configs_of(module, arguments) if c.kwargs.get("GROUP_M", 8) == 8]
+    for config in spread(configs, most):
         _say(f"{config}: compile")
         runs = []
         for _ in range(REPEATS):
@@ -268,16 +275,16 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def main(which: str, number: int) -> None:
+def main(which: str, number: int, most: int | None = None) -> None:
     """Launch one case, and print the errors as JSON."""
     if which == "apart":
         x = torch.zeros(2, device="cuda")
         kernel[(1,)](x, num_warps=4)
         found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
     else:
-        found = errors(which, CASES[which][1][number])
+        found = errors(which, CASES[which][1][number], most)
     sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], *map(int, sys.argv[2:4]))

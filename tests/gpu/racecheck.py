@@ -1,6 +1,6 @@
 """Runs racecheck over a case of `hopper_process`, and prints the hazards that are not Triton's own.
 
-    python -m tests.gpu.racecheck attention 0
+    python -m tests.gpu.racecheck attention 0 [CONFIGS]
 
 `warp_specialize` has bytes in shared memory that tell worker warps which partition to run. The
 default partition writes them, all warps pass barrier 1, the workers read them, and all pass it
@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.gpu import hopper_process
 
 LIMIT_S = 300
+TOOLKIT = "/usr/local/cuda/bin"
 MODULES = {name: module for name, (module, _, _) in hopper_process.CASES.items()}
 MODULES["apart"] = hopper_process
 
@@ -83,13 +84,13 @@ def _hands_over(first: str, second: str, handover: Collection[Line]) -> bool:
     return len(accesses) == 2 and kinds == {"Read", "Write"} and there
 
 
-def main(kernel: str, number: str) -> None:
+def main(kernel: str, *numbers: str) -> None:
     """Check one case; exit with 1 if a hazard is left, or the case fails."""
-    tool = shutil.which("compute-sanitizer")
+    tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=TOOLKIT)
     if tool is None:
         sys.exit("racecheck: compute-sanitizer is not on PATH; it comes with the CUDA toolkit")
     command = [tool, "--tool", "racecheck", "--print-limit", "100000", sys.executable]
-    command += ["-m", "tests.gpu.hopper_process", kernel, number]
+    command += ["-m", "tests.gpu.hopper_process", kernel, *numbers]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=LIMIT_S)
     module = MODULES[kernel].__file__
     assert module is not None
@@ -100,4 +101,4 @@ def main(kernel: str, number: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

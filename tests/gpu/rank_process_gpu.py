@@ -67,7 +67,7 @@ def play(rank: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Joins the job, plays, prints."""
+    """Join the job, play, print."""
     backend, rank, world, port, folder = sys.argv[1:]
     os.environ["ASMTUNE_CACHE_DIR"] = str(Path(folder) / f"rank{rank}")
     torch.cuda.set_device(int(rank))

@@ -32,7 +32,7 @@ def autotuned(**options: Any) -> Any:
 
 
 def until_stored(path: Path, work: Any) -> int:
-    """Repeats work until the store has a record; how often."""
+    """Repeat work until the store has a record; how often."""
     times, end = 0, time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         work()

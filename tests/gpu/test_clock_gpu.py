@@ -82,7 +82,7 @@ def test_a_prompt_host_is_not_late() -> None:
 
 
 def count_up() -> None:
-    """Holds the interpreter in bytecode, which gives it up when asked."""
+    """Hold the interpreter in bytecode, which gives it up when asked."""
     sum(number * number for number in range(2000))
 
 
@@ -90,7 +90,7 @@ VALUES = random.Random(1).sample(range(20_000), 20_000)
 
 
 def sort() -> None:
-    """Holds the interpreter in one call of some milliseconds, which does not."""
+    """Hold the interpreter in one call of some milliseconds, which does not."""
     sorted(VALUES)
 
 

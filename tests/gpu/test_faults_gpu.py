@@ -33,7 +33,7 @@ EVERYWHERE = pytest.mark.parametrize("isolate", [False, True], ids=["here", "in 
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Say:
-    """Writes a line on the terminal, whatever pytest captures."""
+    """Write a line on the terminal, whatever pytest captures."""
 
     def write(text: str) -> None:
         with capsys.disabled():

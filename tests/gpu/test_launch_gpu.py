@@ -21,7 +21,7 @@ from asmtune.runtime.launch.planning import backend
 
 
 def echo(out, a, b, c, wide, flag, x, y, n, T: tl.constexpr = 3, BLOCK: tl.constexpr = 64):
-    """Writes down what it was given, and copies x + y."""
+    """Write down what it was given, and copy x + y."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if tl.program_id(0) == 0:
         tl.store(out, a + 0.0)
@@ -263,7 +263,7 @@ def test_anything_with_a_pointer_is_launched_with(kernel: AsmAutotuner) -> None:
 
 @triton.jit
 def copy_tile(source, out, B: tl.constexpr):
-    """By a descriptor of the host's."""
+    """Copy a tile by a descriptor of the host's."""
     tl.store(out + tl.arange(0, B), source.load([0]))
 
 

@@ -25,7 +25,7 @@ ONE = Config({"BLOCK": 256})
 @asm_autotune(configs=[ONE], key=["n"])
 @triton.jit
 def scaled(x_ptr, y_ptr, n, scale, BLOCK: tl.constexpr):
-    """Multiplies by a number."""
+    """Multiply by a number."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 

@@ -72,7 +72,7 @@ def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 
 
 def check(function: Callable[..., torch.Tensor], *sizes: int, device: str = "cuda") -> None:
-    """Calls it with vectors of these sizes; the results are right."""
+    """Call it with vectors of these sizes; the results are right."""
     for n in sizes:
         x, y = torch.randn(2, n, device=device)
         torch.testing.assert_close(function(x, y), (x + 1 + y) * 2)
@@ -214,7 +214,7 @@ def captured(kernel: AsmAutotuner, n: int) -> tuple[torch.cuda.CUDAGraph, list[t
 
 
 def replayed(graph: torch.cuda.CUDAGraph, vectors: list[torch.Tensor]) -> None:
-    """Replays on other values; the sum is right."""
+    """Replay on other values; the sum is right."""
     x, y, out = vectors
     x.normal_()
     graph.replay()

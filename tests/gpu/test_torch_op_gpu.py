@@ -56,7 +56,7 @@ def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 
 
 def check(function: Callable[..., torch.Tensor], *sizes: int) -> None:
-    """Calls it with vectors of these sizes; the results are right."""
+    """Call it with vectors of these sizes; the results are right."""
     for n in sizes:
         x, y = torch.randn(2, n, device="cuda")
         torch.testing.assert_close(function(x, y), (x + 1 + y) * 2)

@@ -66,14 +66,14 @@ def in_graph(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
 
 @triton.jit
 def copy(x_ptr, out_ptr, n, scale: tl.constexpr = 1, BLOCK: tl.constexpr = 32):
-    """Multiplies by `scale`."""
+    """Multiply by `scale`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 
 
 @triton.jit
 def held_products(out_ptr, BLOCK: tl.constexpr):
-    """Five accumulators at once, which take tensor memory on Blackwell."""
+    """Hold five accumulators at once, which take tensor memory on Blackwell."""
     a = tl.full((BLOCK, BLOCK), 0.0, tl.float16)
     c = tl.zeros((BLOCK, BLOCK), tl.float32)
     d = tl.zeros((BLOCK, BLOCK), tl.float32)
@@ -257,7 +257,7 @@ EDITS = {
 
 @triton.jit
 def tenfold(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Multiplies by ten."""
+    """Multiply by ten."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 10.0, mask=at < n)
 
@@ -508,7 +508,7 @@ SCALE = tl.constexpr(1)
 
 @triton.jit
 def by_global(x_ptr, n, BLOCK: tl.constexpr):
-    """Stores a global's value."""
+    """Store a global's value."""
     tl.store(x_ptr + tl.arange(0, BLOCK), SCALE)
 
 

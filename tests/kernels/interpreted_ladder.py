@@ -13,7 +13,9 @@ from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._conv2d_window import Window
 from asmtune.testing.tolerances import excess
-from benchmarks.ladder import attention, conv, gemm
+from benchmarks.ladder import attention, conv, gemm, others
+from benchmarks.ladder.__main__ import other_errors
+from tests.kernels.accuracy import launched_with, module_of
 
 SIZES = ((1, 1, 1), (17, 33, 65), (5, 30, 0), (0, 4, 4), (35, 3, 50))
 SMALL = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 16}
@@ -117,3 +119,24 @@ def conv_errors(dtype: str) -> dict[str, float]:
     conv.relu[grid](y, z, y.numel(), **conv.ROWS.all_kwargs())
     found["relu"] = excess(z, y.double().relu())
     return {what: min(error, 1e300) for what, error in found.items()}
+
+
+TINY = {
+    "attention": {"heads": 2, "N": 70, "D": 16},
+    "conv": {
+        "batch": 2, "height": 5, "width": 6, "channels": 16, "filters": 24, "taps": 3, "stride": 2
+    },
+}  # fmt: skip
+
+
+@exact_floats()
+def timed_errors(name: str) -> dict[str, float]:
+    """Return the error of every step as it is timed, at a tiny size; PyTorch's functions run."""
+    ladder = others.LADDERS[name]
+    problem = ladder.problem(TINY[name], "cpu")
+    with launched_with(module_of("conv2d").DEFAULT, "conv2d"):
+        found = other_errors(problem, ladder.steps)
+    for function in {*ladder.against.values()}:
+        assert problem.launches[function]().isfinite().all()
+    assert {*problem.launches} == {*ladder.steps, *ladder.against.values()}
+    return found

@@ -24,7 +24,7 @@ from tests.kernels.accuracy import module_of
 
 
 def ship(folder: Path) -> None:
-    """Stands a package `asmtune.shipped` up that holds the folder's files."""
+    """Stand a package `asmtune.shipped` up that holds the folder's files."""
     init = folder / "__init__.py"
     init.write_text("")
     spec = importlib.util.spec_from_file_location(
@@ -46,7 +46,7 @@ def launched(name: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Launches, and prints."""
+    """Launch, and print."""
     ship(Path(sys.argv[1]))
     nvml.device_name = lambda *_: DEVICE
     launches = launched(sys.argv[2])

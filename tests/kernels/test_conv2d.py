@@ -32,7 +32,7 @@ def layer(channels: int, filters: int, taps: int, size: int = 14) -> dict[str, i
 
 @pytest.fixture
 def compiled(settings: Settings, target: Target) -> Any:
-    """Compiles for a shape: outputs by stage."""
+    """Compile for a shape: outputs by stage."""
 
     def compile_at(shape: dict[str, int], dtype: str = "bf16", **changed: int) -> Any:
         problem = conv2d.problem(shape, dtype, "meta")

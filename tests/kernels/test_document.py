@@ -100,6 +100,18 @@ def test_rates_of_arithmetic(only_vector_add: None) -> None:
     assert "| 420.0 TFLOP/s | 42% |" in made
 
 
+def test_the_epilogues_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence and a column give the product's time over the layer's, where it was timed."""
+    monkeypatch.setattr(document, "KERNELS", ("linear",))
+    size = {"kernel": "linear"}
+    rows = [row(8, 2.0, **size, over_product=0.9), row(8, 2.0, **size, over_product=0.98)]
+    made = rewritten(BEGIN + END, found(*rows, row(8, 2.0, **size)))
+    assert "takes 0.939 of the time of `linear` (geometric mean; least 0.900, 2 rows)" in made
+    assert "| over vendor | over baseline | over product |" in made
+    assert "| 2.00 | 1.50 | - |" in made
+    assert "The product alone" not in rewritten(BEGIN + END, found(row(8, 2.0, **size)))
+
+
 def test_what_failed_has_no_row(only_vector_add: None) -> None:
     """A row without times is in no table, nor in a mean."""
     wrong = {"kernel": "vector_add", "dtype": "fp32", "shape": {"n": 8}, "wrong": 3.0, "run": 0}
@@ -268,3 +280,22 @@ def test_slower_rows_are_told_with_what_limits_them() -> None:
     assert f"{line}- | - | - | - | -{rest}" in text
     assert "the counter of L2" not in text
     assert "Where the vendor is faster" not in document.tables({**found, "limits": []})
+
+
+def test_rows_that_were_timed_anew_are_not_told_from_the_limits() -> None:
+    """A row of the limits goes where the table has another median; a new slow one is named."""
+    limit = {
+        "kernel": "vector_add",
+        "dtype": "fp32",
+        "over_vendor": 0.5,
+        "config": {"BLOCK": 16},
+        "foreseen": {"us": 1, "limit": "L2", "programs_per_sm": 2, "waves": 1}
+        | {"regs_per_thread": 40},
+    }
+    old, new = ({**limit, "shape": {"n": n}, "ours_us": us} for n, us in ((7, 10.0), (8, 9.0)))
+    content = found(row(7, 0.5), row(8, 0.6), row(9, 1.5)) | {"limits": [old, new]}
+    text = document.tables(content)
+    assert "| vector_add | n=7 | fp32 | 0.50 | 10.0 | 1.0 | L2 |" in text
+    assert "| vector_add | n=8 | fp32 | 0.50" not in text
+    assert "newer timings, which are in their own tables below, are: vector_add (1)." in text
+    assert "Where the vendor is faster" not in document.tables({**content, "limits": [new]})

@@ -22,7 +22,7 @@ from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.ladder import __main__ as command
-from benchmarks.ladder import attention, conv, gemm, memory, traffic
+from benchmarks.ladder import attention, conv, gemm, memory, others, traffic
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
 from benchmarks.provenance import RESULTS
@@ -267,3 +267,48 @@ def test_convolution_that_does_not_fit(changed: dict[str, Any], message: str) ->
     fitting = {"x": torch.zeros(1, 4, 4, 5), "weight": torch.zeros(2, 3, 3, 5)}
     with pytest.raises(ValueError, match=message):
         conv.v1(**{**fitting, "window": Window.of(1, 1), **changed})
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("name", others.LADDERS)
+def test_what_is_timed_is_right(name: str, interpreter: Interpreter) -> None:
+    """Each step of the timed ladders is right at a tiny size, and PyTorch's functions run."""
+    found = interpreter.call("tests.kernels.interpreted_ladder:timed_errors", name)
+    assert list(found) == list(others.LADDERS[name].steps)
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.parametrize("name", others.LADDERS)
+def test_pages_have_the_times_of_the_results(name: str) -> None:
+    """A page has the committed times, or says which command makes them."""
+    text = others.page_of(name).read_text()
+    found = others.rewritten(name, text, others.file_of(name))
+    assert found == text, f"run python -m benchmarks.ladder {name} --table"
+
+
+def test_times_of_a_ladder() -> None:
+    """A line a launch: time, rate, and speed by PyTorch's function; what failed has none."""
+    run = {"device": "NVIDIA H100", "triton": "3.6.0", "torch": "2.11.0", "date": "2026-11-27T01"}
+    failed = {"failed": "no room"}
+    found = {"v0": {"p50_us": 40.0}, "v1": failed, others.SDPA: {"p50_us": 10.0}}
+    row = {"size": {"N": 8}, "flops": 2e9, "times": found}
+    wrong = {"size": {"N": 9}, "flops": 2e9, "wrong": {"v0": 2.0}}
+    text = others.times("attention", {"provenance": run, "rows": [row, wrong]})
+    assert "NVIDIA H100, Triton 3.6.0, PyTorch 2.11.0, 2026-11-27: halves" in text
+    assert text.splitlines()[4:] == [
+        "| N=8 | v0 | 40.0 | 50.0 | 0.25 |",
+        f"| N=8 | {others.SDPA} | 10.0 | 200.0 | 1 |",
+    ]
+
+
+def test_a_wrong_step_of_attention_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is off stands in the row with its error, and nothing is timed."""
+    exact = torch.ones(2, 2, dtype=torch.float64)
+    right: dict[str, Any] = dict.fromkeys(attention.BETWEEN, exact.half)
+    right["v1"] = lambda: (exact * 1.1).half()
+    made = others.Problem(right, {"": exact}, {"": "fp16 weights"}, 1.0)
+    ladder = others.Ladder(tuple(attention.BETWEEN), {}, ({"N": 8},), lambda *_: made)
+    monkeypatch.setitem(others.LADDERS, "attention", ladder)
+    (row,) = command.other_rows("attention", TimingPolicy(), "cpu")
+    assert list(row["wrong"]) == ["v1"]
+    assert "times" not in row

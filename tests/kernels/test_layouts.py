@@ -25,7 +25,7 @@ LOOP = re.compile(r"scf\.for.*?scf\.yield", re.DOTALL)
 
 @pytest.fixture(scope="module")
 def compiled(settings: Settings, target: Target) -> Compile:
-    """Compiles a kernel at a shape, dtype and config."""
+    """Compile a kernel at a shape, dtype and config."""
 
     def compile_at(name: str, shape: Mapping[str, int], dtype: str, config: Config) -> Artifact:
         problem = load_kernel_module(name).problem(shape, dtype, "meta")

@@ -17,9 +17,10 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
-from asmtune.kernels import gelu
+from asmtune.kernels import gelu, gru
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
+from asmtune.runtime.decorator import reconfigure
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
@@ -182,7 +183,10 @@ def test_quick_rows() -> None:
     assert {place.name for place in places} < {place.name for place in Plan().places(["softmax"])}
 
 
-@pytest.mark.parametrize(("kernel", "count"), [("matmul", 60), ("attention", 24)])
+@pytest.mark.parametrize(
+    ("kernel", "count"),
+    [("matmul", 60), ("attention", 24), ("attention_backward", 8), ("gru", 5)],
+)
 def test_wide_rows(kernel: str, count: int) -> None:
     """The wide plan has distinct problems, none of them shipped for, which build and have keys."""
     places = Plan(name="wide").places([kernel])
@@ -190,6 +194,15 @@ def test_wide_rows(kernel: str, count: int) -> None:
     assert len(places) == len({place.name for place in places}) == count
     assert all(keys)
     assert len(set().union(*keys)) > count // 2
+
+
+def test_wide_layers_are_launched_at_once() -> None:
+    """Each recurrent layer has configs that hold its weights, so that none goes step by step."""
+    for place in Plan(name="wide").places(["gru"]):
+        given = gru.problem(place.shape, place.dtype, "meta").arguments
+        numbers = {name: value for name, value in given.items() if isinstance(value, int)}
+        assert [*gru.space().configs(**numbers)], place.name
+        assert identities(place)[0][0].kernel == "asmtune.kernels.gru.kernel"
 
 
 def test_wide_rows_of_a_kernel_without_any() -> None:
@@ -211,7 +224,7 @@ class FailingTimer(Timer):
     """Every row fails."""
 
     def row(self, *_: Any) -> dict[str, Any]:
-        """Raises what it was given."""
+        """Raise what it was given."""
         raise self.error  # type: ignore[attr-defined]
 
 
@@ -246,6 +259,27 @@ def test_every_kernel_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
         assert os.environ["ASMTUNE_STORE_URL"] == str(Path("some.sqlite").resolve())
     finally:
         gelu._tuned.reconfigure(before)
+
+
+def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small problems are left untuned while a kernel is checked, also if the check raises."""
+    seen: list[tuple[Any, Any]] = []
+
+    def differences(*_: Any) -> dict[str, float]:
+        seen.append((gelu._tuned.options.small, gelu._tuned.options.choices.get("force")))
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(command, "differences", differences)
+    before = gelu._tuned.options
+    try:
+        reconfigure(gelu, small=None, force=True)
+        with pytest.raises(RuntimeError, match="no kernel image"):
+            command.wrong("gelu", "fp32")
+        assert gelu._tuned.options.small is None
+        assert gelu._tuned.options.choices["force"] is True
+    finally:
+        reconfigure(gelu, small=before.small, force=False)
+    assert seen == [("auto", False)]
 
 
 def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ class Planned:
         self.slots = slots
 
     def plan(self, *args: Any, guards: Any = (), function: int = 9, **named: Any) -> Any:
-        """Makes the plan for a launch."""
+        """Make the plan for a launch."""
         self.launcher[(1,)](*args, **named)
         *_, key, held, _ = self.slow.calls.pop()
         given = dict(zip(NAMES, args, strict=False)) | named
@@ -56,7 +56,7 @@ class Planned:
         return plan
 
     def relay(self, *args: Any) -> None:
-        """Stands for Triton's own launcher."""
+        """Stand for Triton's own launcher."""
         self.relayed.append(args)
 
 

@@ -32,7 +32,7 @@ WIDTH = tl.constexpr(4)
 def scalars(
     x, n, wide, scale, flag, one, nothing, double: tl.float64, small: tl.int8, B: tl.constexpr
 ):
-    """Parameters of many types."""
+    """Take parameters of many types."""
     at = tl.program_id(0) * B + tl.arange(0, B)
     value = at * scale + wide + flag + one + double + small
     tl.store(x + at, value.to(x.dtype.element_ty), mask=at < n)
@@ -40,7 +40,7 @@ def scalars(
 
 @triton.jit
 def scratch(x, n, B: tl.constexpr):
-    """A descriptor made by the kernel, in memory that the launcher has to give."""
+    """Make a descriptor, in memory that the launcher has to give."""
     desc = tl.make_tensor_descriptor(x, [n], [1], [B])
     desc.store([0], desc.load([B]) + WIDTH)
 

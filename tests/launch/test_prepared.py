@@ -35,7 +35,7 @@ X = torch.arange(32.0).reshape(4, 8)
 @asm_autotune(configs=[Config({"BLOCK": 64})], key=["n"])
 @triton.jit
 def double(x_ptr, y_ptr, n, scale, BLOCK: tl.constexpr):
-    """Never compiled here."""
+    """Double; never compiled here."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + at, tl.load(x_ptr + at) * scale)
 
@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
 
 @triton.jit
 def alone(x_ptr, BLOCK: tl.constexpr):
-    """Is launched by Triton itself."""
+    """Store zeros; Triton itself launches it."""
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
 
 

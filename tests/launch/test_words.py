@@ -31,12 +31,12 @@ def typed(
     B: tl.constexpr,
     C: tl.constexpr = 4,
 ):
-    """Never runs: a signature."""
+    """Have a signature; it never runs."""
 
 
 @triton.jit(do_not_specialize=["a"], do_not_specialize_on_alignment=["b", "e"])
 def loose(a, b, c, d, e, f, g, B: tl.constexpr, C: tl.constexpr = 4):
-    """Never runs: a signature that asks for less."""
+    """Have a signature that asks for less; it never runs."""
 
 
 BACKEND = make_backend(GPUTarget("cuda", 90, 32))

@@ -121,7 +121,7 @@ def host_described(a, c):
 
 @triton.jit
 def host_described_pair(pair):
-    """The same, descriptors in a tuple."""
+    """Copy a tile through host descriptors in a tuple."""
     pair[1].store([0, 0], pair[0].load([0, 0]))
 
 
@@ -184,7 +184,7 @@ def nested_tuple(tensors, BLOCK: tl.constexpr):
 
 @triton.jit
 def product(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
-    """One tile of a product of 32-bit floats."""
+    """Compute one tile of a product of 32-bit floats."""
     at = tl.arange(0, BLOCK)
     tile = at[:, None] * BLOCK + at[None, :]
     made = tl.dot(tl.load(a_ptr + tile), tl.load(b_ptr + tile), input_precision=PRECISION)
@@ -193,7 +193,7 @@ def product(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def add_but_the_last(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Like `add`, but for an element that is not written."""
+    """Add as `add` does, but for an element that is not written."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n - 1
     total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
@@ -202,6 +202,6 @@ def add_but_the_last(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def add_without_mask(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Like `add`, but for what lies after the last element."""
+    """Add as `add` does, but for what lies after the last element."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n))

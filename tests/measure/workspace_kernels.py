@@ -131,7 +131,7 @@ def strided_rows(x_ptr, sums_ptr, rows, width, PROGRAMS: tl.constexpr, BLOCK: tl
 
 @triton.jit
 def scale(x_ptr, out_ptr, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
-    """An ordinary output; its tiles lie STEP apart, which is right where that is BLOCK."""
+    """Write an ordinary output; its tiles lie STEP apart, which is right where that is BLOCK."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     out_at = tl.program_id(0) * STEP + tl.arange(0, BLOCK)
     tl.store(out_ptr + out_at, tl.load(x_ptr + at, mask=at < n) * 2.0, mask=out_at < n)
@@ -139,7 +139,7 @@ def scale(x_ptr, out_ptr, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def strided_scale(x_ptr, out_ptr, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
-    """An ordinary output that few programs write, in steps of all of them."""
+    """Write an ordinary output by few programs, in steps of all of them."""
     for start in range(tl.program_id(0) * BLOCK, n, PROGRAMS * BLOCK):
         at = start + tl.arange(0, BLOCK)
         tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2.0, mask=at < n)
@@ -147,7 +147,7 @@ def strided_scale(x_ptr, out_ptr, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr
 
 @triton.jit
 def softmax(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
-    """An ordinary output, one row a program."""
+    """Write an ordinary output, one row a program."""
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.program_id(0) * width + at, mask=at < width, other=-float("inf"))
     e = tl.exp(x - tl.max(x))
@@ -156,7 +156,7 @@ def softmax(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
 
 @triton.jit
 def row_sums(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
-    """An ordinary output of sums: each row is summed whole, whatever the tile."""
+    """Write an ordinary output of sums: each row is summed whole, whatever the tile."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     total = tl.zeros((BM,), dtype=tl.float32)
     for start in range(0, N, BN):
@@ -190,7 +190,7 @@ def block_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr, ROWS
 
 @triton.jit
 def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
-    """The same by descriptors, one block of rows a program."""
+    """Sum the rows of a program by descriptors, one block of rows a program."""
     pid_m, pid_n = tl.program_id(0), tl.program_id(1)
     x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BM, BN])
     out = tl.make_tensor_descriptor(dw_ptr, [tl.num_programs(0), N], [N, 1], [1, BN])
@@ -234,7 +234,7 @@ def padded_partials(
 
 @triton.jit
 def overwritten(x_ptr, out_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """An ordinary output, right with one tile a program: the next ones overwrite the first."""
+    """Write an ordinary output, right with one tile a program: the next overwrite the first."""
     pid = tl.program_id(0)
     at = tl.arange(0, TILE)
     for tile in range(BLOCK // TILE):

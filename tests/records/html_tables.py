@@ -33,7 +33,7 @@ class Page(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Opens a tag."""
+        """Open a tag."""
         self.tags.append(tag)
         self.attributes += attrs
         if tag == "table":
@@ -49,7 +49,7 @@ class Page(HTMLParser):
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Closes the tag that was opened last."""
+        """Close the tag that was opened last."""
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:

@@ -35,6 +35,7 @@ from asmtune.studies.regression.history import (
     record,
 )
 from asmtune.studies.regression.run import BenchSubject
+from benchmarks.accuracy import CHECK, PAGE, RESULTS, guard_section
 
 SCALES = Path(__file__).parents[2] / "examples" / "fp8_scales.py"
 LEVEL = 0.01
@@ -113,6 +114,16 @@ def test_no_alarm_without_a_fault_and_one_with(inputs: str) -> None:
     assert check.outcome == "worse"
     assert "p99" in worse
     assert "scales of a few channels" in worse["p99"]
+
+
+def test_the_page_has_the_alarms_of_the_committed_runs() -> None:
+    """Of 200 unchanged runs no more were alarms than the level allows, and the page says it."""
+    document = json.loads(RESULTS.read_text())
+    assert [row["inputs"] for row in document["guard"]] == ["random", "heavy-tailed"]
+    for row in document["guard"]:
+        assert (row["runs"], row["level"], row["found"]) == (RUNS, LEVEL, True)
+        assert row["alarms"] <= row["level"] * row["judged"]
+    assert CHECK[0] + guard_section(document) + CHECK[1] in PAGE.read_text()
 
 
 def test_a_doubled_scale_is_found_after_five_runs() -> None:

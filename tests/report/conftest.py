@@ -51,6 +51,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Opener]:
-    """Opens pages, and holds them to print, throw and load nothing."""
+    """Open pages, and hold them to print, throw and load nothing."""
     with opener(browser) as open_page:
         yield open_page

@@ -135,12 +135,12 @@ class Opened:
         return self.page.inner_text("#shown")
 
     def search(self, text: str) -> None:
-        """Searches, and waits until that is done."""
+        """Search, and wait until that is done."""
         self.page.fill("#search", text)
         self.until(lambda: ("query=" in self.page.evaluate("location.hash")) == (text != ""))
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Waits until something holds; the page's policy forbids Playwright's own way."""
+        """Wait until something holds; the page's policy forbids Playwright's own way."""
         for _ in range(200):
             if holds():
                 return
@@ -160,7 +160,7 @@ Opener = Callable[..., Opened]
 
 @contextmanager
 def opener(browser: Browser) -> Iterator[Opener]:
-    """Opens pages; whatever they print or throw is a failure when the test ends."""
+    """Open pages; whatever they print or throw is a failure when the test ends."""
     contexts, opened_pages = [], []
 
     def open_page(path: Path, view: str = "", **options: Any) -> Opened:

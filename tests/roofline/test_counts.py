@@ -26,21 +26,21 @@ TILE = Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32})
 
 @triton.jit
 def copied(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Moves; no arithmetic but that of addresses."""
+    """Move elements; no arithmetic but that of addresses."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
 
 
 @triton.jit
 def counted(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Adds up integers."""
+    """Add up integers."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + tl.program_id(0), tl.sum(tl.load(x_ptr + at), 0))
 
 
 @triton.jit
 def bounded(x_ptr, ends_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Sums as many blocks as a number in memory says."""
+    """Sum as many blocks as a number in memory says."""
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, tl.load(ends_ptr), BLOCK):
         total += tl.load(x_ptr + start + tl.arange(0, BLOCK))
@@ -49,7 +49,7 @@ def bounded(x_ptr, ends_ptr, y_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def multiplied(a_ptr, b_ptr, c_ptr, SIZE: tl.constexpr, PRECISION: tl.constexpr):
-    """One product."""
+    """Compute one product."""
     at = tl.arange(0, SIZE)
     square = at[:, None] * SIZE + at[None, :]
     c = tl.dot(tl.load(a_ptr + square), tl.load(b_ptr + square), input_precision=PRECISION)

@@ -93,7 +93,7 @@ def test_another_identity_is_refused(tmp_path: Path) -> None:
 
 
 def broken(path: Path, **changes: Any) -> None:
-    """Writes a forest with some arrays changed, objects allowed."""
+    """Write a forest with some arrays changed, objects allowed."""
     made = forest()
     names = ("left", "right", "feature", "threshold", "value", "roots")
     arrays = {name: getattr(made, name).copy() for name in names}

@@ -44,7 +44,7 @@ def sandbox() -> Iterator[Sandbox]:
 def half_product(
     a_ptr, b_ptr, c_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """As `product`, accumulated in 16 bits."""
+    """Compute as `product` does, accumulated in 16 bits."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)

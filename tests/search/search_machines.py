@@ -69,7 +69,7 @@ class Bench:
         return [config for name, configs in self.events if name == event for config in configs]
 
     def start(self, configs: Sequence[Config]) -> None:
-        """Takes a batch."""
+        """Take a batch."""
         assert not self._batch, "one batch at a time"
         self._batch = list(configs)
         self.events.append(("start", list(configs)))

@@ -23,7 +23,7 @@ def memory_folder() -> TemporaryDirectory[str]:
 
 
 def start(work: Callable[[int], object]) -> tuple[int, int]:
-    """Forks a process for `work(pipe)`; its id and the reading end of the pipe."""
+    """Fork a process for `work(pipe)`; its id and the reading end of the pipe."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:

@@ -89,7 +89,7 @@ class Server:
             self.process.wait(0.05)
 
     def stop(self) -> None:
-        """Ends the server at once and deletes its files."""
+        """End the server at once and delete its files."""
         self.process.send_signal(3)  # SIGQUIT: "immediate shutdown"
         self.process.wait()
         shutil.rmtree(self.folder)

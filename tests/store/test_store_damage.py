@@ -32,7 +32,7 @@ UNFINISHED = record(50)
 
 
 def fill(path: Path) -> Path:
-    """Makes a store of twelve records, an unfinished run and a lease."""
+    """Make a store of twelve records, an unfinished run and a lease."""
     with Store.open(path) as store:
         store.save_all(RECORDS)
         store.save_outcomes(
@@ -55,7 +55,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def execute(path: Path, statement: str, *values: object) -> None:
-    """Changes a store's file behind its back."""
+    """Change a store's file behind its back."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(statement, values)
 

@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def execute(path: Path, statement: str) -> None:
-    """Changes a store behind its back."""
+    """Change a store behind its back."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(statement)
 

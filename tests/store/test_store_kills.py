@@ -42,7 +42,7 @@ def timing(config: Config, median_us: float) -> Measurement:
 
 
 def tune(safe: SafeStore, m: int, pipe: int) -> None:
-    """Tunes one key as a session does: resumes, times batches, keeps each, then the record."""
+    """Tune one key as a session does: resume, time batches, keep each, then the record."""
     key = key_of(m)
     with safe.lease(key, PROVENANCE) as lease:
         if not lease.mine:
@@ -61,7 +61,7 @@ def tune(safe: SafeStore, m: int, pipe: int) -> None:
 
 
 def session(where: str, pipe: int) -> None:
-    """Tunes key after key until it is killed; a warning of the store ends it with a message."""
+    """Tune key after key until it is killed; a warning of the store ends it with a message."""
     warnings.simplefilter("error")
     safe = SafeStore(where)
     for m in range(10_000):
@@ -69,7 +69,7 @@ def session(where: str, pipe: int) -> None:
 
 
 def listen(text: str, told: Told, saved: set[int]) -> None:
-    """Notes what a killed process had been told is committed; its last line may be cut off."""
+    """Note what a killed process had been told is committed; its last line may be cut off."""
     for line in text.splitlines(keepends=True):
         if not line.endswith("\n"):
             continue
@@ -98,7 +98,7 @@ def check(where: str, told: Told, saved: set[int]) -> None:
 
 
 def kill_and_check(where: str, moments: list[float]) -> tuple[Told, set[int]]:
-    """Kills one session after another at these moments, each going on where the last was."""
+    """Kill one session after another at these moments, each going on where the last was."""
     told: Told = {}
     saved: set[int] = set()
     for moment in moments:

@@ -35,7 +35,7 @@ Ship = Callable[..., Path]
 
 @pytest.fixture
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
-    """Stands a package `asmtune.shipped` up that holds the given records by file."""
+    """Stand a package `asmtune.shipped` up that holds the given records by file."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -64,7 +64,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def winner(value: int) -> dict[str, object]:
-    """Changes that give a record another winner."""
+    """Return changes that give a record another winner."""
     config = Config({"BLOCK_M": value})
     timing = replace(record().measurements[0], config=config, samples_us=())
     return {"winner": config, "measurements": (timing,)}

@@ -227,7 +227,7 @@ def big(m: int) -> TuneRecord:
 
 
 def fill(disk: Path, but: int) -> Path:
-    """Takes all of a disk's room but some bytes."""
+    """Take all of a disk's room but some bytes."""
     file = disk / "filler"
     with file.open("wb", buffering=0) as filler, suppress(OSError):
         while True:

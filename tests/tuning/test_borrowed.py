@@ -18,7 +18,7 @@ def options(**choices: Any) -> TuneOptions:
 
 
 def hook(*_: Any, **__: Any) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 def test_left_out_nothing_changes() -> None:

@@ -57,7 +57,7 @@ class Workers:
         known: dict[Config, Verdict],
         on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> list[Verdict]:
-        """Tells each verdict when its config is compiled; returns all."""
+        """Tell each verdict when its config is compiled; return all."""
         if self.error is not None:
             raise self.error
         self.progress.start(moment, len(configs))
@@ -78,7 +78,7 @@ class Workers:
         yield from (config for config in configs if config == self.slow)
 
     def stop(self) -> None:
-        """Ends what is being compiled."""
+        """End what is being compiled."""
         self.stopped.set()
 
 

@@ -15,7 +15,7 @@ from tests.tuning_support import HostMachine, problem, request, space, workshop
 
 
 def own_clock(call: Any, quantiles: Any) -> float:
-    """Stands for a user's clock."""
+    """Stand for a user's clock."""
     return 1.0
 
 

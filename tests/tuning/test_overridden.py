@@ -47,7 +47,7 @@ class EditedMachine(HostMachine):
         values: Mapping[str, Any],
         pre_hook: Callable[..., Any] | None,
     ) -> LoadedLaunch:
-        """Does what the file's text tells of."""
+        """Do what the file's text tells of."""
         launch = super().launch(binary, values, pre_hook)
         path = values.get("ir_override")
         text = Path(path).read_text() if path else ""

@@ -70,7 +70,7 @@ class Machine(HostMachine):
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Does what the kernel would do, after the config's hook."""
+        """Do what the kernel would do, after the config's hook."""
         launch = super().launch(binary, values, pre_hook)
         return LoadedLaunch(launch.prepare, lambda: self.act(values))
 

@@ -49,7 +49,7 @@ from tests.tuning_support import (
 
 @triton.jit
 def add_in(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr, FLAW: tl.constexpr):
-    """Adds in a dtype of the config's; a flaw is a tuple."""
+    """Add in a dtype of the config's; a flaw is a tuple."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     total = tl.load(x_ptr + at, mask=inside).to(DTYPE) + tl.load(y_ptr + at, mask=inside)
@@ -60,7 +60,7 @@ class DtypeMachine(HostMachine):
     """Does what `add_in` would do."""
 
     def launch(self, binary: Any, values: Any, pre_hook: Any) -> Any:
-        """Adds the first of the flaw's items."""
+        """Add the first of the flaw's items."""
         assert values["DTYPE"] in (tl.float32, tl.float64)
         return super().launch(binary, {**values, "FLAW": values["FLAW"][0]}, pre_hook)
 
@@ -305,7 +305,7 @@ def test_what_computes_something_else_never_wins(tmp_path: Path) -> None:
 
 @triton.jit
 def add_and_clear(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, FLAW: tl.constexpr):
-    """Adds; in blocks of 2048 it overwrites an input as well."""
+    """Add; in blocks of 2048 overwrite an input as well."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     y = tl.load(y_ptr + at, mask=inside)

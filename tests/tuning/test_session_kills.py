@@ -31,7 +31,7 @@ EFFORT = replace(
 def tune(
     folder: Path, n: int, funnel: Funnel | None = None, pipe: int = -1, last: float = math.inf
 ) -> Tuner:
-    """Tunes one problem; tells of what was committed, and of the end with its count of events.
+    """Tune one problem; tell of what was committed, and of the end with its count of events.
 
     A funnel of an earlier run has everything compiled and read. SIGKILL ends it at event `last`.
     """

@@ -24,7 +24,7 @@ from asmtune.report.code.views import CodeReader
 
 @triton.jit
 def copy(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
-    """Copies every element at a stride; 1 is a plain copy."""
+    """Copy every element at a stride; 1 is a plain copy."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at * stride, mask=at < n)
     tl.store(y_ptr + at, x, mask=at < n)
@@ -32,7 +32,7 @@ def copy(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
 
 @triton.jit
 def transpose(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
-    """Reads a row and writes it as a column."""
+    """Read a row and write it as a column."""
     row = tl.program_id(0)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * cols + at, mask=at < cols)
@@ -41,7 +41,7 @@ def transpose(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
 
 @triton.jit
 def transpose_by_blocks(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
-    """Transposes tiles through block pointers with bounds."""
+    """Transpose tiles through block pointers with bounds."""
     here = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
     x_tile = tl.make_block_ptr(x_ptr, (rows, cols), (cols, 1), here, (BLOCK, BLOCK), (1, 0))
     y_tile = tl.make_block_ptr(y_ptr, (rows, cols), (1, rows), here, (BLOCK, BLOCK), (0, 1))
@@ -50,7 +50,7 @@ def transpose_by_blocks(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
 
 @triton.jit
 def take_rows(x_ptr, index_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    """Gathers whole rows by an index."""
+    """Gather whole rows by an index."""
     row = tl.load(index_ptr + tl.program_id(0))
     at = tl.arange(0, BLOCK)
     tl.store(y_ptr + tl.program_id(0) * cols + at, tl.load(x_ptr + row * cols + at))
@@ -58,7 +58,7 @@ def take_rows(x_ptr, index_ptr, y_ptr, cols, BLOCK: tl.constexpr):
 
 @triton.jit
 def take(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Gathers single elements by an index."""
+    """Gather single elements by an index."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     index = tl.load(index_ptr + at, mask=at < n, other=0)
     tl.store(y_ptr + at, tl.load(x_ptr + index, mask=at < n), mask=at < n)
@@ -66,7 +66,7 @@ def take(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def add_bias(x_ptr, bias_ptr, y_ptr, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Adds a number to all elements of a row: each thread of a row reads the same address."""
+    """Add a number to all elements of a row: each thread of a row reads the same address."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     at = tl.arange(0, BLOCK)
     places = rows[:, None] * cols + at[None, :]
@@ -78,7 +78,7 @@ def add_bias(x_ptr, bias_ptr, y_ptr, cols, ROWS: tl.constexpr, BLOCK: tl.constex
 def product(
     a, b, c, N, K, b_row, b_col, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """C = A B, programs along M first; B has any strides."""
+    """Compute C = A B, programs along M first; B has any strides."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)
@@ -94,14 +94,14 @@ def product(
 
 @triton.jit
 def described_copy(x, y, BLOCK: tl.constexpr):
-    """Copies a tile by the copy engine."""
+    """Copy a tile by the copy engine."""
     here = tl.program_id(0) * BLOCK
     y.store([here, 0], x.load([here, 0]) * 2)
 
 
 @triton.jit
 def softmax(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    """Keeps a whole row in registers."""
+    """Keep a whole row in registers."""
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.program_id(0) * cols + at, mask=at < cols, other=float("-inf"))
     e = tl.exp(x - tl.max(x, 0))

@@ -89,7 +89,7 @@ def attention(
     BM: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """Flash attention forward; causal programs stop at their diagonal."""
+    """Compute flash attention forward; causal programs stop at their diagonal."""
     start = tl.program_id(0)
     base = tl.program_id(1).to(tl.int64) * N * D
     offs_m = start * BM + tl.arange(0, BM)
@@ -119,7 +119,7 @@ def attention(
 
 @triton.jit
 def layernorm(x_ptr, w_ptr, y_ptr, cols, eps, BLOCK: tl.constexpr):
-    """Two loops over a row, one after the other."""
+    """Loop over a row twice, one loop after the other."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * cols
     y_ptr += row * cols
@@ -141,7 +141,7 @@ def layernorm(x_ptr, w_ptr, y_ptr, cols, eps, BLOCK: tl.constexpr):
 
 @triton.jit
 def softmax(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    """One row a program, no loop."""
+    """Compute one row a program, no loop."""
     row = tl.program_id(0)
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * cols + offs, mask=offs < cols, other=-float("inf"))
@@ -234,7 +234,7 @@ def split_k(
 
 @triton.jit
 def while_scalar(y_ptr, n, BLOCK: tl.constexpr):
-    """A while loop with scalar state: halves until one is left."""
+    """Halve a scalar state in a while loop until one is left."""
     left = n
     count = 0
     while left > 1:
@@ -256,7 +256,7 @@ def spin_lock(lock_ptr, x_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def jagged(x_ptr, starts_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Loop bounds loaded from memory."""
+    """Loop between bounds loaded from memory."""
     row = tl.program_id(0)
     start = tl.load(starts_ptr + row)
     end = tl.load(starts_ptr + row + 1)
@@ -317,7 +317,7 @@ def tuple_helper(x_ptr, y_ptr, n, SWAP: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def static_loop(x_ptr, y_ptr, BLOCK: tl.constexpr, TIMES: tl.constexpr):
-    """A loop that the front end unrolls."""
+    """Loop as the front end unrolls it."""
     acc = tl.zeros((BLOCK,), tl.float32)
     for i in tl.static_range(TIMES):
         acc += tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK))
@@ -335,7 +335,7 @@ def add_in_place(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def triangular(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """An inner bound that depends on the outer loop's variable, and on the program."""
+    """Loop to an inner bound that depends on the outer loop's variable, and on the program."""
     acc = tl.zeros((BLOCK,), tl.float32)
     for i in range(n):
         for j in range(tl.program_id(0), i + 1):
@@ -356,7 +356,7 @@ def histogram(x_ptr, h_ptr, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
 def scaled_dot(
     a_ptr, sa_ptr, b_ptr, sb_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
 ):
-    """One product of fp4 (two in a byte) with fp8, with scales."""
+    """Multiply fp4 (two in a byte) by fp8, with scales."""
     m = tl.arange(0, M)
     n = tl.arange(0, N)
     a = tl.load(a_ptr + m[:, None] * (K // 2) + tl.arange(0, K // 2)[None, :])
@@ -379,7 +379,7 @@ def gather(table_ptr, index_ptr, y_ptr, width, BLOCK: tl.constexpr):
 
 @triton.jit
 def scalar_loop(x_ptr, y_ptr, n):
-    """Loads and stores of single elements."""
+    """Load and store single elements."""
     acc = 0.0
     for i in range(n):
         acc += tl.load(x_ptr + i)
@@ -401,7 +401,7 @@ def combine_pair(a, i, b, j):
 
 @triton.jit
 def scans(x_ptr, y_ptr, z_ptr, BLOCK: tl.constexpr):
-    """Operations with regions: cumsum, a scan and reductions of one and two values."""
+    """Run operations with regions: cumsum, a scan and reductions of one and two values."""
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs)
     y = tl.cumsum(x, 0) + tl.associative_scan(x, 0, combine)
@@ -425,7 +425,7 @@ def checked(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def inline_asm(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Inline assembly with braces and quotes, of one and of two results."""
+    """Run inline assembly with braces and quotes, of one and of two results."""
     for i in range(n):
         offs = i * BLOCK + tl.arange(0, BLOCK)
         x = tl.load(x_ptr + offs)
@@ -460,7 +460,7 @@ def asm_on_pointer(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def narrow_types(x_ptr, m_ptr, y_ptr, BLOCK: tl.constexpr):
-    """fp8 in, booleans in memory, fp8 out."""
+    """Read fp8, with booleans in memory, and write fp8."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     keep = tl.load(m_ptr + offs)
     x = tl.load(x_ptr + offs, mask=keep, other=0.0).to(tl.float32)
@@ -469,7 +469,7 @@ def narrow_types(x_ptr, m_ptr, y_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def three_axes(y_ptr, n, BLOCK: tl.constexpr):
-    """Trips that depend on all three program ids."""
+    """Loop by trips that depend on all three program ids."""
     x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     flat = (z * tl.num_programs(1) + y) * tl.num_programs(0) + x
     acc = tl.zeros((BLOCK,), tl.float32)
@@ -480,7 +480,7 @@ def three_axes(y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def early_return(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Programs beyond the end return at once: branches between blocks."""
+    """Return at once in programs beyond the end: branches between blocks."""
     pid = tl.program_id(0)
     if pid * BLOCK >= n:
         return
@@ -494,7 +494,7 @@ def early_return(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def branchy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Even programs do one thing, odd ones another; pointers chosen by a condition."""
+    """Do one thing in even programs, another in odd ones; a condition chooses pointers."""
     pid = tl.program_id(0)
     offs = pid * BLOCK + tl.arange(0, BLOCK)
     if pid % 2 == 0:
@@ -509,7 +509,7 @@ def branchy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def loaded_branch(x_ptr, y_ptr, flag_ptr, BLOCK: tl.constexpr):
-    """A branch on a value from memory."""
+    """Branch on a value from memory."""
     offs = tl.arange(0, BLOCK)
     if tl.load(flag_ptr) > 0:
         tl.store(y_ptr + offs, tl.load(x_ptr + offs))
@@ -517,7 +517,7 @@ def loaded_branch(x_ptr, y_ptr, flag_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def pointer_chase(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Two pointers that change places on each trip."""
+    """Exchange two pointers on each trip."""
     a = x_ptr
     b = y_ptr
     offs = tl.arange(0, BLOCK)
@@ -538,7 +538,7 @@ def address_in_integer(x_ptr, table_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def device_math(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Special functions of Triton and of libdevice."""
+    """Compute special functions of Triton and of libdevice."""
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs)
     y = tl.exp(x) + tl.log(x) + tl.sqrt(x) + tl.sin(x) + libdevice.tanh(x) + tl.fma(x, x, x)
@@ -547,7 +547,7 @@ def device_math(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def scalar_math(y_ptr, n, f, COUNT: tl.constexpr):
-    """A bound that comes out of scalar floating-point arithmetic."""
+    """Loop to a bound that comes out of scalar floating-point arithmetic."""
     bound = tl.ceil(n / 3.0 + f).to(tl.int32) + tl.sqrt(n * 1.0).to(tl.int32)
     bound = bound if n > 10 else bound + 100
     for i in range(bound, 2 * bound, COUNT):
@@ -556,7 +556,7 @@ def scalar_math(y_ptr, n, f, COUNT: tl.constexpr):
 
 @triton.jit
 def long_loop(y_ptr, n, m):
-    """Many trips with a loop inside whose bound varies."""
+    """Loop for many trips, with a loop inside whose bound varies."""
     for i in range(n):
         for j in range(i % m):
             tl.store(y_ptr + j, 1.0)
@@ -564,7 +564,7 @@ def long_loop(y_ptr, n, m):
 
 @triton.jit
 def quotient(y_ptr, a, b, c):
-    """Scalar arithmetic in which signs matter."""
+    """Compute scalar arithmetic in which signs matter."""
     x = a // b + a % b - (c << 2) + (c >> 1)
     y = min(max(x, -100), 100) ^ (a & 7) | 1
     for i in range(y, y + tl.abs(x) % 17):
@@ -663,7 +663,7 @@ def descriptor_shape(a, y_ptr, BLOCK: tl.constexpr):
 
 @triton.jit(debug=True)
 def asserted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Checks, prints and barriers stay in the text where debug is on."""
+    """Check, print and wait at barriers, which stay in the text where debug is on."""
     tl.device_assert(n > 0, "n must be > 0: got {( loc( } less")
     for i in range(n):
         offs = i * BLOCK + tl.arange(0, BLOCK)
@@ -676,7 +676,7 @@ def asserted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def add_and_subtract(a, b):
-    """Give two values for two."""
+    """Return two values for two."""
     return a + b, a - b
 
 
@@ -700,7 +700,7 @@ def backwards(y_ptr, n):
 
 @triton.jit
 def repeated(x_ptr, w_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Work that later passes move out of the loop, or do once."""
+    """Do work that later passes move out of the loop, or do once."""
     offs = tl.arange(0, BLOCK)
     for i in range(n):
         w = tl.exp(tl.load(w_ptr + offs))

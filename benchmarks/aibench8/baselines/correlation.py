@@ -30,7 +30,7 @@ def kernel(
     BLOCK_W: tl.constexpr,
     BLOCK_IC: tl.constexpr,
 ):
-    """Computes BLOCK_H rows and BLOCK_W columns of one shift a program."""
+    """Compute BLOCK_H rows and BLOCK_W columns of one shift a program."""
     shift = tl.program_id(2)
     col = tl.program_id(0) * BLOCK_W + tl.arange(0, BLOCK_W)[None, :]
     row = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)[:, None]

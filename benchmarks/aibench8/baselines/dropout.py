@@ -28,7 +28,7 @@ _TO_UNIT = 4.6566127342e-10
 
 @triton.jit
 def kernel(x_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
-    """Takes BLOCK elements a program."""
+    """Process BLOCK elements a program."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n)
     keep = tl.rand(seed, at) > p

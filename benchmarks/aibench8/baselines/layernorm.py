@@ -22,7 +22,7 @@ OUTPUTS = ("y_ptr", "mean_ptr", "rstd_ptr")
 def kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, stride, cols, eps, BLOCK: tl.constexpr
 ):
-    """Computes one row a program, BLOCK columns at a time: mean, variance, result."""
+    """Compute one row a program, BLOCK columns at a time: mean, variance, result."""
     row = tl.program_id(0)
     x_ptr += row * stride
     y_ptr += row * stride

@@ -38,7 +38,7 @@ def kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes one tile of C a program."""
+    """Compute one tile of C a program."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     tile_m, tile_n = tl.program_id(0) // tiles_n, tl.program_id(0) % tiles_n
     row = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -19,7 +19,7 @@ OUTPUTS = ("y_ptr",)
 
 @triton.jit
 def kernel(x_ptr, y_ptr, height, width, BLOCK_W: tl.constexpr):
-    """Computes one row of the result a program: four pixels for each, in fixed point."""
+    """Compute one row of the result a program: four pixels for each, in fixed point."""
     out_row, channel = tl.program_id(0), tl.program_id(1)
     place = out_row << 6
     row, down = place >> 7, place & 127

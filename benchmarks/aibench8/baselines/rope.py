@@ -30,7 +30,7 @@ def kernel(
     half,
     BLOCK: tl.constexpr,
 ):
-    """Computes one head of one position and batch entry a program."""
+    """Compute one head of one position and batch entry a program."""
     head, entry, position = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     place = position * stride_seq + entry * stride_batch + head * stride_head
     for start in range(0, half, BLOCK):

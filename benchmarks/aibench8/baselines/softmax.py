@@ -19,7 +19,7 @@ OUTPUTS = ("y_ptr",)
 
 @triton.jit
 def kernel(x_ptr, y_ptr, stride_x, stride_y, cols, BLOCK: tl.constexpr):
-    """Computes one row a program."""
+    """Compute one row a program."""
     row, col = tl.program_id(0), tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * stride_x + col, mask=col < cols, other=-float("inf"))
     e = tl.exp(x - tl.max(x, 0))

@@ -19,7 +19,7 @@ OUTPUTS = ("y_ptr",)
 
 @triton.jit
 def kernel(x_ptr, offset_ptr, y_ptr, height, width, BLOCK_W: tl.constexpr):
-    """Computes one row a program: two pixels for each, mixed by the fraction of their offset."""
+    """Compute one row a program: two pixels for each, mixed by the fraction of their offset."""
     row, channel = tl.program_id(0), tl.program_id(1)
     place = channel * height * width + row * width
     for start in range(0, width, BLOCK_W):

@@ -7,7 +7,7 @@ import triton.language as tl
 
 @triton.jit
 def kernel(x_ptr, n, BARRIERS: tl.constexpr):
-    """As many barriers as its config says."""
+    """Wait at as many barriers as the config says."""
     at = tl.arange(0, 128)
     tl.store(x_ptr + at, 1.0, mask=at < n)
     for _ in tl.static_range(BARRIERS):

@@ -13,7 +13,7 @@ def _wait(BARRIERS: tl.constexpr):
 
 @triton.jit
 def kernel(x_ptr, BARRIERS: tl.constexpr):
-    """As many barriers as its config says."""
+    """Wait at as many barriers as the config says."""
     _wait(BARRIERS)
     tl.store(x_ptr + tl.arange(0, 128), 2.0)
 
