@@ -89,7 +89,7 @@ _waiting: Final = threading.local()
 def unfinished(function: Callable[..., Any]) -> Iterator[list[Any]]:
     """Collect what an alternative returns in a launch of this thread, and do not call it.
 
-    A function of several launches whose results the alternative makes all needs no launch's outputs.
+    A function of several launches whose results the alternative makes all needs no other output.
     """
     before: Any = getattr(_waiting, "now", None)
     returned: list[Any] = []
