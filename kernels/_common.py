@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import triton
@@ -24,6 +24,8 @@ from asmtune.core.hardware.shipped import chosen_target
 from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.prepared import refuse_second
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 FLOATS = ("fp32", "fp16", "bf16")
@@ -188,6 +190,23 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         return refuse_second(name, results, (*gradients, *ctx.saved_tensors))
 
     return once
+
+
+def of_own_dtype(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function of tensors so that autocast leaves the dtype of its products alone.
+
+    What it computes is of the dtype of its arguments.
+    """
+
+    @functools.wraps(function)
+    def apart(*args: P.args, **kwargs: P.kwargs) -> R:
+        kind = next(value.device.type for value in args if isinstance(value, torch.Tensor))
+        if kind == "meta" or not torch.is_autocast_enabled(kind):
+            return function(*args, **kwargs)
+        with torch.autocast(kind, enabled=False):
+            return function(*args, **kwargs)
+
+    return apart
 
 
 def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:

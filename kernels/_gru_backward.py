@@ -13,9 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.kernels._common import once_differentiable
+from asmtune.kernels._common import of_own_dtype, once_differentiable
 from asmtune.kernels._gru import load_gates, sigmoid
-from asmtune.kernels._gru_host import of_own_dtype
 
 _BLOCK = 256
 

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels._common import FLOATS, check_shape, check_tensors
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def of_own_dtype(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function of tensors so that autocast leaves the dtype of its products alone.
-
-    The kernels take what it computes as tensors of one dtype.
-    """
-
-    @functools.wraps(function)
-    def apart(*args: P.args, **kwargs: P.kwargs) -> R:
-        kind = next(value.device.type for value in args if isinstance(value, torch.Tensor))
-        if kind == "meta" or not torch.is_autocast_enabled(kind):
-            return function(*args, **kwargs)
-        with torch.autocast(kind, enabled=False):
-            return function(*args, **kwargs)
-
-    return apart
+from asmtune.kernels._common import FLOATS, check_shape, check_tensors, of_own_dtype
 
 
 @of_own_dtype

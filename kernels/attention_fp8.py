@@ -46,6 +46,8 @@ from asmtune.kernels._attention import (
     row_stride,
     store_rows,
 )
+from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch
+from asmtune.kernels._attention_dequantised import dequantised as by_attention
 from asmtune.kernels._attention_fp8 import (
     channel_scales,
     merged,
@@ -241,7 +243,12 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return exact.attend(q, k, v, how)[0]
 
 
-@prepared
+def _launch_dequantised(*values: Any) -> Any:
+    """Call `attention` with the arguments of a launch."""
+    return launch(dict(zip(kernel.arg_names, values, strict=False)))
+
+
+@prepared(alternatives={"dequantised": by_attention})
 def attention_fp8(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -254,10 +261,12 @@ def attention_fp8(
     padding: torch.Tensor | None = None,
     mask: torch.Tensor | None = None,
     scale: float | None = None,
+    vendor: bool = True,
 ) -> torch.Tensor:
     """Compute attention with FP8 keys and values by the tuned kernel, without gradients.
 
-    Results repeat bit by bit. `quantise` makes keys and values and their scales.
+    Results repeat bit by bit; where `attention` is called, as far as its do. `quantise` makes keys
+    and values and their scales.
 
     Args:
         q: (batch, heads, queries, dim), fp16 or bf16, on a GPU.
@@ -273,6 +282,9 @@ def attention_fp8(
         padding: as of `attention`: lengths (batch,), or a mask (batch, keys).
         mask: as of `attention`.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
+        vendor: for 64 queries or more call `attention`, with its vendor's functions, on keys and
+            values of q's dtype where tuning has found it faster. In fp16 keys and values times
+            their scales must lie within fp16 then: leave it out where they do not.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0.
@@ -293,7 +305,8 @@ def attention_fp8(
     if k.shape[2] == 0:
         y.zero_()
     elif y.numel():
-        _tuned[_grid](**arguments)
+        tuner = _tuned if vendor and q.shape[2] >= LEAST_QUERIES else _alone
+        tuner[_grid](**arguments)
     return y.view(q.shape)
 
 
@@ -357,4 +370,7 @@ KEY = (
     *("FORMAT_K", "FORMAT_V", "GROUP_K", "GROUP_V"),
 )
 
-_tuned = asm_autotune(space=space, key=KEY)(kernel)
+_tuned = asm_autotune(space=space, key=KEY, alternatives={"dequantised": _launch_dequantised})(
+    kernel
+)
+_alone = asm_autotune(space=space, key=KEY)(kernel)

@@ -32,6 +32,7 @@ implicit product of CUTLASS's convolutions, and its few-channels variant.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -43,14 +44,17 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
-from asmtune.kernels._common import FLOATS, check_tensors, once_differentiable, vouched
+from asmtune.kernels._common import FLOATS, check_tensors, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
 from asmtune.kernels._conv2d_host import grid, layer
 from asmtune.kernels._conv2d_space import DEFAULT, space
+from asmtune.kernels._conv2d_vendor import BIASED, FUSED, PLAIN, convolve, launch
 from asmtune.kernels._conv2d_weight import weight_gradient
 from asmtune.kernels._conv2d_window import Window, check_shapes, phases
 from asmtune.kernels._split import gathered
+from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]
 
@@ -215,17 +219,14 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
 def _convolved(
     x: torch.Tensor,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
     window: Window,
     groups: int,
-    *,
-    relu: bool = False,
-    extent: tuple[int, int] | None = None,
+    extent: tuple[int, int],
 ) -> torch.Tensor:
-    """Launch the tuned kernel; `extent` is the result's, if it is not that of the padded image."""
-    conv = layer(x, weight, bias, window, groups, extent)
+    """Convolve to a result of an extent that is not that of the padded image."""
+    conv = layer(x, weight, None, window, groups, extent)
     if conv.y.numel():
-        _tuned[grid](**conv.arguments(relu=relu))
+        _alone[grid](**conv.arguments(relu=False))
     return conv.y.permute(0, 3, 1, 2)
 
 
@@ -244,43 +245,53 @@ def _input_gradient(
             part = turned[:, :, down.taps][..., across.taps]
             pads, apart = (down.padding, across.padding), (down.dilation, across.dilation)
             extent = down.extent, across.extent
-            grad = _convolved(dy, part, None, Window((1, 1), pads, apart), groups, extent=extent)
+            grad = _convolved(dy, part, Window((1, 1), pads, apart), groups, extent)
             dx[:, :, down.first :: window.stride[0], across.first :: window.stride[1]] = grad
     return dx
 
 
-class _Conv2d(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        window: Window,
-        groups: int,
-        relu: bool,
-    ) -> torch.Tensor:
-        y = _convolved(x, weight, bias, window, groups, relu=relu)
-        ctx.save_for_backward(x, weight, y if relu else None)
-        ctx.window, ctx.groups = window, groups
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, weight, y = ctx.saved_tensors
-        if y is not None:  # NaN lets the gradient through, as PyTorch's ReLU does
-            dy = dy.masked_fill(y <= 0, 0.0)
-        dx = dw = db = None
-        if ctx.needs_input_grad[0]:
-            dx = _input_gradient(dy, x, weight, ctx.window, ctx.groups)
-        if ctx.needs_input_grad[1]:
-            dw = weight_gradient(dy, x, tuple(weight.shape[2:]), ctx.window, ctx.groups)
-        if ctx.needs_input_grad[2]:
-            db = dy.sum((0, 2, 3))
-        return dx, dw, db, None, None, None
+@torch.no_grad()
+def _gradients(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    y: torch.Tensor | None,
+    pairs: tuple[Any, ...],
+    groups: int,
+    needed: tuple[bool, ...],
+) -> tuple[torch.Tensor | None, ...]:
+    """Compute the gradients of x, weight and bias that are needed."""
+    window = Window(*pairs)
+    if y is not None:  # NaN lets the gradient through, as PyTorch's ReLU does
+        dy = dy.masked_fill(y <= 0, 0.0)
+    dx = _input_gradient(dy, x, weight, window, groups) if needed[0] else None
+    taps = weight.shape[2], weight.shape[3]
+    dw = weight_gradient(dy, x, taps, window, groups) if needed[1] else None
+    return dx, dw, dy.sum((0, 2, 3)) if needed[2] else None
 
 
+def _cudnn(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    relu: bool = False,
+    vendor: bool = True,  # noqa: ARG001
+) -> torch.Tensor:
+    """Compute `conv2d` by cuDNN."""
+    return convolve(x, weight, bias, Window.of(stride, padding, dilation), groups, relu)
+
+
+def _launch_cudnn(*values: Any) -> Any:
+    """Call cuDNN with the arguments of a launch."""
+    return launch(dict(zip(kernel.arg_names, values, strict=False)))
+
+
+@prepared(backward=_gradients, alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
 def conv2d(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -291,7 +302,8 @@ def conv2d(
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
     relu: bool = False,
-) -> torch.Tensor:
+    vendor: bool = True,
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute convolution with bias and ReLU by the tuned kernels, with its gradients.
 
     Args:
@@ -304,6 +316,8 @@ def conv2d(
         dilation: pixels from tap to tap, likewise.
         groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
+        vendor: call cuDNN where tuning has found it faster; not where windows are read by rows,
+            as of few channels.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.
@@ -315,25 +329,28 @@ def conv2d(
     check_tensors("conv2d", tensors, DTYPES)
     check_shapes(x, weight, bias, groups)
     window = Window.of(stride, padding, dilation)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
-        y: torch.Tensor = _Conv2d.apply(x, weight, bias, window, groups, relu)
-        return y
-    return _convolved(x, weight, bias, window, groups, relu=relu)
+    conv = layer(x, weight, bias, window, groups)
+    if conv.y.numel():
+        tuner = _alone
+        if vendor and conv.weight.shape[1:3] == weight.shape[2:]:
+            tuner = _tuned if relu else _plain if bias is None else _biased
+        tuner[grid](**conv.arguments(relu=relu))
+    y = conv.y.permute(0, 3, 1, 2)
+    needed = tuple(map(needs_gradient, (x, weight, bias)))
+    pairs = (window.stride, window.padding, window.dilation)
+    return y, (x, weight, y if relu else None, pairs, groups, needed)
 
 
-_tuned = asm_autotune(
+_decorated = functools.partial(
+    asm_autotune,
     space=space,
     key=[
         *(pow2("batch"), "height", "width", "channels", "depth", "filters", "TAPS_H", "TAPS_W"),
-        *(
-            "GROUPS",
-            "STRIDE_H",
-            "STRIDE_W",
-            "DILATION_H",
-            "DILATION_W",
-            "PAD_H",
-            "PAD_W",
-            "MULTIPLE",
-        ),
+        *("GROUPS", "STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W"),
+        "MULTIPLE",
     ],
-)(kernel)
+)
+_alone = _decorated()(kernel)
+_tuned = _decorated(alternatives={FUSED: _launch_cudnn})(kernel)
+_biased = _decorated(alternatives={BIASED: _launch_cudnn})(kernel)
+_plain = _decorated(alternatives={PLAIN: _launch_cudnn})(kernel)

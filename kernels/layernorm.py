@@ -174,8 +174,11 @@ def _backward(
     weight: torch.Tensor,
     mean: torch.Tensor,
     rstd: torch.Tensor,
+    vendor: bool,
 ) -> tuple[torch.Tensor, ...]:
-    dx, dweight, dbias = layernorm_backward(as_rows(grad), as_rows(x), weight, mean, rstd)
+    dx, dweight, dbias = layernorm_backward(
+        as_rows(grad), as_rows(x), weight, mean, rstd, vendor=vendor
+    )
     return dx.view(grad.shape), dweight, dbias
 
 
@@ -224,7 +227,7 @@ def layernorm(
         weight: (cols,), of the same dtype.
         bias: likewise.
         eps: added to the variance.
-        vendor: call PyTorch's function where tuning has found it faster.
+        vendor: call PyTorch's function where tuning has found it faster, backward too.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -240,7 +243,7 @@ def layernorm(
     arguments = _arguments(as_rows(x), weight, bias.contiguous(), eps)
     if x.numel():
         (_tuned if vendor else _alone)[row_grid](**arguments)
-    saved = (x, weight, arguments["mean_ptr"], arguments["rstd_ptr"])
+    saved = (x, weight, arguments["mean_ptr"], arguments["rstd_ptr"], vendor)
     return arguments["y_ptr"].view(x.shape), saved
 
 

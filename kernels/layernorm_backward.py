@@ -15,13 +15,16 @@ Source: the derivative as in Triton's tutorial 05; the sums without its locks.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from torch.compiler import is_dynamo_compiling
 
+from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
@@ -37,6 +40,7 @@ from asmtune.kernels._common import (
     vouched,
     walkers,
 )
+from asmtune.kernels._norm_vendor import Gradients, of_layernorm
 from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
@@ -209,13 +213,34 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(dy, x, weight, mean, rstd)[0], parts
 
 
-@prepared
+def _launch_torch(*values: Any) -> Gradients:
+    """Call PyTorch's function with the arguments of a launch."""
+    made = of_layernorm(*values[:5])
+    return Gradients(made, dict(zip(kernel.arg_names, values, strict=False)))
+
+
+def _torch(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    *,
+    vendor: bool = True,  # noqa: ARG001
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Compute `layernorm_backward` by PyTorch."""
+    return of_layernorm(dy, x, weight, mean, rstd)
+
+
+@prepared(alternatives={"torch": _torch})
 def layernorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     mean: torch.Tensor,
     rstd: torch.Tensor,
+    *,
+    vendor: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Compute the gradients of `layernorm` by the tuned kernel.
 
@@ -225,6 +250,7 @@ def layernorm_backward(
         weight: (cols,), of the same dtype.
         mean: (rows,), in fp32.
         rstd: (rows,), in fp32.
+        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         Gradients of x, weight and bias, of x's dtype.
@@ -243,7 +269,13 @@ def layernorm_backward(
         return torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
     rows = [as_rows(dy), as_rows(x)]
     arguments = _arguments(*rows, *(t.contiguous() for t in (weight, mean, rstd)))
-    _tuned[_grid](**arguments)
+    if vendor and not is_dynamo_compiling():
+        with unfinished(_launch_torch) as called:
+            _tuned[_grid](**arguments)
+        if called:
+            return called[0].all
+    else:
+        _alone[_grid](**arguments)
     dweight, dbias = sum_parts(arguments["parts_ptr"], weight.dtype)
     return arguments["dx_ptr"], dweight, dbias
 
@@ -266,4 +298,8 @@ def _arguments(
 
 
 # Its programs walk the rows, so that its tiles would be held at the default's.
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"], tiles=True)(kernel)
+_decorated = functools.partial(
+    asm_autotune, space=space, key=[pow2("rows"), "cols", "MULTIPLE"], tiles=True
+)
+_tuned = _decorated(alternatives={"torch": _launch_torch})(kernel)
+_alone = _decorated()(kernel)

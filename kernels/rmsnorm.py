@@ -139,9 +139,9 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
 
 @prepared
 def _backward(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor, vendor: bool
 ) -> tuple[torch.Tensor, ...]:
-    dx, dweight = rmsnorm_backward(as_rows(grad), as_rows(x), weight, rstd)
+    dx, dweight = rmsnorm_backward(as_rows(grad), as_rows(x), weight, rstd, vendor=vendor)
     return dx.view(grad.shape), dweight
 
 
@@ -178,7 +178,7 @@ def rmsnorm(
         x: (..., cols), of a dtype of DTYPES, on a GPU.
         weight: (cols,), of the same dtype.
         eps: added to the mean square.
-        vendor: call PyTorch's function where tuning has found it faster.
+        vendor: call PyTorch's function where tuning has found it faster, backward too.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -193,7 +193,7 @@ def rmsnorm(
     arguments = _arguments(as_rows(x), weight, eps)
     if x.numel():
         (_tuned if vendor else _alone)[row_grid](**arguments)
-    return arguments["y_ptr"].view(x.shape), (x, weight, arguments["rstd_ptr"])
+    return arguments["y_ptr"].view(x.shape), (x, weight, arguments["rstd_ptr"], vendor)
 
 
 def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, Any]:

@@ -13,13 +13,16 @@ Source: the derivative of Zhang and Sennrich's definition, arXiv:1910.07467.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from torch.compiler import is_dynamo_compiling
 
+from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
@@ -36,6 +39,7 @@ from asmtune.kernels._common import (
     vouched,
     walkers,
 )
+from asmtune.kernels._norm_vendor import Gradients, of_rmsnorm
 from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
@@ -186,9 +190,32 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(dy, x, weight, rstd)[0], parts
 
 
-@prepared
+def _launch_torch(*values: Any) -> Gradients:
+    """Call PyTorch's function with the arguments of a launch."""
+    made = of_rmsnorm(*values[:4])
+    return Gradients(made, dict(zip(kernel.arg_names, values, strict=False)))
+
+
+def _torch(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    rstd: torch.Tensor,
+    *,
+    vendor: bool = True,  # noqa: ARG001
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute `rmsnorm_backward` by PyTorch."""
+    return of_rmsnorm(dy, x, weight, rstd)
+
+
+@prepared(alternatives={"torch": _torch})
 def rmsnorm_backward(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    rstd: torch.Tensor,
+    *,
+    vendor: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradients of `rmsnorm` by the tuned kernel.
 
@@ -197,6 +224,7 @@ def rmsnorm_backward(
         x: (rows, cols), what was normalised, of the same dtype.
         weight: (cols,), of the same dtype.
         rstd: (rows,), in fp32.
+        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         Gradients of x and weight, of x's dtype.
@@ -213,7 +241,13 @@ def rmsnorm_backward(
     if not x.numel():
         return torch.empty_like(x), torch.zeros_like(weight)
     arguments = _arguments(as_rows(dy), as_rows(x), weight.contiguous(), rstd.contiguous())
-    _tuned[_grid](**arguments)
+    if vendor and not is_dynamo_compiling():
+        with unfinished(_launch_torch) as called:
+            _tuned[_grid](**arguments)
+        if called:
+            return called[0].all
+    else:
+        _alone[_grid](**arguments)
     (dweight,) = sum_parts(arguments["parts_ptr"][None], weight.dtype)
     return arguments["dx_ptr"], dweight
 
@@ -231,4 +265,8 @@ def _arguments(
 
 
 # Its programs walk the rows, so that its tiles would be held at the default's.
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"], tiles=True)(kernel)
+_decorated = functools.partial(
+    asm_autotune, space=space, key=[pow2("rows"), "cols", "MULTIPLE"], tiles=True
+)
+_tuned = _decorated(alternatives={"torch": _launch_torch})(kernel)
+_alone = _decorated()(kernel)

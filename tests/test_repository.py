@@ -32,9 +32,10 @@ MOST_LINES = 400
 # files and 5,400; alternatives, prepared calls and files read up to a limit 6 files and 1,600;
 # accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
 # plans over heuristics 31 files and 5,900; functions that are not inlined, quotients in addresses,
-# more causes of a wrong result, and the quicker interpreter 1 file and 600.
+# more causes of a wrong result, and the quicker interpreter 1 file and 600; a vendor's function in
+# the place of several launches 20 lines.
 MOST_FILES = 378
-MOST_LINES_IN_ALL = 76_900
+MOST_LINES_IN_ALL = 76_950
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

@@ -265,7 +265,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
 
     def _call(self, result: Any, winner: Any, guards: tuple[Any, ...], attached: bool) -> Any:
         outputs: dict[int, tuple[Any, ...]] = {}
-        tree = self._tree(result, outputs)
+        tree = None if winner is not None else self._tree(result, outputs)
         places = {allocation: place for place, allocation in enumerate(outputs)}
         scratch = _Scratch()
         steps = [self._step(launch, places, scratch, winner) for launch in self._launches]
@@ -273,7 +273,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             self._check_outputs(places)
         shared = any(id(v) in _persistent for launch in self._launches for v in launch.values)
         if winner is not None:
-            outputs, scratch, tree = {}, _Scratch(), None
+            outputs, scratch = {}, _Scratch()
         room = ((scratch.bytes,), (1,), torch.uint8) if scratch.bytes else None
         given = (tuple(steps), tuple(outputs.values()), room, _renumbered(tree, places))
         return self._part.Call(*given, winner, guards, attached, shared)

@@ -49,16 +49,19 @@ def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
 def slower(name: str, device: str) -> set[str]:
     """List the keys at whose rows a kernel alone is slower than its vendor, by digest.
 
-    A kernel without alternatives has none: tuned anew, it would be as slow.
+    A further competitor of a row counts as well if an alternative has its name. A kernel without
+    alternatives has none: tuned anew, it would be as slow.
     """
     tuner = getattr(module_of(name), "_tuned", None)
-    if tuner is None or not tuner.options.choices.get("alternatives") or device not in TABLES:
+    alternatives = tuner.options.choices.get("alternatives") if tuner is not None else None
+    if not alternatives or device not in TABLES:
         return set()
     rows = json.loads(TABLES[device].read_text())["rows"]
+    factors = [f"over_{who}" for who in ("vendor", *alternatives)]
     places = [
         Place.of(row)
         for row in rows
-        if row["kernel"] == name and row.get("over_vendor", 1.0) < AS_FAST
+        if row["kernel"] == name and min(row.get(one, 1.0) for one in factors) < AS_FAST
     ]
     return {key_digest(key) for place in places for key, _ in identities(place, device)}
 

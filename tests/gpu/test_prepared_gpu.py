@@ -17,7 +17,7 @@ from asmtune.kernels._common import is_hopper
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
 from benchmarks.host_cost import CASES
-from tests.kernels.accuracy import case_of, launched_with, module_of
+from tests.kernels.accuracy import case_of, doubled, launched_with, module_of
 
 ONE = Config({"BLOCK": 256})
 
@@ -220,6 +220,44 @@ def test_alternatives_of_attentions_backward(dtype: str, causal: int, dim: int) 
         for output, mine, exact in zip(module.OUTPUTS, returned, want, strict=True):
             assert excess(problem.arguments[output], exact, rows) <= 1, (name, output)
             assert excess(mine, exact, rows) <= 1, (name, output)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", ["conv2d", "layernorm_backward", "rmsnorm_backward"])
+def test_vendors_of_other_layers(name: str, dtype: str) -> None:
+    """CuDNN and PyTorch write and return what the kernels do, in the same layout."""
+    module, rows = module_of(name), case_of(name).rows("cuda", dtype)
+    shapes = [shape for shape in case_of(name).shapes if shape.get("channels", 64) >= 32]
+    for shape in shapes[:2]:
+        problem, given = module.problem(shape, dtype, "cuda"), module.inputs(shape, dtype, "cuda")
+        (function,) = module._tuned.options.choices["alternatives"].values()
+        (who,) = module._tuned.options.choices["alternatives"]
+        for output in module.OUTPUTS:
+            problem.arguments[output].fill_(float("nan"))
+        call_of(function, module.kernel.arg_names, problem.arguments)()
+        wanted = as_tuple(module.reference(problem.arguments))
+        for output, want in zip(module.OUTPUTS, wanted, strict=True):
+            assert excess(problem.arguments[output], want, rows) <= 1, (shape, output)
+        with launched_with(module.DEFAULT, name):
+            own = as_tuple(getattr(module, name)(**given))
+        exact = as_tuple(module.baseline(**doubled(given)))
+        made = as_tuple(getattr(module, name).prepared.alternatives[who](**given))
+        for mine, want, ours in zip(made, exact, own, strict=True):
+            assert excess(mine, want, rows) <= 1, shape
+            assert (mine.dtype, mine.stride()) == (ours.dtype, ours.stride())
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("group", [0, -1, 128])
+def test_dequantised(dtype: str, group: int) -> None:
+    """Attention on widened keys and values computes what the kernel for FP8 does."""
+    module = module_of("attention_fp8")
+    shape = {"B": 2, "H": 4, "KV": 2, "M": 256, "N": 256, "D": 64, "causal": 1, "e5m2": 0}
+    given = module.inputs({**shape, "group": group}, dtype, "cuda")
+    with launched_with(module_of("attention").DEFAULT, "attention"):
+        got = module.attention_fp8.prepared.alternatives["dequantised"](**given)
+    rows = case_of("attention_fp8").rows("cuda", dtype)
+    assert excess(got, module.baseline(**doubled(given)), rows) <= 1
 
 
 @pytest.mark.parametrize("dtype", ["fp8e4nv", "i8", "fp16"])

@@ -16,6 +16,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import kernel_names
+from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.testing.checks import KINDS, check_kernel
 from asmtune.testing.reports import as_tuple, compared
@@ -75,6 +76,12 @@ def case_of(name: str) -> Case:
     return case
 
 
+def tuners_of(module: Any) -> list[str]:
+    """List the names of the tuners of a module's main kernel, one for each set of alternatives."""
+    tuners = {name: t for name, t in vars(module).items() if isinstance(t, AsmAutotuner)}
+    return [name for name, tuner in tuners.items() if tuner.fn is module.kernel]
+
+
 @contextmanager
 def launched_with(config: Config, *names: str) -> Iterator[None]:
     """Public functions of kernels launch with a config, or their defaults, and tune nothing."""
@@ -83,10 +90,9 @@ def launched_with(config: Config, *names: str) -> Iterator[None]:
             module = module_of(name)
             chosen = config if place == 0 else module.DEFAULT
             fixed = asm_autotune(configs=[chosen])(module.kernel)
-            for tuner in ("_tuned", "_alone", "_beside_gluon", "_beside_vendor"):
-                if hasattr(module, tuner):
-                    undo.callback(setattr, module, tuner, getattr(module, tuner))
-                    setattr(module, tuner, fixed)
+            for tuner in tuners_of(module):
+                undo.callback(setattr, module, tuner, getattr(module, tuner))
+                setattr(module, tuner, fixed)
         yield
 
 

@@ -243,6 +243,21 @@ def test_what_the_vendor_beats_is_tuned_with_it(
     assert slower("softmax", "NVIDIA L4") == set()
 
 
+def test_a_further_competitor_counts_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is slower than the function that an alternative is named after is tuned with it."""
+    monkeypatch.setattr("benchmarks.kernels.ship.TABLES", {DEVICE: tmp_path / "table.json"})
+    places = NEEDED.places(["conv2d"])[:3]
+    factors = {"over_cudnn_convolution_relu": 0.9}, {"over_other": 0.5}, {}
+    rows = [
+        {"kernel": "conv2d", "shape": dict(at.shape), "dtype": at.dtype, "over_vendor": 2.0, **more}
+        for at, more in zip(places, factors, strict=True)
+    ]
+    (tmp_path / "table.json").write_text(json.dumps({"rows": rows}))
+    assert slower("conv2d", DEVICE) == {key_digest(key) for key, _ in identities(places[0])}
+
+
 def test_nothing_left_leaves_no_file(tmp_path: Path) -> None:
     """A kernel of which nothing holds has no file."""
     one, *_ = tuned("softmax")

@@ -17,14 +17,48 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.determinism import deterministic
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
-from tests.kernels.accuracy import KERNELS, case_of, module_of
+from tests.kernels.accuracy import KERNELS, case_of, module_of, tuners_of
+from tests.kernels.cases.attention import ROUNDED
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
-ON_HOST = [
-    name for name in WITH_VENDOR if name not in ("attention", "attention_backward", "scaled_matmul")
-]
+ON_GPU = ("attention", "attention_backward", "attention_fp8", "scaled_matmul")
+ON_HOST = [name for name in WITH_VENDOR if name not in ON_GPU]
 OURS = frozenset({"apart"})
 """Alternatives that are other launches of asmtune's own, and always candidates."""
+
+
+def launched_of(module: Any) -> dict[str, Any]:
+    """Return the functions that a module's tuners call in the place of a launch, by name."""
+    tuners = [getattr(module, name) for name in tuners_of(module)]
+    return {
+        name: function
+        for tuner in tuners
+        for name, function in (tuner.options.choices.get("alternatives") or {}).items()
+    }
+
+
+@pytest.fixture(autouse=True)
+def functions_for_gpus_alone() -> Iterator[None]:
+    """Let vendors' functions that have no code for CPUs be others of PyTorch's."""
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("cudnn_convolution_relu", convolution_relu, "CPU")
+        library.impl("_fused_rms_norm_backward", rms_norm_backward, "CPU")
+        yield
+
+
+def convolution_relu(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Compute what cuDNN's kernel of this name does."""
+    return torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation, groups).relu()
+
+
+def rms_norm_backward(
+    dy: Any, x: Any, shape: Any, rstd: Any, weight: Any, mask: Any
+) -> tuple[Any, ...]:
+    """Compute what PyTorch's kernel for a GPU does."""
+    assert (tuple(shape), rstd.shape, mask) == (weight.shape, (len(x), 1), [True, True])
+    return tuple(module_of("rmsnorm_backward").baseline(dy, x, weight, rstd[:, 0]))
 
 
 @pytest.mark.parametrize("name", WITH_VENDOR)
@@ -33,7 +67,7 @@ def test_vendors_have_one_name_and_one_interface(name: str) -> None:
     module = module_of(name)
     public = getattr(module, name)
     assert inspect.signature(public).parameters["vendor"].default is True
-    launched = module._tuned.options.choices["alternatives"]
+    launched = launched_of(module)
     assert launched.keys() == public.prepared.alternatives.keys()
     assert module._alone.options.choices.get("alternatives", {}).keys() == launched.keys() & OURS
     if "gluon" in launched:
@@ -45,7 +79,7 @@ def test_vendors_have_one_name_and_one_interface(name: str) -> None:
     assert module._alone.options.key == module._tuned.options.key
 
 
-@pytest.mark.parametrize("name", ON_HOST)
+@pytest.mark.parametrize("name", [name for name in ON_HOST if name != "conv2d"])
 def test_vendors_write_what_the_kernel_writes(name: str) -> None:
     """Called with a launch's arguments, each writes the kernel's outputs."""
     torch.manual_seed(0)
@@ -54,7 +88,7 @@ def test_vendors_write_what_the_kernel_writes(name: str) -> None:
         problem = module.problem(shape, "fp32", "cpu")
         for output in module.OUTPUTS:
             problem.arguments[output].fill_(float("nan"))
-        for who, function in module._tuned.options.choices["alternatives"].items():
+        for who, function in launched_of(module).items():
             if who == "gluon":  # it needs its GPU
                 continue
             call_of(function, module.kernel.arg_names, problem.arguments)()
@@ -74,9 +108,156 @@ def test_vendors_return_what_the_function_returns(name: str) -> None:
             continue
         for more in ({}, *case.keywords):
             given: dict[str, Any] = {**module.inputs(case.shapes[0], "fp32", "cpu"), **more}
-            want = module.baseline(**given)
-            assert excess(function(**given), want.double(), {}) <= 1, more
-            assert excess(function(**given, vendor=True), want.double(), {}) <= 1
+            wanted = as_tuple(module.baseline(**given))
+            for got in (function(**given), function(**given, vendor=True)):
+                for one, want in zip(as_tuple(got), wanted, strict=True):
+                    assert excess(one, want.double(), {}) <= 1, more
+
+
+LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+WAYS: tuple[tuple[dict[str, Any], str | None], ...] = (
+    ({}, "cudnn"),
+    ({"relu": True}, "cudnn_convolution_relu"),
+    ({"bias": True}, "cudnn_with_bias"),
+    ({"bias": True, "relu": True}, "cudnn_convolution_relu"),
+    ({"groups": 2, "bias": True, "relu": True}, "cudnn_convolution_relu"),
+    ({"stride": (2, 1), "padding": (0, 3), "dilation": (1, 2), "bias": True}, "cudnn_with_bias"),
+    ({"channels": 8, "relu": True}, None),
+    ({"channels": 8, "dilation": 2}, "cudnn"),
+    ({"channels": 8, "taps": 1}, "cudnn"),
+    ({"vendor": False, "relu": True}, None),
+)
+"""Ways to call `conv2d`, and what is called in the place of a launch if it wins."""
+
+
+@pytest.mark.parametrize(("way", "who"), WAYS)
+@pytest.mark.parametrize("layout", ["channels_last", "contiguous"])
+def test_cudnn_gets_what_a_convolution_has(
+    way: dict[str, Any], who: str | None, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name says whether there is a bias or ReLU; results are those of float64 in each way."""
+    torch.manual_seed(0)
+    module, options = module_of("conv2d"), dict(way)
+    depth, taps, groups = options.pop("channels", 40), options.pop("taps", 3), way.get("groups", 1)
+    has_bias = options.pop("bias", False)
+    x, weight = torch.randn(2, depth, 7, 9), torch.randn(6, depth // groups, taps, taps)
+    device = "meta" if who is None else "cpu"  # a copy of few channels is a launch of its own
+    x, weight = (t.to(device, memory_format=LAYOUTS[layout]) for t in (x, weight))
+    bias = torch.randn(6) if has_bias else None
+    called: list[str] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        functions = tuner.options.choices.get("alternatives") or {}
+        called.extend(functions)
+
+        def launch(**arguments: Any) -> None:
+            for function in functions.values():
+                call_of(function, module.kernel.arg_names, arguments)()
+
+        return launch
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    got = module.conv2d.prepared.ordinary(x, weight, bias, **options)
+    assert called == ([] if who is None else [who])
+    if who is None:
+        return
+    options.pop("vendor", None)
+    double = None if bias is None else bias.double()
+    want = module.baseline(x.double(), weight.double(), double, **options)
+    whole = module.conv2d.prepared.alternatives[who](x, weight, bias, **options)
+    for result in (got, whole):
+        assert excess(result, want) <= 1
+        assert result.stride() == got.stride()
+        assert result.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_cudnn_keeps_the_dtype_under_autocast() -> None:
+    """A convolution in fp32 stays one, whatever the products of the layers around it are."""
+    module = module_of("conv2d")
+    x, weight = torch.randn(1, 40, 5, 5), torch.randn(3, 40, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = module.conv2d.prepared.alternatives["cudnn"](x, weight)
+    assert got.dtype == torch.float32
+    assert excess(got, torch.nn.functional.conv2d(x.double(), weight.double())) <= 1
+
+
+def test_gradients_of_a_convolution_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backward pass launches without alternatives."""
+    launches: list[frozenset[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        names = frozenset(tuner.options.choices.get("alternatives") or {})
+        return lambda **_: launches.append(names)
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    x, weight = (torch.randn(2, 40, 5, 5), torch.randn(4, 40, 3, 3))
+    y = module_of("conv2d").conv2d(x.requires_grad_(), weight.requires_grad_(), stride=2)
+    assert launches == [{"cudnn"}]
+    y.sum().backward()
+    assert len(launches) > 2
+    assert not any(launches[1:])
+
+
+def in_the_place_of_launches(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Call the only alternative of each launch in its place; return the launches' alternatives."""
+    launches: list[set[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        functions = tuner.options.choices.get("alternatives") or {}
+
+        def launch(*_: Any, **arguments: Any) -> None:
+            launches.append(set(functions))
+            for function in functions.values():
+                call_of(function, tuner.arg_names, arguments)()
+
+        return launch
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    return launches
+
+
+@pytest.mark.parametrize("name", ["layernorm_backward", "rmsnorm_backward"])
+@pytest.mark.parametrize("gapped", [False, True])
+def test_gradients_of_the_vendor_are_returned(
+    name: str, gapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where PyTorch's function is called, nothing is launched after it, and nothing is copied."""
+    torch.manual_seed(0)
+    module, launches = module_of(name), in_the_place_of_launches(monkeypatch)
+    given = module.inputs({"rows": 300, "cols": 37}, "fp32", "cpu")
+    if gapped:
+        given["x"] = given["x"].repeat(1, 2)[:, ::2]
+        given["dy"] = given["dy"].expand(2, 300, 37)[1].T.contiguous().T
+    got = getattr(module, name).prepared.ordinary(**given)
+    assert launches == [{"torch"}]
+    wanted = module.baseline(**{name: x.double() for name, x in given.items()})
+    for one, want in zip(got, wanted, strict=True):
+        assert excess(one, want) <= 1
+        assert one.is_contiguous()
+    launches.clear()
+    getattr(module, name).prepared.ordinary(**given, vendor=False)
+    assert launches == [set(), set()]  # the rows, and the sums of parts
+
+
+@pytest.mark.parametrize("name", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("vendor", [False, True])
+def test_a_norms_backward_chooses_as_its_forward(
+    name: str, vendor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`vendor=False` holds in the backward pass."""
+    launches: list[set[str]] = []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        names = set(tuner.options.choices.get("alternatives") or {})
+        return lambda *_, **__: launches.append(names)
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    module = module_of(name)
+    given = module.inputs({"rows": 30, "cols": 37}, "fp32", "cpu")
+    given["x"].requires_grad_()
+    getattr(module, name)(**given, vendor=vendor).sum().backward()
+    expected = {"torch"} if vendor else set()
+    assert launches == [expected, expected, set()]
 
 
 def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
@@ -91,6 +272,89 @@ def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
     masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
     for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
         assert not has_vendor(q, q, how(**options))
+
+
+LENGTHS = torch.tensor([0, 75])
+FP8_WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"causal": True, "scale": 0.3},
+    {"window": 9},
+    {"window": 9, "causal": True},
+    {"window": (4, 7)},
+    {"window": (None, 20)},
+    {"window": (None, 0)},
+    {"window": (300, 300)},
+    {"padding": LENGTHS},
+    {"padding": LENGTHS.int(), "causal": True},
+    {"padding": torch.arange(96).expand(2, 96) % 3 > 0},
+    {"mask": torch.arange(96)[None, None, None] % 5 > 0},
+    {"mask": torch.linspace(-2, 2, 96)[None, None, None], "window": (50, None)},
+)
+"""Options of `attention_fp8`."""
+
+
+def scales_of(group: int, keys: int, channels: int) -> torch.Tensor:
+    """Scales of as many keys, 0 for one number, -1 for one a channel."""
+    if group == 0:
+        return torch.tensor(0.37)
+    groups = -(-keys // group) if group > 0 else 1
+    return torch.rand(2, 2, groups, channels if group < 0 else 1) + 0.5
+
+
+@pytest.mark.parametrize("options", FP8_WAYS, ids=str)
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_dequantised_gets_what_it_takes(
+    options: dict[str, Any], kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Called as a launch and as the function, with each option, it is right to float64."""
+    torch.manual_seed(0)
+    module, exact = module_of("attention_fp8"), module_of("attention").baseline
+    q = torch.randn(2, 4, 70, 32).to(kind)
+    for place, (group, format_k) in enumerate(
+        ((0, torch.float8_e4m3fn), (-1, torch.float8_e5m2), (32, torch.float8_e4m3fn))
+    ):
+        k, v = (torch.randn(2, 2, 96, 32).to(one) for one in (format_k, torch.float8_e4m3fn))
+        given = (q, k, v, scales_of(group, 96, 32), scales_of((1, 0, -1)[place], 96, 32))
+
+        def attend(q: Any, k: Any, v: Any, **more: Any) -> Any:
+            assert k.dtype == v.dtype == kind
+            return exact(q.double(), k.double(), v.double(), **more).to(kind)
+
+        def launcher(tuner: Any, _: Any) -> Any:
+            (function,) = tuner.options.choices["alternatives"].values()
+            return lambda **launch: call_of(function, module.kernel.arg_names, launch)()
+
+        monkeypatch.setattr("asmtune.kernels._attention_dequantised.attention", attend)
+        monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+        wide = [x.double() for x in given]
+        want = module.baseline(*wide, **options)
+        whole = module.attention_fp8.prepared.alternatives["dequantised"]
+        for got in (
+            module.attention_fp8.prepared.ordinary(*given, **options),
+            whole(*given, **options),
+        ):
+            assert got.dtype == kind
+            assert excess(got, want, ROUNDED) <= 1
+
+
+@pytest.mark.parametrize(
+    ("queries", "vendor", "names"),
+    [(64, True, {"dequantised"}), (63, True, set()), (64, False, set())],
+)
+def test_few_queries_are_not_dequantised_for(
+    queries: int, vendor: bool, names: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding has no such candidate, and `vendor=False` leaves it out."""
+    module, found = module_of("attention_fp8"), []
+
+    def launcher(tuner: Any, _: Any) -> Any:
+        return lambda **_: found.append(set(tuner.options.choices.get("alternatives") or {}))
+
+    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    shape = {"B": 1, "H": 2, "KV": 1, "M": queries, "N": 80, "D": 16, "causal": 0}
+    given = module.inputs({**shape, "group": 0, "e5m2": 0}, "fp16", "cpu")
+    module.attention_fp8.prepared.ordinary(**given, vendor=vendor)
+    assert found == [names]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from triton.runtime import _allocation
 
 from asmtune import asm_autotune, prepared
 from asmtune.base.errors import InputError
+from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import persistent
@@ -737,6 +738,34 @@ def test_what_an_alternative_does_is_not_the_functions(c_part: Any, watched: Wat
         after = watched.over(lambda x: doubled(x).mul_(2.0), alternatives={"vendor": torch.neg})
         assert watched.own_calls(lambda: after(X)) == 4
         assert "aten.mul_" in next(iter(after.prepared.refused))
+
+
+def test_a_functions_result_may_be_the_alternatives(c_part: Any, watched: Watched) -> None:
+    """A result that the called function has made stands for all launches that would follow."""
+
+    def whole(x: torch.Tensor, *_: Any) -> Callable[[], None]:
+        made = x * 2.0
+        return lambda: results.append(made)
+
+    def tripled(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        y = torch.empty_like(x)
+        with unfinished(whole) as called:
+            double[(1,)](x, y, x.numel(), scale)
+        if called:
+            called[0]()
+            return results.pop()
+        double[(1,)](y, y, x.numel(), scale)
+        return y
+
+    results: list[torch.Tensor] = []
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    names = ("x_ptr", "y_ptr", "n", "scale")
+    relay = plan_of_alternative(plain, double._function, whole, names, won).relay
+    with planned_launches(c_part, config=won, function=0, relay=relay):
+        call = watched.over(tripled, alternatives={"vendor": lambda x, scale: x * scale})
+        assert watched.own_calls(lambda: call(X)) == 0
+        assert torch.equal(call(X), X * 2)
+        assert not call.prepared.refused
 
 
 def test_an_alternative_of_other_names_and_defaults(c_part: Any, watched: Watched) -> None:
