@@ -153,6 +153,7 @@ _TILES = (  # the first four, values of GROUP_M, then pairs of STAGES and PIECES
     (128, 192, False, 2, _BOTH, ((4, 1), (5, 3))),
     (64, 192, True, 2, _BOTH, ((5, 1), (6, 3))),
     (128, 160, False, 2, _BOTH, ((5, 1),)),
+    (128, 96, False, 2, (8,), ((7, 1),)),
     (256, 160, False, 2, (8,), ((4, 5),)),
     (192, 128, False, 3, (8,), ((4, 1), (5, 2))),
     (192, 192, False, 3, (8,), ((3, 1), (4, 3))),
@@ -169,7 +170,8 @@ _LEAST_OF_A_PART = 512
 def set_blocks(values: Mapping[str, Any]) -> None:
     """Set what a config's descriptors copy at a time: its `pre_hook`.
 
-    The extents of a block that is copied are powers of two: 192 columns are three blocks, 160 five.
+    The extents of a block that is copied are powers of two: 192 columns are three blocks, 160 five,
+    96 three of 32.
     """
     m, n, k = (values[f"BLOCK_{axis}"] for axis in "MNK")
     rows = m if values["PINGPONG"] else m // values["CONSUMERS"]

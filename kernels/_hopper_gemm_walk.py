@@ -3,8 +3,9 @@
 `_hopper_gemm` tells how warps work together, and what each barrier is for.
 
 Triton's tensors have extents that are powers of two. A tile of 192 columns is made of two, of 128
-and 64 columns, and one of 160 of 128 and 32. The copy engine loads its part of B as three blocks of
-64 columns, or five of 32, one after the other, of which all but the last are read as one of 128.
+and 64 columns, one of 160 of 128 and 32, and one of 96 of 64 and 32. The copy engine loads its part
+of B as three blocks of 64 columns, or five or three of 32, one after the other, of which all but
+the last are read as one.
 Where B is dense along K, each column is a row of 128 bytes, and any blocks add up. Where it is
 dense along N, rows are cut at 128 bytes, and so blocks of 64 columns do, and narrower ones do not.
 """

@@ -341,8 +341,8 @@ def backward_h100() -> str:
 def _group(row: Mapping[str, Any]) -> str:
     shape, kernel = row["shape"], row["kernel"]
     if kernel == "matmul":
-        return f"matmul, fp16, M {'up to' if shape['M'] <= 64 else 'over'} 64"
+        return f"matmul, {row['dtype']}, M {'up to' if shape['M'] <= 64 else 'over'} 64"
     if kernel in ("attention", "attention_backward"):
-        return f"{kernel}, fp16, heads of {shape['D']}"
+        return f"{kernel}, {row['dtype']}, heads of {shape['D']}"
     scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
     return f"{kernel}, e4m3, a scale a {scales}"

@@ -46,7 +46,7 @@ class Plan:
     Attributes:
         name: "full" for every shape with every dtype, "quick" for every shape with a kernel's
             first dtype, and its first shape with the others; "wide" for the shapes of
-            `benchmarks.kernels.wide` with a kernel's first dtype.
+            `benchmarks.kernels.wide` with a kernel's first dtype, or those of `dtypes`.
         dtypes: dtypes to measure; all if empty.
         shapes: most shapes of each kernel; all if None.
     """
@@ -74,7 +74,9 @@ class Plan:
             if self.dtypes and dtype not in self.dtypes:
                 continue
             shapes = every[: self.shapes]
-            if nth and self.name != "full":
-                shapes = shapes[:1] if self.name == "quick" else ()
+            if nth and self.name == "quick":
+                shapes = shapes[:1]
+            elif nth and self.name == "wide" and not self.dtypes:
+                shapes = ()
             for shape in shapes:
                 yield Place(name, dict(shape), dtype)

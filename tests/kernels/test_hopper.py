@@ -359,11 +359,22 @@ def tiles_of(BLOCK_M: int, BLOCK_N: int, **more: Any) -> Config:
         (tiles_of(128, 192), 5, {128, 64}),
         (tiles_of(64, 192, PINGPONG=True), 4, {128, 64}),
         (tiles_of(256, 160), 7, {128, 32}),
+        (tiles_of(128, 96), 5, {64, 32}),
         (tiles_of(128, 256, SPLIT_K=2), 3, {256}),
         (tiles_of(192, 192), 6, {128, 64}),
         (tiles_of(256, 192), 5, {128, 64}),
     ],
-    ids=["wide", "in turn", "192", "192 in turn", "256 x 160", "split", "192 x 192", "256 x 192"],
+    ids=[
+        "wide",
+        "in turn",
+        "192",
+        "192 in turn",
+        "256 x 160",
+        "96",
+        "split",
+        "192 x 192",
+        "256 x 192",
+    ],
 )
 def test_products_stay_in_flight(
     config: Config, loads: int, widths: set[int], settings: Settings

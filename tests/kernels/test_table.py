@@ -227,6 +227,15 @@ def test_wide_rows(kernel: str, count: int) -> None:
     assert len(set().union(*keys)) > count // 2
 
 
+def test_wide_rows_of_another_dtype() -> None:
+    """Wide shapes have the first dtype, and any that is asked for."""
+    usual, other = (
+        Plan(name="wide", dtypes=dtypes).places(["matmul"]) for dtypes in ((), ["bf16"])
+    )
+    assert {place.dtype for place in usual} == {"fp16"}
+    assert [replace(place, dtype="bf16") for place in usual] == other
+
+
 def test_wide_layers_are_launched_at_once() -> None:
     """Each recurrent layer has configs that hold its weights, so that none goes step by step."""
     for place in Plan(name="wide").places(["gru"]):
