@@ -137,7 +137,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     if _imports(frame) and time.monotonic() - _pressed[0] < _IMPORT_S:
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         return
+    # An object whose `__init__` is cut short may not survive its `__del__`, as a ZipFile does not.
+    sys.unraisablehook = _forget
     raise KeyboardInterrupt
+
+
+def _forget(_: object) -> None:
+    """Say nothing of what cannot be raised."""
 
 
 def _imports(frame: FrameType | None) -> bool:

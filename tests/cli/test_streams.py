@@ -262,6 +262,31 @@ def interrupted(after_s: float, *arguments: str) -> tuple[int, str]:
     return process.returncode, err
 
 
+HALF_MADE = """
+import signal, sys
+from asmtune.cli.streams import allow_interrupts, guarded
+
+class Archive:
+    def __init__(self):
+        signal.raise_signal(signal.SIGINT)
+        self.writing = False
+    def __del__(self):
+        assert not self.writing
+
+def command():
+    allow_interrupts()
+    Archive()
+
+sys.exit(guarded(command))
+"""
+
+
+def test_ctrl_c_in_what_is_half_made() -> None:
+    """An object that Ctrl-C leaves half made, and that fails as it goes, adds no traceback."""
+    done = subprocess.run([sys.executable, "-c", HALF_MADE], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "asmtune: interrupted\n")
+
+
 @pytest.mark.slow(seconds=5)
 def test_ctrl_c_while_it_starts() -> None:
     """Ctrl-C at any time of the imports and of the first work is a line and exit code 130."""

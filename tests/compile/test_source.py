@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 import triton
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.compile.source import other_values, source_digest, text_of
@@ -201,6 +201,7 @@ def described(node: ast.AST, docstring: str | None) -> ast.AST:
 
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "_gru", "_hopper_gemm_walk"])
+@settings(max_examples=20)
 @given(docstring=st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
 def test_docstrings_of_kernels(name: str, docstring: str | None) -> None:
     """Whatever the docstrings of a shipped kernel's functions say, its text is the same."""
