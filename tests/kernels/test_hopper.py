@@ -151,13 +151,13 @@ def test_tiles_that_cannot_help_are_left_out() -> None:
     """Tiles of twice a product's extent, and groups that are the same groups, are not tuned."""
     space = _hopper_gemm.space()
     whole = [c for c in space.listed if c.kwargs["SPLIT_K"] == 1]
-    assert len(whole) <= 40
+    assert len(whole) <= 42
     assert list(space.configs(**gemm_context(4096, 4096, "k"))) == whole
     wide = [c for c in whole if c.kwargs["BLOCK_N"] % 64 == 0]
     assert list(space.configs(**gemm_context(4096, 4096, "n"))) == wide
     for M, N in ((1, 8), (128, 128), (200, 4096), (4096, 200), (1024, 1000)):
         left = [config.kwargs for config in space.configs(**gemm_context(M, N, "k"))]
-        assert len(left) <= 40
+        assert len(left) <= 42
         assert max(c["BLOCK_M"] for c in left) == (128 if M <= 128 else 256)
         assert max(c["BLOCK_N"] for c in left) == (128 if N <= 128 else 256)
         assert all(8 * c["BLOCK_M"] < M for c in left if c["GROUP_M"] == 16)
