@@ -35,7 +35,7 @@ Shape = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
 Forward = Callable[[Tensors], torch.Tensor]
 
-LATER: Final = 2.0
+OF_CUDNN: Final = 2.0
 """How many times cuDNN's own error a gradient may have where that is above the tolerance."""
 
 
@@ -137,7 +137,7 @@ def errors(name: str, shape: Shape, leaves: Tensors, dy: torch.Tensor) -> dict[s
 def is_right(found: Mapping[str, Mapping[str, float]]) -> bool:
     """Say if each gradient of ours is within the tolerance, or near PyTorch's own error."""
     return all(
-        error <= max(1.0, LATER * found["torch"][name]) for name, error in found["ours"].items()
+        error <= max(1.0, OF_CUDNN * found["torch"][name]) for name, error in found["ours"].items()
     )
 
 

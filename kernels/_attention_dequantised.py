@@ -25,13 +25,17 @@ LEAST_QUERIES = 64
 """Least queries of a head: with fewer, to read keys takes longest, and to widen them longer."""
 
 
+def by_key(scale: torch.Tensor, keys: int) -> torch.Tensor:
+    """Return scales that broadcast to keys or values: of groups of keys, one for each key."""
+    if scale.ndim < 4 or scale.shape[2] == 1:
+        return scale
+    group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
+    return scale.repeat_interleave(group, 2).narrow(2, 0, keys)
+
+
 def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return keys or values times their scales, rounded once, in a dtype of 16 bits."""
-    keys = x.shape[2]
-    scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else scale
-    if scale.shape[2] > 1:
-        group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
-        scale = scale.repeat_interleave(group, 2).narrow(2, 0, keys)
+    scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else by_key(scale, x.shape[2])
     # Both formats are exact in both dtypes. PyTorch multiplies in fp32, the scale's dtype, which
     # one without axes would not choose, and rounds in the same pass.
     return x.to(dtype).mul_(scale)

@@ -46,7 +46,7 @@ from asmtune.kernels._attention import (
     row_stride,
     store_rows,
 )
-from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch
+from asmtune.kernels._attention_dequantised import LEAST_QUERIES, by_key, launch
 from asmtune.kernels._attention_dequantised import dequantised as by_attention
 from asmtune.kernels._attention_fp8 import (
     channel_scales,
@@ -202,11 +202,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 def dequantised(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Compute keys or values times their scales in PyTorch, rounded to a dtype."""
-    keys = x.shape[2]
-    if scale.ndim == 4 and scale.shape[2] > 1:
-        group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
-        scale = scale.repeat_interleave(group, 2).narrow(2, 0, keys)
-    return (x.to(scale.dtype) * scale).to(dtype)
+    return (x.to(scale.dtype) * by_key(scale, x.shape[2])).to(dtype)
 
 
 def baseline(
