@@ -8,11 +8,13 @@ what the public function returns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from asmtune.core.alternatives import unfinished
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,13 @@ class Gradients:
             parts[0, : len(x)] += dy * hat
             if len(sums) > 1:
                 parts[1, : len(x)] += dy
+
+
+def launched(kernel: Any, arguments: Mapping[str, Any], by_vendor: Callable[..., Gradients]) -> Any:
+    """Launch a tuned kernel on its grid; return all gradients if the vendor was called for it."""
+    with unfinished(by_vendor) as called:
+        kernel(**arguments)
+    return called[0].all if called else None
 
 
 def of_layernorm(

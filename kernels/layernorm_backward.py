@@ -24,7 +24,6 @@ import triton
 import triton.language as tl
 from torch.compiler import is_dynamo_compiling
 
-from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
@@ -40,7 +39,7 @@ from asmtune.kernels._common import (
     vouched,
     walkers,
 )
-from asmtune.kernels._norm_vendor import Gradients, of_layernorm
+from asmtune.kernels._norm_vendor import Gradients, launched, of_layernorm
 from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
@@ -270,10 +269,9 @@ def layernorm_backward(
     rows = [as_rows(dy), as_rows(x)]
     arguments = _arguments(*rows, *(t.contiguous() for t in (weight, mean, rstd)))
     if vendor and not is_dynamo_compiling():
-        with unfinished(_launch_torch) as called:
-            _tuned[_grid](**arguments)
-        if called:
-            return called[0].all
+        made = launched(_tuned[_grid], arguments, _launch_torch)
+        if made is not None:
+            return made  # type: ignore[no-any-return]
     else:
         _alone[_grid](**arguments)
     dweight, dbias = sum_parts(arguments["parts_ptr"], weight.dtype)

@@ -22,7 +22,6 @@ import triton
 import triton.language as tl
 from torch.compiler import is_dynamo_compiling
 
-from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
@@ -39,7 +38,7 @@ from asmtune.kernels._common import (
     vouched,
     walkers,
 )
-from asmtune.kernels._norm_vendor import Gradients, of_rmsnorm
+from asmtune.kernels._norm_vendor import Gradients, launched, of_rmsnorm
 from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
@@ -242,10 +241,9 @@ def rmsnorm_backward(
         return torch.empty_like(x), torch.zeros_like(weight)
     arguments = _arguments(as_rows(dy), as_rows(x), weight.contiguous(), rstd.contiguous())
     if vendor and not is_dynamo_compiling():
-        with unfinished(_launch_torch) as called:
-            _tuned[_grid](**arguments)
-        if called:
-            return called[0].all
+        made = launched(_tuned[_grid], arguments, _launch_torch)
+        if made is not None:
+            return made  # type: ignore[no-any-return]
     else:
         _alone[_grid](**arguments)
     (dweight,) = sum_parts(arguments["parts_ptr"][None], weight.dtype)
