@@ -32,9 +32,11 @@ from asmtune.kernels._hopper import (
     tile_of,
 )
 from asmtune.kernels._hopper_split import blocks_of, gathered
+from asmtune.kernels.gelu import gelu_of_halves as _gelu
 
 tile_origin = gluon.jit(_gemm.tile_origin.fn)
 activated = gluon.jit(_gemm.activated.fn)
+gelu_of_halves = gluon.jit(_gelu.fn)
 
 
 @gluon.jit
@@ -145,13 +147,34 @@ def _cut(x, COLUMNS: gl.constexpr):
 
 
 @gluon.jit
-def _rounded(acc, column, bias_ptr, N, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
-    """Add the bias, activate and round sums whose first column is given."""
-    COLUMNS: gl.constexpr = acc.shape[1]
-    if bias_ptr is not None:
-        n = column + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, acc.type.layout))
-        acc += gl.load(bias_ptr + n, mask=n < N, other=0.0).to(gl.float32)[None, :]
-    return activated(acc, ACTIVATION).to(dtype)
+def _bias_of(bias_ptr, column, N, COLUMNS: gl.constexpr):
+    """Load the bias of so many columns, from one on, as their sums lie."""
+    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    n = column + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, SUMS))
+    return gl.load(bias_ptr + n, mask=n < N, other=0.0)
+
+
+@gluon.jit
+def _biases_of(bias_ptr, column, N, BLOCK_N: gl.constexpr, FIRST: gl.constexpr):
+    """Load the bias of a tile's columns: of the first so many, and of the others if any."""
+    if FIRST == BLOCK_N:
+        biases = (_bias_of(bias_ptr, column, N, FIRST),)
+    else:
+        first = _bias_of(bias_ptr, column, N, FIRST)
+        biases = (first, _bias_of(bias_ptr, column + FIRST, N, BLOCK_N - FIRST))
+    return biases
+
+
+@gluon.jit
+def _rounded(acc, bias, ACTIVATION: gl.constexpr, dtype: gl.constexpr):
+    """Add the bias, activate and round sums."""
+    if bias is not None:
+        acc += bias.to(gl.float32)[None, :]
+    if ACTIVATION == "gelu":  # noqa: SIM108 (either call has a line of its own)
+        acc = gelu_of_halves(acc)
+    else:
+        acc = activated(acc, ACTIVATION)
+    return acc.to(dtype)
 
 
 @gluon.jit
@@ -175,18 +198,18 @@ def _write(pieces, results, origin, COUNT: gl.constexpr, TOGETHER: gl.constexpr,
 
 @gluon.jit
 def _finish(
-    sums, results, origin, N, WHO: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
-    ACTIVATION: gl.constexpr,
+    sums, biases, results, origin, N, WHO: gl.constexpr, CONSUMERS: gl.constexpr,
+    BLOCK_N: gl.constexpr, ACTIVATION: gl.constexpr,
 ):  # fmt: skip
-    """Write a warpgroup's rows of a tile from their sums."""
+    """Write a warpgroup's rows of a tile from their sums; load its bias if that is not done."""
     _, bias_ptr, c_tiles, _ = results
-    column = origin[2]
     COLUMNS: gl.constexpr = c_tiles.shape[3]
-    out = _rounded(sums[0], column, bias_ptr, N, ACTIVATION, c_tiles.dtype)
+    if bias_ptr is not None and biases[0] is None:
+        biases = _biases_of(bias_ptr, origin[2], N, BLOCK_N, sums[0].shape[1])
+    out = _rounded(sums[0], biases[0], ACTIVATION, c_tiles.dtype)
     pieces = _cut(out, COLUMNS)
     if out.shape[1] < BLOCK_N:
-        after = column + out.shape[1]
-        pieces += (_rounded(sums[1], after, bias_ptr, N, ACTIVATION, c_tiles.dtype),)
+        pieces += (_rounded(sums[1], biases[1], ACTIVATION, c_tiles.dtype),)
     _write(pieces, results, origin, BLOCK_N // COLUMNS, c_tiles.shape[0] // CONSUMERS, WHO)
 
 
@@ -196,9 +219,9 @@ def multiply_tiles(
     ACTIVATION: gl.constexpr,
 ):  # fmt: skip
     """Compute this warpgroup's part of the program's tiles, or every so many-th tile."""
-    shared = results[3]
+    bias_ptr, shared = results[1], results[3]
     M, N, K, tiles, all_tiles = sizes
-    a_ring, _, full, _, turns = rings
+    a_ring, b_ring, full, _, turns = rings
     BLOCK_M: gl.constexpr = TILING[0]
     BLOCK_N: gl.constexpr = TILING[1]
     BLOCK_K: gl.constexpr = TILING[2]
@@ -209,6 +232,10 @@ def multiply_tiles(
     PART: gl.constexpr = WHO if PARTS > 1 else 0
     ROWS: gl.constexpr = a_ring.shape[2]
     CONSUMERS: gl.constexpr = turns.shape[0]
+    PIECES: gl.constexpr = b_ring.shape[0] // STAGES
+    FIRST: gl.constexpr = BLOCK_N - BLOCK_N // PIECES if PIECES > 1 else BLOCK_N
+    # After the sums all would wait for it. Beside larger ones it does not fit in registers.
+    BIAS_AHEAD: gl.constexpr = bias_ptr is not None and ROWS * BLOCK_N <= 64 * 256
     first, every = gl.program_id(0), gl.num_programs(0)
     at = gl.to_tensor(0)
     turn = gl.to_tensor(1 if WHO == 0 else 0)
@@ -222,6 +249,9 @@ def multiply_tiles(
         row, column = tile_origin(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         begin, end = blocks_of(part, K, BLOCK_K, SPLIT_K)
         steps = end - begin
+        biases = (None, None)
+        if BIAS_AHEAD:
+            biases = _biases_of(bias_ptr, column, N, BLOCK_N, FIRST)
         if PARTS == 1:
             mbarrier.wait(turns.index(WHO), turn)
             turn ^= 1
@@ -232,5 +262,5 @@ def multiply_tiles(
             sums, complete = gathered(sums, shared, tile * PARTS + PART, part, BLOCK_N, SPLIT_K)
         if complete:
             origin = (tile // tiles, row + PART * ROWS, column)
-            _finish(sums, results, origin, N, WHO, CONSUMERS, BLOCK_N, ACTIVATION)
+            _finish(sums, biases, results, origin, N, WHO, CONSUMERS, BLOCK_N, ACTIVATION)
     tma.store_wait(0)

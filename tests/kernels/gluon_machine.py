@@ -356,5 +356,6 @@ def _language(machine: Machine) -> SimpleNamespace:
         full=lambda shape, value, *_: tile(np.full(shape, value, np.float32)),
         max=lambda x, axis: tile(np.max(x, axis)), sum=lambda x, axis: tile(np.sum(x, axis)),
         exp2=lambda x: tile(np.exp2(x)), log2=lambda x: tile(np.log2(x)),
+        abs=lambda x: tile(np.abs(x)),
         int64=gl.int64, float16=gl.float16, float32=gl.float32,
     )  # fmt: skip

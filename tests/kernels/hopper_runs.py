@@ -27,11 +27,16 @@ def halves(seed: int, *extents: int) -> Any:
     return np.random.default_rng(seed).standard_normal(extents).astype(np.float16)
 
 
+def gelu(x: Any) -> Any:
+    """GELU by erf, in float64."""
+    return torch.nn.functional.gelu(torch.from_numpy(np.asarray(x, np.float64))).numpy()
+
+
 def product(
     extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str,
     order: Sequence[int], seed: int = 0, *, finish: bool = False,
 ) -> tuple[Any, Any, list[Machine]]:  # fmt: skip
-    """Multiply by programs in an order, and add a bias and take ReLU to `finish`.
+    """Multiply by programs in an order, and add a bias and take GELU to `finish`.
 
     Returns C, C in float64, and the machines.
     """
@@ -55,19 +60,19 @@ def product(
             Pointer(bias) if finish else None,
             *(Pointer(sums), Pointer(counts)),
             *map(Int, extents),
-            *(dense == "k", "relu" if finish else "none", len(order)),
+            *(dense == "k", "gelu" if finish else "none", len(order)),
             **config,
         )
     assert not counts.any(), "counts are not at 0 for the next launch"
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    return c, np.maximum(exact + bias, 0) if finish else exact, machines
+    return c, gelu(exact + bias) if finish else exact, machines
 
 
 def multiply(
     extents: tuple[int, int, int, int], config: Mapping[str, Any], dense: str, programs: int,
     seed: int = 0, *, finish: bool = False,
 ) -> tuple[float, list[Machine]]:  # fmt: skip
-    """Multiply, and add a bias and take ReLU to `finish`; return the largest error and machines."""
+    """Multiply, and add a bias and take GELU to `finish`; return the largest error and machines."""
     c, exact, machines = product(extents, config, dense, range(programs), seed, finish=finish)
     return float(np.abs(c - exact).max()), machines
 

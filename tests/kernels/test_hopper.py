@@ -31,6 +31,7 @@ from asmtune.kernels import (
     _hopper_attention_order,
     _hopper_attention_walk,
     _hopper_gemm,
+    _hopper_gemm_walk,
     _hopper_scaled,
     attention,
     attention_backward,
@@ -41,8 +42,8 @@ from tests.gpu import hopper_process
 from tests.gpu.racecheck import Line, handover_lines, other_hazards
 from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
-from tests.kernels.gluon_values import Int
-from tests.kernels.hopper_runs import attend, differentiate, multiply, product
+from tests.kernels.gluon_values import Int, tile
+from tests.kernels.hopper_runs import attend, differentiate, gelu, multiply, product
 from tests.kernels.interleavings import Interleavings
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
@@ -80,6 +81,19 @@ def test_products_by_every_config(dense: str) -> None:
         if config["PIECES"] > 1:
             error, _ = multiply((1, 150, 264, 200), config, dense, 1, finish=True)
             assert error < 0.04, config
+
+
+def test_gelu_of_all_halves() -> None:
+    """Of every fp16 number, GELU is within 0.16 of the last place; of NaN and infinity as exact."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    with np.errstate(all="ignore"):
+        y = Machine(0, 1, 0).function(_hopper_gemm_walk.gelu_of_halves)(tile(x))
+        exact = np.where(np.isneginf(x), np.nan, gelu(x))
+        places = np.spacing(np.abs(exact).astype(np.float16)).astype(np.float64)
+        off = np.abs(y - exact) / places
+    finite = np.isfinite(places)
+    assert np.array_equal(y[~finite], exact[~finite], equal_nan=True)
+    assert off[finite].max() < 0.16
 
 
 @pytest.mark.slow(seconds=6)
