@@ -20,7 +20,7 @@ import torch
 from asmtune.core.problem import Problem
 from asmtune.kernels import matmul
 from asmtune.kernels._common import check_tensors
-from asmtune.kernels._gemm_host import activate, by_gluon, grid, launch, product
+from asmtune.kernels._gemm_host import activate, as_tf32, by_gluon, grid, launch, product
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels.matmul import (
     OUTPUTS,
@@ -90,7 +90,8 @@ def _cublas(
     activation: str = "none",
     **_: bool,
 ) -> torch.Tensor:
-    return baseline(x, weight, bias, activation)
+    with as_tf32(x.dtype):
+        return baseline(x, weight, bias, activation)
 
 
 def _gluon(
@@ -140,7 +141,8 @@ def linear(
         )
     if x.shape[-1] == 0:
         raise ValueError(f"linear: x is {tuple(x.shape)}; it must have one element or more a row")
-    operands = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
+    rows = x.reshape(-1, x.shape[-1])
+    operands = product("linear", rows, weight.mT, bias, activation, vendor=vendor)
     tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
     y = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
     return y[0].reshape(*x.shape[:-1], weight.shape[0])

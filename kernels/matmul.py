@@ -34,6 +34,7 @@ from asmtune.kernels._gemm_host import (
     DTYPES,
     Product,
     activate,
+    as_tf32,
     by_cublas,
     by_gluon,
     grid,
@@ -217,7 +218,8 @@ def _cublas(
 ) -> torch.Tensor:
     """Compute `matmul` by cuBLAS."""
     if a.element_size() > 1:
-        c = a @ b
+        with as_tf32(a.dtype):
+            c = a @ b
         return activate(c if bias is None else c + bias, activation)
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_dtype(a.dtype))
     by_cublas(a[None], b[None], bias, c[None], activation)
@@ -263,7 +265,7 @@ def matmul(
     Raises:
         ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
-    operands = product("matmul", a, b, bias, activation)
+    operands = product("matmul", a, b, bias, activation, vendor=vendor)
     tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
     c = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
     return c if a.ndim == 3 or b.ndim == 3 else c[0]

@@ -17,7 +17,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import linear, matmul
-from asmtune.kernels._gemm_host import Product, product
+from asmtune.kernels._gemm_host import Product, by_cublas, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
 from tests.kernels.interpreted_matmul import CASES, UNALIGNED
@@ -207,3 +207,38 @@ def test_linear_is_the_same_kernel() -> None:
     assert problem.arguments["LAYOUT"] == "kk"
     assert problem.arguments["M"] == 2000
     assert problem.arguments["ACTIVATION"] == "gelu"
+
+
+def test_cublas_gets_fp32_as_it_lies() -> None:
+    """Our kernel takes fp32 along K alone, by a copy; cuBLAS takes either, and may be called."""
+    a, b = (torch.empty(512, 512, device="meta") for _ in range(2))
+    alone = product("matmul", a, b, None, "none")
+    beside = product("matmul", a, b, None, "none", vendor=True)
+    assert (alone.b.stride()[1:], beside.b.stride()[1:]) == ((1, 512), (512, 1))
+    given = beside.arguments(torch.empty(1, 512, 512, device="meta"))
+    assert (given["LAYOUT"], given["MULTIPLE_STRIDES"]) == ("kn", 16)
+
+
+@pytest.mark.parametrize("setting", ["ieee", "tf32"])
+def test_cublas_multiplies_fp32_as_our_kernel_does(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tf32 while cuBLAS is called, also if that raises, and as the user has set it after."""
+    products, seen = torch.backends.cuda.matmul, []
+
+    def multiply(*_: Any, out: torch.Tensor) -> None:
+        seen.append(products.fp32_precision)
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(torch, "mm", multiply)
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = setting
+        for dtype in (torch.float32, torch.float16):
+            a, b, c = (torch.ones(1, 2, 2, dtype=dtype) for _ in range(3))
+            with pytest.raises(RuntimeError, match="no kernel"):
+                by_cublas(a, b, None, c, "none")
+            assert products.fp32_precision == setting
+    finally:
+        products.fp32_precision = before
+    assert seen == ["tf32", setting]
