@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,33 +66,36 @@ class Phase:
     Attributes:
         first: its first pixel; the others follow each stride.
         extent: number of pixels.
-        taps: taps that reach these pixels, from the last to the first; none if all are 0.
+        taps: those of the taps in reverse that reach these pixels; None if none does.
         padding: zeros before the gradient of the result, or minus how many of it are left out.
         dilation: pixels of the result's gradient from tap to tap.
     """
 
     first: int
     extent: int
-    taps: list[int]
+    taps: slice | None
     padding: int
     dilation: int
 
 
-def phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> list[Phase]:
+@functools.lru_cache(maxsize=1024)
+def phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> tuple[Phase, ...]:
     """Split an axis of an input gradient into convolutions of stride 1, one for each remainder.
 
     Pixel h takes gradient i by tap r where i * stride = h + padding - r * dilation. Pixels a
     stride apart take the same taps, which lie stride / gcd(stride, dilation) apart, and from tap
     to tap i moves by dilation / gcd(stride, dilation).
     """
-    step = dilation // math.gcd(stride, dilation)
+    shared = math.gcd(stride, dilation)
     parts = []
     for first in range(min(stride, size)):
         seen = [r for r in reversed(range(taps)) if (first + padding - r * dilation) % stride == 0]
         # The pixel's tap of the least place comes first: its place is minus the padding.
         least = (first + padding - seen[0] * dilation) // stride if seen else 0
-        parts.append(Phase(first, -(-(size - first) // stride), seen, -least, step))
-    return parts
+        reached = slice(taps - 1 - seen[0], None, stride // shared) if seen else None
+        extent = -(-(size - first) // stride)
+        parts.append(Phase(first, extent, reached, -least, dilation // shared))
+    return tuple(parts)
 
 
 def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
