@@ -45,9 +45,20 @@ def dropped(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
     return torch.where(keep, 1.0 / (1.0 - how.dropout), 0.0).to(q.dtype)
 
 
+def sharing(heads: int, key_heads: int) -> int:
+    """Give how many heads of queries share a key head.
+
+    Raises:
+        ValueError: the key heads do not divide the heads.
+    """
+    if heads % key_heads:
+        raise ValueError(f"{key_heads} key heads do not divide {heads} heads of queries")
+    return heads // key_heads
+
+
 def widened(x: torch.Tensor, heads: int) -> torch.Tensor:
     """Repeat keys or values for each head of the queries that shares them."""
-    return x.repeat_interleave(heads // x.shape[1], 1)
+    return x.repeat_interleave(sharing(heads, x.shape[1]), 1)
 
 
 def scores(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
@@ -79,7 +90,7 @@ def attend_by_key_heads(
 
     Scores in float64 of 32 heads and 16,384 tokens are 64 GiB.
     """
-    group = q.shape[1] // k.shape[1]
+    group = sharing(q.shape[1], k.shape[1])
     parts = [
         attend(q[:, i * group : (i + 1) * group], k[:, i : i + 1], v[:, i : i + 1], how)
         for i in range(k.shape[1])

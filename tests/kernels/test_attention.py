@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels._attention_host import Attending, mask_arguments, sizes
+from asmtune.kernels._attention_reference import attend, attend_by_key_heads
 from tests.kernels.accuracy import module_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}
@@ -132,3 +134,11 @@ def test_every_size_leaves_configs() -> None:
             for rows in (1, 40, 64, 65, 5000):
                 shape = {**HEADS, "D": dim, "M": rows, "N": rows}
                 assert space.first(**shape) in list(space.configs(**shape))
+
+
+@pytest.mark.parametrize("reference", [attend, attend_by_key_heads])
+def test_the_reference_refuses_heads_that_do_not_share(reference: Callable[..., object]) -> None:
+    """More key heads than heads have no result: `asmtune diagnose` called that of ours wrong."""
+    q, k = torch.ones(1, 2, 4, 32), torch.ones(1, 8, 4, 32)
+    with pytest.raises(ValueError, match="8 key heads do not divide 2 heads of queries"):
+        reference(q, k, k, Attending(scale=1.0))
