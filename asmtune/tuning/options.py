@@ -164,9 +164,21 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
         reference=choices.get("reference"),
         restore_value=() if has_pre or has_post else restored,
         reset_to_zero=() if has_pre else zeroed,
+        tolerance=_tolerance(choices),
         bits_equal=bits == "equal",
         accuracy=accuracy,
     )
+
+
+def _tolerance(choices: Mapping[str, Any]) -> float | None:
+    given: Any = choices.get("tolerance")
+    if given is None:
+        return None
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
+        raise InputError(f"tolerance={shortened(repr(given))}: give a number above 0, such as 0.01")
+    if not choices.get("check", True) or choices.get("bits") == "equal" or choices.get("accuracy"):
+        raise InputError("tolerance= compares outputs: leave check=, bits= and accuracy= out")
+    return float(given)
 
 
 def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -210,6 +222,9 @@ class Choices(TypedDict, total=False):
     bits: "close" lets outputs differ from the default config's as roundings do; with "equal" only
         a config wins whose outputs equal the default's in every bit, which is checked while
         tuning. Where nothing is tuned, the default is launched.
+
+    tolerance: how far results may be from the expected: |c - r| <= tolerance (|r| + s), s the usual
+        magnitude around r, for all dtypes; by default each dtype has its own.
 
     accuracy: limits the errors of every floating-point output, such as `Bound(p99=3e-2, clip=0.03)`
         of `asmtune.measure.accuracy`, in place of the tolerance by which outputs are compared. The
@@ -259,6 +274,7 @@ class Choices(TypedDict, total=False):
     check: bool
     bits: Bits
     reference: Callable[[Mapping[str, Any]], Any] | None
+    tolerance: float | None
     accuracy: Bound | None
     alternatives: Alternatives | None
     restore_value: tuple[str, ...]

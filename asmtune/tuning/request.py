@@ -164,8 +164,8 @@ def provenance(
     """Make the provenance of a config that is tuned here and now.
 
     No `objective` stands for time, and no name of a `clock`, the user's function, for ours.
-    `checked_by` says how outputs are checked where that is not by tolerances. `made_with` has the
-    versions of another host that tunes it.
+    `checked_by` says how outputs are checked where that is not by the dtypes' tolerances.
+    `made_with` has the versions of another host that tunes it.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
     if objective is not None and not objective.only_time:
@@ -201,6 +201,8 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         clock = TuneOptions.of(cast("Choices", choices)).clock
     tiles = bool(choices.get("tiles", False))
     checked_by = [] if choices.get("bits", "close") == "close" else [choices["bits"]]
+    if choices.get("tolerance") is not None:
+        checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
     if (accuracy := choices.get("accuracy")) is not None:
         checked_by += [canonical(accuracy.limits), _source_of(choices.get("reference"))]
     return provenance(

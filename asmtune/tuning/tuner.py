@@ -114,6 +114,7 @@ class Tuner:
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
         choices |= {"accuracy": checks.accuracy, "reference": checks.reference}
+        choices |= {"tolerance": checks.tolerance}
         if checks.bits_equal:
             choices["bits"] = "equal"
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)

@@ -123,6 +123,7 @@ def test_records_of_other_bounds_are_not_taken(tmp_path: Path) -> None:
 
     ways: list[dict[str, Any]] = [
         {"accuracy": None, "reference": None},
+        {"accuracy": None, "reference": None, "tolerance": 0.1},
         {"accuracy": Bound(p99=3e-2)},
         {"accuracy": Bound(p99=1e-3)},
         {"reference": earlier},
@@ -136,7 +137,7 @@ def test_records_of_other_bounds_are_not_taken(tmp_path: Path) -> None:
         assert result.outcome == "tuned"
         assert result.record is not None
         flaws.append(result.record.winner.kwargs["FLAW"])
-    assert flaws == [EXACT, FAR, EXACT, NEAR, NEAR, NEAR]
+    assert flaws == [EXACT, FAR, FAR, EXACT, NEAR, NEAR, NEAR]
 
 
 def test_the_front_of_time_and_error(tmp_path: Path) -> None:
@@ -175,6 +176,10 @@ def test_error_has_a_weight() -> None:
         ({"accuracy": 0.03}, r"accuracy=0.03: give limits"),
         ({"accuracy": BOUND, "bits": "equal"}, "leave bits='equal'"),
         ({"accuracy": BOUND, "check": False}, "check=False out"),
+        ({"tolerance": 0}, "tolerance=0: give a number above 0"),
+        ({"tolerance": True}, "tolerance=True: give a number"),
+        ({"tolerance": 0.1, "accuracy": BOUND}, "leave check=, bits= and accuracy= out"),
+        ({"tolerance": 0.1, "bits": "equal"}, "leave check=, bits= and accuracy= out"),
         ({"objective": "time,error=1", "accuracy": BOUND}, "give both"),
         ({"objective": "error", "reference": in_double}, "give both"),
     ],

@@ -148,7 +148,9 @@ def _sampled(values: Any) -> Any:
 _TOLERANCES: Final = {
     "fp64": 1e-8,
     "fp32": 1e-4,
-    "tf32": 5e-3,
+    # Operands are cut or rounded to 11 bits, and that differs: cuDNN's convolutions were off by up
+    # to 0.011 from ours on an H100, at 6 elements of 100,000.
+    "tf32": 2e-2,
     "fp16": 5e-3,
     "bf16": 4e-2,
     "fp8e4nv": 0.35,
