@@ -1,13 +1,13 @@
 """Backward passes that no kernel's row has: conv2d's and the GRU's, against cuDNN's.
 
-    python -m benchmarks.backward_passes [conv2d|gru] [--rounds N] [--seconds N] [--output FILE]
+    python -m benchmarks.backward_passes [conv2d|gru] [--rounds N] [--seconds N] [--output FOLDER]
 
 Needs a GPU. Each gradient is compared with float64 first. It may be off by the tolerance, or by
 twice as much as cuDNN's own, whose states are rounded as ours; what is further off is not timed,
 and the exit status is 1. Then forward with backward and backward alone are timed, interleaved,
 L2 cold, p50. The GRU's backward launches a kernel and two of PyTorch's for each time step, so that
 its time is the host's. What is not tuned yet is tuned by the effort "quick", some 8 s a kernel;
-no problem begins after so many seconds. The file is written after each.
+no problem begins after so many seconds. Each function's file is written after each.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def row(name: str, shape: Shape, policy: TimingPolicy, device: str = "cuda") -> 
 
 
 def record(
-    problems: Sequence[tuple[str, Shape]], policy: TimingPolicy, seconds: float, output: Path
+    problems: Sequence[tuple[str, Shape]], policy: TimingPolicy, seconds: float, folder: Path
 ) -> bool:
     """Measure problems until the time is over, print and write them; say if all are right."""
     end, rows = time.monotonic() + seconds, list[dict[str, Any]]()
@@ -184,7 +184,8 @@ def record(
             break
         rows.append(row(name, shape, policy))
         print(json.dumps(rows[-1]), flush=True)
-        write(output, {"dtype": "fp16", "rows": rows})
+        own = [row for row in rows if row["function"] == name]
+        write(folder / f"backward_{name}.json", {"dtype": "fp16", "rows": own})
     return not any("wrong" in row for row in rows)
 
 
@@ -194,7 +195,7 @@ def main() -> None:
     parser.add_argument("function", nargs="?", choices=("conv2d", "gru"), default=None)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=45.0, help="begin no problem after these")
-    parser.add_argument("--output", type=Path, default=RESULTS / "backward_passes.json")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     for module in (conv2d, _conv2d_weight, gru):

@@ -46,7 +46,8 @@ def test_what_is_kept_of_tests() -> None:
         end[0],
         "1 failed, 2 passed in 3.00s",
     ]
-    (cut,) = said(TESTS, Outcome("\n".join(lines), None, 60.0))
+    failed, cut = said(TESTS, Outcome("\n".join(lines), None, 60.0))
+    assert failed == lines[1]
     assert cut == "2 passed, 1 failed, then ended by its limit after 60 s"
     assert said(TESTS, Outcome("no module named pytest", 1, 0.1)) == [
         "no module named pytest",

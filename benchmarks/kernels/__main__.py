@@ -164,9 +164,11 @@ def prepare(options: argparse.Namespace) -> None:
         import_module(f"asmtune.kernels._hopper_{name}")
     for module in kernel_modules():
         for tuner in autotuners(module):
-            # Else the kernel with fewer alternatives would overwrite what was tuned with all.
+            # Else the kernel with fewer alternatives would overwrite what was tuned with all. What
+            # the Gluon kernel does not take is launched beside the vendor's alone.
             whole = getattr(module, "_tuned", tuner)
-            force = options.retune and (tuner is whole or tuner.fn is not whole.fn)
+            most = (whole, getattr(module, "_beside_vendor", whole))
+            force = options.retune and (tuner in most or tuner.fn is not whole.fn)
             reconfigure(tuner, small=None, force=force, **how)
 
 

@@ -55,6 +55,7 @@ class Timer:
         row["shape"] = dict(shape)
         torch.manual_seed(0)
         inputs, public = module.inputs(shape, dtype, self.device), getattr(module, name)
+        before = _configs(module)
         with torch.no_grad():
             start = time.perf_counter()
             results = as_tuple(public(**inputs))
@@ -82,7 +83,7 @@ class Timer:
             if alone:
                 launches[CALLED] = partial(public, **inputs)
             timed = self._race(list(launches.values()), module.DEFAULT)
-        row |= {"config": _config(module), "vendor_name": entry.vendor_name}
+        row |= {"config": _config(module, before), "vendor_name": entry.vendor_name}
         row |= _speedups(dict(zip(launches, timed, strict=True)))
         limits = self._limits(timed[0], moved)
         if limits and entry.flops is not None:
@@ -120,11 +121,18 @@ class Timer:
         return figures
 
 
-def _config(module: ModuleType) -> dict[str, Any]:
-    """Give the config of the last launch, of the module's main kernel if that was launched."""
-    tuners = (module._tuned, *autotuners(module))
-    launched = [config for tuner in tuners if (config := tuner.best_config) is not None]
-    return launched[0].to_dict() if launched else {}
+def _configs(module: ModuleType) -> list[Config]:
+    """List the configs of the last launches: the main kernel's, beside the vendor, and others."""
+    first = (module._tuned, getattr(module, "_beside_vendor", module._tuned))
+    tuners = (*first, *autotuners(module))
+    return [config for tuner in tuners if (config := tuner.best_config) is not None]
+
+
+def _config(module: ModuleType, before: Sequence[Config]) -> dict[str, Any]:
+    """Give the config of the row's launch: the first that is not as before, if there is one."""
+    launched = _configs(module)
+    fresh = [config for config in launched if all(config is not one for one in before)]
+    return (fresh or launched)[0].to_dict() if launched else {}
 
 
 def _without_vendor(public: Callable[..., Any]) -> dict[str, bool]:

@@ -130,6 +130,7 @@ def said(part: Part, outcome: Outcome) -> list[str]:
     failed = [line for line in lines if re.match(r"(FAILED|ERROR) ", line)]
     result = [line.strip("= ") for line in lines if _RESULT.search(line)]
     if outcome.status is None:
+        failed = failed or list(told(lines, "FAILED"))
         return [*_first(failed), f"{counted(lines)}, then ended by its limit after {seconds}"]
     if not result:  # it ended before any test began, or was killed
         return [*lines[-SHOWN:], f"no result, exit status {outcome.status}, after {seconds}"]
@@ -138,11 +139,13 @@ def said(part: Part, outcome: Outcome) -> list[str]:
 
 def counted(lines: Sequence[str]) -> str:
     """Count the tests that were told to have passed and failed, each a line of `pytest -v`."""
-    passed, failed = (
-        sum(bool(re.search(rf"(^\[gw\d+\].*{word} |::.* {word}\b)", line)) for line in lines)
-        for word in ("PASSED", "FAILED")
-    )
+    passed, failed = (sum(1 for _ in told(lines, word)) for word in ("PASSED", "FAILED"))
     return f"{passed} passed, {failed or 'none'} failed"
+
+
+def told(lines: Sequence[str], word: str) -> Iterator[str]:
+    """Give those lines of `pytest -v` that tell a test's outcome by a word."""
+    return (line for line in lines if re.search(rf"(^\[gw\d+\].*{word} |::.* {word}\b)", line))
 
 
 def _first(lines: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
-from asmtune.kernels import attention, gelu, gru
+from asmtune.kernels import attention, gelu, gru, matmul
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.runtime.decorator import reconfigure
@@ -27,7 +27,7 @@ from benchmarks.kernels.document import _kernel
 from benchmarks.kernels.entry import Entry, entry_of
 from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
-from benchmarks.kernels.rows import Timer, summary
+from benchmarks.kernels.rows import Timer, _config, summary
 from benchmarks.kernels.table import Table
 from tests.kernels.accuracy import doubled as widened
 
@@ -299,6 +299,34 @@ def test_every_kernel_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
         assert os.environ["ASMTUNE_STORE_URL"] == str(Path("some.sqlite").resolve())
     finally:
         gelu._tuned.reconfigure(before)
+
+
+def test_what_is_known_is_tuned_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retuned key is tuned with all alternatives, those without Gluon included, and once."""
+    monkeypatch.setattr("sys.argv", ["kernels", "matmul", "--retune"])
+    tuners = (matmul._tuned, matmul._beside_vendor, matmul._beside_gluon, matmul._alone)
+    before = [tuner.options for tuner in tuners]
+    try:
+        command.prepare(command.arguments())
+        forced = [tuner.options.choices.get("force") for tuner in tuners]
+        assert forced == [True, True, False, False]
+    finally:
+        for tuner, options in zip(tuners, before, strict=True):
+            tuner.reconfigure(options)
+
+
+def test_a_row_has_the_config_that_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the tuners of a kernel it is the one of this row, not what an earlier row has left."""
+    earlier, launched, alone = (Config({"BLOCK": 2**n}) for n in range(3))
+    whole, beside, other = (SimpleNamespace(best_config=None) for _ in range(3))
+    module: Any = SimpleNamespace(_tuned=whole, _beside_vendor=beside)
+    monkeypatch.setattr("benchmarks.kernels.rows.autotuners", lambda _: [other, whole])
+    assert _config(module, []) == {}
+    whole.best_config = earlier
+    assert _config(module, []) == earlier.to_dict()
+    beside.best_config, other.best_config = launched, alone
+    assert _config(module, [earlier]) == launched.to_dict()
+    assert _config(module, [earlier, launched, alone]) == earlier.to_dict()
 
 
 def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch) -> None:
