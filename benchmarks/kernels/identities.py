@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import torch
+from triton.runtime.jit import JITFunction
 
 from asmtune.base.fingerprint import digest
 from asmtune.compile.source import source_digest
+from asmtune.core.alternatives import call_of
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.kernels import (
+    _gemm_host,
+    _hopper,
+    _scaled_host,
+    attention,
+    attention_backward,
+)
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners
 from benchmarks.kernels.plan import Place
@@ -23,10 +33,17 @@ from tests.kernels.accuracy import module_of
 DEVICE = "NVIDIA H200"
 """The target that configs are shipped for."""
 
+OURS = ("gluon", "apart")
+"""Alternatives that launch kernels with configs of their own."""
+_ASK = (_gemm_host, _hopper, _scaled_host, attention, attention_backward)
+"""Modules that ask if a device has the instructions of Hopper."""
+
 Identity = tuple[TuneKey, Provenance]
 
 
-def identities(place: Place, device: str = DEVICE) -> list[Identity]:
+def identities(
+    place: Place, device: str = DEVICE, *, inside: Collection[str] = ()
+) -> list[Identity]:
     """List the key of each launch of a row's public function, and what its record must hold.
 
     Tensors are without memory, and nothing is launched.
@@ -34,16 +51,17 @@ def identities(place: Place, device: str = DEVICE) -> list[Identity]:
     Args:
         place: the row.
         device: the name of the GPU in the keys.
+        inside: alternatives whose launches in the place of another are listed too.
     """
     module = module_of(place.kernel)
-    with described(device) as launches, torch.no_grad():
+    with described(device, inside=inside) as launches, torch.no_grad():
         getattr(module, place.kernel)(**module.inputs(place.shape, place.dtype, "meta"))
     return launches
 
 
 @contextmanager
-def described(device: str) -> Iterator[list[Identity]]:
-    """List the launches of decorated kernels instead of making them."""
+def described(device: str, *, inside: Collection[str] = ()) -> Iterator[list[Identity]]:
+    """List the launches of decorated kernels instead of making them, as `identities` does."""
     launches: list[Identity] = []
     # A kernel that is launched once a step is described once: its 2000 launches took 2 s.
     known: dict[object, Identity] = {}
@@ -54,13 +72,22 @@ def described(device: str) -> Iterator[list[Identity]]:
                 return
             given = {**dict(zip(tuner.arg_names, args, strict=False)), **named}
             alike = (tuner, *((name, _kind(value)) for name, value in given.items()))
-            if alike not in known:
+            met = alike in known
+            if not met:
                 known[alike] = tuner.identity(given, device)
             launches.append(known[alike])
+            named = {} if met else tuner.options.choices.get("alternatives") or {}
+            for name in named.keys() & set(inside):
+                call_of(named[name], tuner.arg_names, given)()
 
         return launch
 
-    with mock.patch.object(AsmAutotuner, "__getitem__", launcher):
+    hopper = load_target(device, own=False).capability == 90
+    with ExitStack() as patched:
+        patched.enter_context(mock.patch.object(AsmAutotuner, "__getitem__", launcher))
+        patched.enter_context(mock.patch.object(JITFunction, "run"))
+        for module in _ASK:
+            patched.enter_context(mock.patch.object(module, "is_hopper", return_value=hopper))
         yield launches
 
 

@@ -3,10 +3,11 @@
     python -m benchmarks.kernels.ship [KERNEL ...] [--device NAME] [--store FILE] [--output FOLDER]
 
 Needs no GPU. Of the store, and of what the folder has already, those records are written whose
-key a kernel's public function launches at one of the rows of `benchmarks.kernels`, and whose
-source and space are the kernel's own today. What is stale goes, and so does a record without
-alternatives where the vendor's function was faster: its key is tuned at its first launch, with
-the vendor. Prints, for each kernel, how many keys it launches and how many of them are shipped.
+key a kernel's public function launches at one of the rows of `benchmarks.kernels`, or a kernel of
+ours that may be called in its place, and whose source and space are the kernel's own today. What is
+stale goes, and so does a record without alternatives where the vendor's function was faster: its
+key is tuned at its first launch, with the vendor. Prints, for each kernel, how many keys it
+launches and how many of them are shipped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.interchange import abridged
 from asmtune.store.lookup import differences
-from benchmarks.kernels.identities import DEVICE, Identity, identities
+from benchmarks.kernels.identities import DEVICE, OURS, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.table import FILE
 from tests.kernels.accuracy import KERNELS, module_of
@@ -41,8 +42,12 @@ TABLES = {DEVICE: FILE, "NVIDIA H100 80GB HBM3": FILE.with_name("h100_kernels.js
 
 
 def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
-    """List what a kernel's public function launches at the rows of a plan, by key digest."""
-    launches = (launch for place in plan.places([name]) for launch in identities(place, device))
+    """List what a kernel's public function may launch at the rows of a plan, by key digest.
+
+    That is also what another kernel of ours launches in its place, as the Gluon kernels do.
+    """
+    places = plan.places([name])
+    launches = (launch for place in places for launch in identities(place, device, inside=OURS))
     return {key_digest(key): (key, expected) for key, expected in launches}
 
 

@@ -22,7 +22,7 @@ from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.interchange import abridged
 from asmtune.store.shipped import shipped_lookup
-from benchmarks.kernels.identities import DEVICE, Identity, identities
+from benchmarks.kernels.identities import DEVICE, OURS, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.ship import (
     CACHE,
@@ -50,6 +50,9 @@ HOW = (
 
 NOT_MEASURED = ("attention_backward", "attention_fp8")
 """Kernels that have not run on a GPU yet: a test that passes for one asks to take it out here."""
+
+TUNED_BEFORE = ("linear-h200", "matmul-h200")
+"""Files of a time when configs of Gluon kernels were not shipped: tuned at their first launch."""
 
 MEASURED = [
     pytest.param(name, marks=pytest.mark.xfail(name in NOT_MEASURED, reason="no rows", strict=True))
@@ -125,6 +128,33 @@ def test_what_an_h100_is_shipped_holds_today(file: Path) -> None:
     assert records
     wanted = launched(name, Plan(), records[0].key.device)
     assert len(list(current(records, wanted))) == len(records)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(
+            file,
+            id=file.stem,
+            marks=pytest.mark.xfail(
+                file.stem in TUNED_BEFORE, reason="Gluon kernels were not shipped", strict=True
+            ),
+        )
+        for file in sorted(CACHE.glob("*.json"))
+    ],
+)
+def test_a_winner_of_ours_has_its_configs(file: Path) -> None:
+    """Where another kernel of ours won, its own config is shipped: else the first launch tunes."""
+    records = {key_digest(record.key): record for record in interchange.read(file)}
+    name, device = file.stem.rpartition("-")[0], next(iter(records.values())).key.device
+    missing = []
+    for place in Plan().places([name]):
+        made = [key_digest(key) for key, _ in identities(place, device)]
+        winners = {records[digest].winner.alternative for digest in made if digest in records}
+        for key, expected in identities(place, device, inside=winners & set(OURS)):
+            if key_digest(key) not in made and shipped_lookup(key, expected).outcome != "hit":
+                missing.append((place.name, key.kernel))
+    assert missing == [], f"ship {name} from the store in which it was tuned"
 
 
 @pytest.mark.parametrize("name", KERNELS)
