@@ -30,6 +30,7 @@ from asmtune.base.errors import AsmtuneError, MeasureError, StoreError
 _REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
 _LAST_BYTES: Final = 1 << 16
 _LINE_CHARACTERS: Final = 300
+_LOOK_S: Final = 0.5  # between two looks at whether another process runs
 
 
 class ChildGoneError(Exception):
@@ -152,10 +153,16 @@ class Child:
 
     def _read(self, timeout_s: float) -> None:
         assert self._process.stdout is not None
+        end = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                raise TimeoutError
+            was_running = self.is_running
+            while not selector.select(min(max(0.0, end - time.monotonic()), _LOOK_S)):
+                if not was_running:  # another process holds its end of the pipe open
+                    raise ChildGoneError
+                if time.monotonic() >= end:
+                    raise TimeoutError
+                was_running = self.is_running
         chunk = os.read(self._process.stdout.fileno(), 1 << 20)
         if not chunk:
             raise ChildGoneError
@@ -230,9 +237,6 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
 def import_like_parent(path: Sequence[str]) -> None:
     """Import modules by the parent's `sys.path` first; only code of the user's needs this."""
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
-
-
-_LOOK_S: Final = 0.5
 
 
 def die_with_parent(parent: int | None = None) -> None:

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -225,3 +226,20 @@ def test_a_full_disk_is_no_lasting_failure() -> None:
 def write_full() -> None:
     """Write where there is no room."""
     Path("/dev/full").write_text("x")
+
+
+@pytest.mark.parametrize("patience_s", [0.1, 20.0])
+def test_a_dead_child_whose_pipe_is_held_is_gone(patience_s: float) -> None:
+    """A child that dies while another process has its pipe open is not waited for any longer."""
+    holder = "import subprocess, time; subprocess.Popen(['sleep', '60']); print('{}', flush=True)"
+    child = Child([sys.executable, "-c", f"{holder}; time.sleep(60)"])
+    try:
+        assert child.receive(30) == {}
+        os.kill(child.pid, signal.SIGKILL)
+        assert comes_true(lambda: not child.is_running)
+        start = time.monotonic()
+        with pytest.raises(ChildGoneError):
+            child.receive(patience_s)
+        assert time.monotonic() - start < 15
+    finally:
+        child.kill()
