@@ -13,8 +13,10 @@ import torch
 import triton
 import triton.language as tl
 
+from asmtune.core.config import Config
 from asmtune.kernels._common import of_own_dtype, once_differentiable
 from asmtune.kernels._gru import load_gates, sigmoid
+from asmtune.runtime.decorator import asm_autotune
 
 _BLOCK = 256
 
@@ -27,18 +29,22 @@ def store_gates(ptr, hidden, r, z, n, inside):
     tl.store(ptr + 2 * hidden, n.to(ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["size", "hidden"])
+@triton.jit(do_not_specialize=["step", "size", "hidden"])
 def kernel(
-    of_x_ptr, of_h_ptr, before_ptr, dy_ptr, carry_ptr, d_x_ptr, d_h_ptr, size, hidden,
-    BLOCK: tl.constexpr,
+    of_x_ptr, of_h_ptr, before_ptr, dy_ptr, carry_ptr, through_ptr, d_x_ptr, d_h_ptr,
+    step, size, hidden, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Differentiate BLOCK units' gates after a step; `carry` is the state's gradient, in and out.
 
     With r, z and n the gates, the step was n + z * (before - n), and n = tanh(x + r * h). What
-    the state before gets through the gates is added by a product of d_h and the weights.
+    the state gets through the gates of the step after is a product of that one's d_h and the
+    weights: `through`, which is added here.
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside, gate = at < size, (at // hidden).to(tl.int64) * 3 * hidden + at % hidden
+    inside, first = at < size, tl.cast(step, tl.int64) * size
+    gate = 3 * first + (at // hidden).to(tl.int64) * 3 * hidden + at % hidden
+    before_ptr += first
+    dy_ptr += first
     x_r, x_z, x_n = load_gates(of_x_ptr + gate, hidden, inside)
     h_r, h_z, h_n = load_gates(of_h_ptr + gate, hidden, inside)
     h_n = h_n.to(tl.float32)
@@ -47,6 +53,7 @@ def kernel(
     z = sigmoid(x_z.to(tl.float32) + h_z.to(tl.float32))
     n = 2.0 * sigmoid(2.0 * (x_n.to(tl.float32) + r * h_n)) - 1.0  # tanh
     grad = tl.load(carry_ptr + at, mask=inside, other=0.0)
+    grad += tl.load(through_ptr + at, mask=inside, other=0.0).to(tl.float32)
     grad += tl.load(dy_ptr + at, mask=inside, other=0.0).to(tl.float32)
     d_n = grad * (1.0 - z) * (1.0 - n * n)
     d_z = grad * (before - n) * z * (1.0 - z)
@@ -55,6 +62,8 @@ def kernel(
     store_gates(d_h_ptr + gate, hidden, d_r, d_z, d_n * r, inside)
     tl.store(carry_ptr + at, grad * z, mask=inside)
 
+
+_step = asm_autotune(configs=[Config({"BLOCK": _BLOCK}, num_warps=4)])(kernel)
 
 Layer = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -74,7 +83,8 @@ class _Gru(torch.autograd.Function):
         before = torch.cat((h0[None], output))[:-1]
         of_x = torch.nn.functional.linear(x, weight_ih, bias_ih)
         of_h = torch.nn.functional.linear(before, weight_hh, bias_hh)
-        d_x, d_h, carry = _gate_gradients(of_x, of_h, before, dy, weight_hh)
+        parts = (of_x.contiguous(), of_h.contiguous(), before, dy.contiguous())
+        d_x, d_h, carry = _gate_gradients(*parts, weight_hh)
         rows_x, rows_h = d_x.flatten(0, 1), d_h.flatten(0, 1)
         return (
             None,
@@ -94,15 +104,22 @@ def _gate_gradients(
     dy: torch.Tensor,
     weight_hh: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Walk from the last step back; return both parts' gradients, and the first state's in fp32."""
-    d_x, d_h, dy = torch.empty_like(of_x), torch.empty_like(of_h), dy.contiguous()
+    """Walk from the last step back; return both parts' gradients, and the first state's in fp32.
+
+    All tensors are without gaps.
+    """
+    d_x, d_h = torch.empty_like(of_x), torch.empty_like(of_h)
     carry = torch.zeros(before.shape[1:], dtype=torch.float32, device=before.device)
-    grid, sizes = (triton.cdiv(carry.numel(), _BLOCK),), (carry.numel(), before.shape[2])
-    for t in reversed(range(len(before) if carry.numel() else 0)):
-        step = (of_x[t], of_h[t], before[t], dy[t], carry, d_x[t], d_h[t])
-        kernel[grid](*step, *sizes, BLOCK=_BLOCK)
-        carry += d_h[t] @ weight_hh
-    return d_x, d_h, carry
+    through = torch.zeros_like(carry, dtype=d_h.dtype)
+    size, hidden = carry.numel(), before.shape[2]
+    launch = _step[(triton.cdiv(size, _BLOCK),)]
+    tensors = (of_x, of_h, before, dy, carry, through, d_x, d_h)
+    # The host is what takes time here: tensors of a step, made for a launch, would double it.
+    for step, d_gates in zip(reversed(range(len(d_h))), reversed(d_h.unbind()), strict=True):
+        if size:
+            launch(*tensors, step, size, hidden)
+            torch.mm(d_gates, weight_hh, out=through)
+    return d_x, d_h, carry + through
 
 
 def is_differentiated(*tensors: torch.Tensor) -> bool:

@@ -85,8 +85,9 @@ def test_parts_are_added_in_registers(settings: Settings, target: Target) -> Non
 def test_backward_compiles(device: str, settings: Settings) -> None:
     """The gradients of a step's gates spill nothing, with fp32 among halves."""
     half, full = (torch.empty(16, 768, dtype=d, device="meta") for d in (torch.half, torch.float))
-    names = ("of_x_ptr", "of_h_ptr", "before_ptr", "dy_ptr", "d_x_ptr", "d_h_ptr")
-    given = {**dict.fromkeys(names, half), "carry_ptr": full, "size": 16 * 256, "hidden": 256}
+    halves = ("of_x", "of_h", "before", "dy", "through", "d_x", "d_h")
+    given = {**{f"{name}_ptr": half for name in halves}, "carry_ptr": full}
+    given |= {"step": 3, "size": 16 * 256, "hidden": 256}
     problem = Problem(_gru_backward.kernel, given, lambda _: (16,), {}, "gru_backward")
     request = Lowering(problem, load_target(device), 60).request(Config({"BLOCK": 256}))
     assert isinstance(request, LowerRequest), request
