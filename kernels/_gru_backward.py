@@ -115,10 +115,10 @@ def _gate_gradients(
     launch = _step[(triton.cdiv(size, _BLOCK),)]
     tensors = (of_x, of_h, before, dy, carry, through, d_x, d_h)
     # The host is what takes time here: tensors of a step, made for a launch, would double it.
-    for step, d_gates in zip(reversed(range(len(d_h))), reversed(d_h.unbind()), strict=True):
-        if size:
-            launch(*tensors, step, size, hidden)
-            torch.mm(d_gates, weight_hh, out=through)
+    d_gates = d_h.unbind()
+    for step in reversed(range(len(d_gates) if size else 0)):
+        launch(*tensors, step, size, hidden)
+        torch.mm(d_gates[step], weight_hh, out=through)
     return d_x, d_h, carry + through
 
 

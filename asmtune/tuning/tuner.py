@@ -113,8 +113,8 @@ class Tuner:
         names = ("tiles", "objective", "do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
-        choices |= {"accuracy": checks.accuracy, "reference": checks.reference}
-        choices |= {"tolerance": checks.tolerance}
+        checked = ("accuracy", "reference", "tolerance")
+        choices |= {name: getattr(checks, name) for name in checked}
         if checks.bits_equal:
             choices["bits"] = "equal"
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)

@@ -42,7 +42,7 @@ from benchmarks.kernels import wide
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of
 from benchmarks.kernels.plan import PLANS, Place, Plan
-from benchmarks.kernels.rows import Timer
+from benchmarks.kernels.rows import Timer, called_first
 from benchmarks.kernels.table import FILE, Table
 from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 
@@ -163,12 +163,11 @@ def prepare(options: argparse.Namespace) -> None:
     for name in ("gemm", "attention", "attention_backward", "scaled"):
         import_module(f"asmtune.kernels._hopper_{name}")
     for module in kernel_modules():
+        first = called_first(module)
         for tuner in autotuners(module):
-            # Else the kernel with fewer alternatives would overwrite what was tuned with all. What
-            # the Gluon kernel does not take is launched beside the vendor's alone.
-            whole = getattr(module, "_tuned", tuner)
-            most = (whole, getattr(module, "_beside_vendor", whole))
-            force = options.retune and (tuner in most or tuner.fn is not whole.fn)
+            # Else the kernel with fewer alternatives would overwrite what was tuned with all.
+            is_other = all(tuner.fn is not one.fn for one in first)
+            force = options.retune and (tuner in first or is_other)
             reconfigure(tuner, small=None, force=force, **how)
 
 

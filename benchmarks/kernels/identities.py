@@ -35,6 +35,7 @@ DEVICE = "NVIDIA H200"
 
 OURS = ("gluon", "apart")
 """Alternatives that launch kernels with configs of their own."""
+
 _ASK = (_gemm_host, _hopper, _scaled_host, attention, attention_backward)
 """Modules that ask if a device has the instructions of Hopper."""
 

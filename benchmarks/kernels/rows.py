@@ -20,6 +20,7 @@ from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from asmtune.measure.timing.statistics import quantile
+from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners
 from asmtune.testing.reports import as_tuple
 from asmtune.testing.tolerances import excess
@@ -121,10 +122,18 @@ class Timer:
         return figures
 
 
+def called_first(module: ModuleType) -> list[AsmAutotuner]:
+    """List the tuners of a module's kernel that its public function calls unless told otherwise.
+
+    What the Gluon kernel for Hopper does not take is launched beside the vendor's alone.
+    """
+    names = ("_tuned", "_beside_vendor")
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
 def _configs(module: ModuleType) -> list[Config]:
-    """List the configs of the last launches: the main kernel's, beside the vendor, and others."""
-    first = (module._tuned, getattr(module, "_beside_vendor", module._tuned))
-    tuners = (*first, *autotuners(module))
+    """List the configs of the last launches: of the tuners that are called first, and others."""
+    tuners = (*called_first(module), *autotuners(module))
     return [config for tuner in tuners if (config := tuner.best_config) is not None]
 
 
