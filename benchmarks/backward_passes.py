@@ -5,8 +5,8 @@
 Needs a GPU. Each gradient is compared with float64 first. It may be off by the tolerance, or by
 twice as much as cuDNN's own, whose states are rounded as ours; what is further off is not timed,
 and the exit status is 1. Then forward with backward and backward alone are timed, interleaved,
-L2 cold, p50. The GRU's backward launches a kernel and two of PyTorch's for each time step, so that
-its time is the host's. What is not tuned yet is tuned by the effort "quick", some 8 s a kernel;
+L2 cold, p50. The GRU's backward launches a kernel and a product for each time step, so that its
+time is the host's. What is not tuned yet is tuned by the effort "quick", some 8 s a kernel;
 no problem begins after so many seconds. Each function's file is written after each.
 """
 
@@ -36,7 +36,7 @@ Tensors = Mapping[str, torch.Tensor]
 Forward = Callable[[Tensors], torch.Tensor]
 
 OF_CUDNN: Final = 2.0
-"""How many times cuDNN's own error a gradient may have where that is above the tolerance."""
+"""Multiple of cuDNN's own error that a gradient may have where that is above the tolerance."""
 
 
 def _layer(size: int, channels: int, taps: int, groups: int = 1) -> Shape:

@@ -1,4 +1,4 @@
-"""How many heads' blocks attention's kernels for Hopper deal at once, so that all end together.
+"""Number of heads whose blocks attention's kernels for Hopper deal at once, to end together.
 
 With causal masks blocks differ in length. The longest of some heads come first, then the others of
 these heads, then those of the next heads. Many heads at once deal most evenly; few find the keys in
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 _FORWARD_FAR = 0.955
 """Speed where keys are not in L2: with heads of 128, 2048 and 8192 long, on an H200."""
 _BACKWARD_FAR = 0.1
-"""How speed falls where more is in use: to the power of the part that stays in L2, on an H100."""
+"""Power of the part that stays in L2 by which speed falls where more is in use, on an H100."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ from asmtune.core.alternatives import unfinished
 
 @dataclass(frozen=True)
 class Gradients:
-    """What the vendor has computed for a launch; called, it writes what the kernel writes.
+    """Gradients that the vendor has computed for a launch; a call writes what the kernel writes.
 
     Attributes:
         all: gradients of x, of the weight, and of the bias if there is one.

@@ -105,7 +105,7 @@ DTYPES = ("fp16", "bf16")
 SHAPES = host.BACKWARD_SHAPES
 
 DEFAULT = Config({"HELD": 64, "STEP": 32}, num_warps=4, num_stages=2)
-"""What the kernels of `apart` take by default; not timed."""
+"""Defaults of the kernels of `apart`; not timed."""
 
 
 def space() -> Space:

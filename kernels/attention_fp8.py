@@ -162,7 +162,7 @@ SHAPES = (
 """Prefill, then decoding by one query; `group` is as GROUP_K, for keys and values."""
 
 DEFAULT = Config({"BLOCK_M": 64, "BLOCK_N": 64, "SPLIT": 1}, num_warps=4, num_stages=3)
-"""That of `attention`."""
+"""Default of `attention`, in one part."""
 
 _FEW = 64
 """Queries below which heads that share keys are one block."""

@@ -60,7 +60,7 @@ _MOST = 32768
 """Most elements of a group that a program holds at once."""
 
 SOURCES = {"x": 0, "amax": 1, "scales": 2}
-"""What scales are made from: numbers, since a space's constraints see no strings."""
+"""Sources of scales: numbers, since a space's constraints see no strings."""
 
 _NARROWEST = 128
 """Least columns of a tile: what a warp loads at once of halves."""

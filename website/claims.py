@@ -21,7 +21,7 @@ GRANULES = {
     (1, 128): "128 of a row", (1, 0): "a row", (128, 128): "128 x 128", (0, 0): "the matrix",
     (0, 1): "a column",
 }  # fmt: skip
-"""What shares a scale, by `group_rows` and `group_cols` of a row of `quantise`."""
+"""Elements that share a scale, by `group_rows` and `group_cols` of a row of `quantise`."""
 WAYS = {"gluon": "Gluon", "": "Triton", "apart": "Triton, two launches", "cudnn": "cuDNN"}
 
 

@@ -56,7 +56,7 @@ _FILE_NAME: Final = re.compile(
 
 @dataclass(frozen=True)
 class MoeMap:
-    """Where the parts of a file's name and of its configs are found, as the user says.
+    """Places of the parts of a file's name and of its configs, as the user says.
 
     Attributes:
         values: by the name on the engine's side: a product of arguments and whole numbers

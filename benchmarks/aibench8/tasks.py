@@ -70,7 +70,7 @@ TASKS = {
         Task("warp", {"channels": 3, "height": 1024, "width": 1024}, "i8"),
     )
 }
-"""As in AI-Bench8, by name."""
+"""Tasks as in AI-Bench8, by name."""
 
 
 def contract_of(problem: Problem) -> dict[str, Any]:

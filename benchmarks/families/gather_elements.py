@@ -1,4 +1,4 @@
-"""One element of its row for every place, by int32 indices: gathers that share no line."""
+"""Gather of an element of its row for every place, by int32 indices: no two share a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step of a selective state space model: the state updated, and what it gives out."""
+"""Step of a selective state space model: update of the state, and its output."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ _BESIDE = {
         "vendors left out of both.",
     ),
 }
-"""What a kernel's `over_NAME` says beside the vendor's, in a sentence."""
+"""Sentences on what a kernel's `over_NAME` says beside the vendor's."""
 
 
 def _beside(name: str, rows: Sequence[Row]) -> str:

@@ -1,4 +1,4 @@
-"""How many tokens each expert has: counted in registers, added atomically."""
+"""Count of each expert's tokens: made in registers, added atomically."""
 
 from __future__ import annotations
 

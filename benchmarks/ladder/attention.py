@@ -173,7 +173,7 @@ def v2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 BETWEEN: Mapping[str, tuple[str, ...]] = {"v0": ("scores", "weights"), "v1": ("weights",), "v2": ()}
-"""What each step writes for the next kernel, M x N numbers a head each."""
+"""Tensors that each step writes for the next kernel, M x N numbers a head each."""
 
 
 def buffers(step: str, q: torch.Tensor, k: torch.Tensor) -> dict[str, torch.Tensor]:

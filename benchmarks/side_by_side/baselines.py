@@ -23,7 +23,7 @@ from asmtune.core.records.artifacts import Failure
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of each baseline is run.
+    """Share of each baseline that is run.
 
     Attributes:
         most_s: seconds above which `triton.autotune` runs only its first part.

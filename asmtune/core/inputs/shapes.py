@@ -80,7 +80,7 @@ _FORMS: Final = (
 )
 
 Placed = tuple[str, dict[str, Any]]
-"""Where a shape was given, for messages, and the shape."""
+"""Place where a shape was given, for messages, and the shape."""
 
 ShapeSource = Mapping[str, Any] | str | Path
 """A shape by name, a text such as "M=4096,N=4096", or the path of a file of shapes."""

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a config could not be compiled or launched: a value, never raised.
+    """Reason why a config could not be compiled or launched: a value, never raised.
 
     Attributes:
         stage: where it failed: "rules", "lower", a stage of the compiler, "read", "sass" (it

@@ -25,7 +25,7 @@ _AXES: Final = "xyz"
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """Where the slots of one config lie, in elements.
+    """Place of the slots of one config, in elements.
 
     Attributes:
         count: how many there are.

@@ -24,7 +24,7 @@ THROTTLES: Final = {
     1 << 7: "power brake",
     1 << 8: "display clocks",
 }
-"""Why the clocks are not higher, by bit (nvml.h, nvmlClocksEventReason*)."""
+"""Reasons why the clocks are not higher, by bit (nvml.h, nvmlClocksEventReason*)."""
 
 
 class Nvml:

@@ -39,7 +39,7 @@ ALL_TILES: Final = 100
 
 @dataclass(frozen=True)
 class Unread:
-    """Why the arithmetic cannot read a kernel."""
+    """Reason why the arithmetic cannot read a kernel."""
 
     reason: str
 

@@ -31,7 +31,7 @@ def sizes_of(shape: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where sizes go: tiled by which value of a config, to programs or to trips.
+    """Use of sizes: tiled by which value of a config, to programs or to trips.
 
     Attributes:
         tiles: the size that a config's value tiles, by the value's name.

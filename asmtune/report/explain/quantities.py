@@ -73,7 +73,7 @@ TERMS: Final[Mapping[str, str]] = {
     "DRAM": "DRAM",
     "launch": "the launch itself",
 }
-"""Where predicted time goes, in words."""
+"""Words for where predicted time goes."""
 
 CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "tensor": ("flops", "tensor_cycles", "programs", "waves"),
