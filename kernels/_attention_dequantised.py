@@ -15,30 +15,74 @@ from functools import partial
 from typing import Any
 
 import torch
+import triton
+import triton.language as tl
 
+from asmtune.core.config import Config
 from asmtune.kernels._attention_host import Window
-from asmtune.kernels._fp8 import FORMATS
+from asmtune.kernels._fp8 import FORMATS, NAMES, halves, has_fp8, typed
 from asmtune.kernels._scaled_host import extent_of_group
 from asmtune.kernels.attention import attention
+from asmtune.runtime.decorator import asm_autotune
 
 LEAST_QUERIES = 64
 """Least queries of a head: with fewer, to read keys takes longest, and to widen them longer."""
 
 
-def by_key(scale: torch.Tensor, keys: int) -> torch.Tensor:
-    """Return scales that broadcast to keys or values: of groups of keys, one for each key."""
-    if scale.ndim < 4 or scale.shape[2] == 1:
-        return scale
-    group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
-    return scale.repeat_interleave(group, 2).narrow(2, 0, keys)
+@triton.jit(do_not_specialize=["heads", "N"])
+def kernel(
+    x_ptr, scale_ptr, wide_ptr, heads, N, stride_xb, stride_xh, stride_xr, stride_xd,
+    stride_scale_b, stride_scale_h, stride_scale_r, stride_scale_d,
+    FORMAT: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Multiply BLOCK keys or values of a head by their scales in fp32, and round once."""
+    blocks = tl.cdiv(N, BLOCK)
+    head = (tl.program_id(0) // blocks).to(tl.int64)
+    batch, own = head // heads, head % heads
+    n, d = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, D)
+    inside = (n < N)[:, None]
+    x = typed(x_ptr, FORMAT) + batch * stride_xb + own * stride_xh
+    at = n.to(tl.int64)[:, None] * stride_xr + d[None, :] * stride_xd
+    values = tl.load(x + at, mask=inside, other=0.0 if has_fp8() else 0)
+    values = (values if has_fp8() else halves(values, FORMAT)).to(tl.float32)
+    scales = scale_ptr + batch * stride_scale_b + own * stride_scale_h
+    if GROUP == -1:
+        scale = tl.load(scales + d * stride_scale_d)[None, :]
+    elif GROUP == 0:
+        scale = tl.load(scales)
+    else:
+        scale = tl.load(scales + n // GROUP * stride_scale_r, mask=n < N, other=0.0)[:, None]
+    wide = wide_ptr + (head * N + n)[:, None] * D + d[None, :]
+    tl.store(wide, (values * scale).to(wide_ptr.dtype.element_ty), mask=inside)
+
+
+_PROGRAM = 8192
+"""Elements of a program: 64 a thread, four loads of 16 bytes."""
+
+_tuned = asm_autotune(configs=[Config({}, num_warps=4, num_stages=1)])(kernel)
 
 
 def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return keys or values times their scales, rounded once, in a dtype of 16 bits."""
-    scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else by_key(scale, x.shape[2])
-    # Both formats are exact in both dtypes. PyTorch multiplies in fp32, the scale's dtype, which
-    # one without axes would not choose, and rounds in the same pass.
-    return x.to(dtype).mul_(scale)
+    """Return keys or values times their scales, rounded once, in a dtype of 16 bits.
+
+    Args:
+        x: (batch, key heads, keys, dim), of a dtype of FP8, on a GPU.
+        scale: fp32, as of `attention_fp8`.
+        dtype: fp16 or bf16.
+    """
+    scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else scale
+    batch, heads, keys, dim = x.shape
+    wide = torch.empty(x.shape, dtype=dtype, device=x.device)
+    group = -1 if scale.shape[3] > 1 else 0
+    if scale.shape[2] > 1:
+        group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
+    steps = [scale.stride(axis) if scale.shape[axis] > 1 else 0 for axis in range(4)]
+    sizes = {"FORMAT": NAMES[x.dtype], "GROUP": group, "D": dim, "BLOCK": _PROGRAM // dim}
+    programs = batch * heads * triton.cdiv(keys, sizes["BLOCK"])
+    tensors = x.view(torch.uint8), scale, wide
+    if programs:
+        _tuned[(programs,)](*tensors, heads, keys, *x.stride(), *steps, **sizes)
+    return wide
 
 
 def dequantised(

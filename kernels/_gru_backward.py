@@ -1,12 +1,15 @@
-"""The gradients of a GRU layer, by one launch and one product a time step, from the last back.
+"""The gradients of a GRU layer.
 
 The states are known, so that their parts of the gates are one product over all steps, as are the
-gradients of inputs, weights and biases. Only the gradient of the state goes from step to step.
+gradients of inputs, weights and biases. Only the gradient of the state goes from step to step: in
+one launch by `_gru_backward_walk.py` where registers hold the weights and the programs run at
+once, else by one launch and one product a step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +19,8 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.kernels._common import of_own_dtype, once_differentiable
 from asmtune.kernels._gru import load_gates, sigmoid
+from asmtune.kernels._gru_backward_walk import FACTORS, state_gradients
+from asmtune.kernels._gru_space import fits
 from asmtune.runtime.decorator import asm_autotune
 
 _BLOCK = 256
@@ -29,6 +34,51 @@ def store_gates(ptr, hidden, r, z, n, inside):
     tl.store(ptr + 2 * hidden, n.to(ptr.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside):
+    """Return r, z and what a gradient of 1 gives the three gates.
+
+    With r, z and n the gates, the step was n + z * (before - n), and n = tanh(x + r * h).
+    """
+    x_r, x_z, x_n = load_gates(of_x_ptr + gate, hidden, inside)
+    h_r, h_z, h_n = load_gates(of_h_ptr + gate, hidden, inside)
+    h_n = h_n.to(tl.float32)
+    r = sigmoid(x_r.to(tl.float32) + h_r.to(tl.float32))
+    z = sigmoid(x_z.to(tl.float32) + h_z.to(tl.float32))
+    n = 2.0 * sigmoid(2.0 * (x_n.to(tl.float32) + r * h_n)) - 1.0  # tanh
+    d_n = (1.0 - z) * (1.0 - n * n)
+    return r, z, d_n * h_n * r * (1.0 - r), (before - n) * z * (1.0 - z), d_n
+
+
+@triton.jit(do_not_specialize=["size", "hidden"])
+def factors(of_x_ptr, of_h_ptr, before_ptr, factors_ptr, size, hidden, BLOCK: tl.constexpr):
+    """Compute the factors of BLOCK units, of all steps and sequences alike."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside, row, unit = at < size, at // hidden, at % hidden
+    before = tl.load(before_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    gate = row * 3 * hidden + unit
+    r, z, d_r, d_z, d_n = slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside)
+    factor_ptr = factors_ptr + row * 4 * hidden + unit
+    store_gates(factor_ptr, hidden, d_r, d_z, d_n * r, inside)
+    tl.store(factor_ptr + 3 * hidden, z.to(factors_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["size", "hidden"])
+def gates(
+    of_x_ptr, of_h_ptr, before_ptr, grad_ptr, d_x_ptr, d_h_ptr, size, hidden, BLOCK: tl.constexpr
+):
+    """Differentiate BLOCK units' gates, of all steps and sequences alike."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    before = tl.load(before_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    grad = tl.load(grad_ptr + at, mask=inside, other=0.0)
+    gate = at // hidden * 3 * hidden + at % hidden
+    r, _, d_r, d_z, d_n = slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside)
+    d_r, d_z, d_n = grad * d_r, grad * d_z, grad * d_n
+    store_gates(d_x_ptr + gate, hidden, d_r, d_z, d_n, inside)
+    store_gates(d_h_ptr + gate, hidden, d_r, d_z, d_n * r, inside)
+
+
 @triton.jit(do_not_specialize=["step", "size", "hidden"])
 def kernel(
     of_x_ptr, of_h_ptr, before_ptr, dy_ptr, carry_ptr, through_ptr, d_x_ptr, d_h_ptr,
@@ -36,34 +86,25 @@ def kernel(
 ):  # fmt: skip
     """Differentiate BLOCK units' gates after a step; `carry` is the state's gradient, in and out.
 
-    With r, z and n the gates, the step was n + z * (before - n), and n = tanh(x + r * h). What
-    the state gets through the gates of the step after is a product of that one's d_h and the
-    weights: `through`, which is added here.
+    What the state gets through the gates of the step after is a product of that one's d_h and
+    the weights: `through`, which is added here.
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside, first = at < size, tl.cast(step, tl.int64) * size
     gate = 3 * first + (at // hidden).to(tl.int64) * 3 * hidden + at % hidden
-    before_ptr += first
-    dy_ptr += first
-    x_r, x_z, x_n = load_gates(of_x_ptr + gate, hidden, inside)
-    h_r, h_z, h_n = load_gates(of_h_ptr + gate, hidden, inside)
-    h_n = h_n.to(tl.float32)
-    before = tl.load(before_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    r = sigmoid(x_r.to(tl.float32) + h_r.to(tl.float32))
-    z = sigmoid(x_z.to(tl.float32) + h_z.to(tl.float32))
-    n = 2.0 * sigmoid(2.0 * (x_n.to(tl.float32) + r * h_n)) - 1.0  # tanh
+    before = tl.load(before_ptr + first + at, mask=inside, other=0.0).to(tl.float32)
+    r, z, d_r, d_z, d_n = slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside)
     grad = tl.load(carry_ptr + at, mask=inside, other=0.0)
     grad += tl.load(through_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    grad += tl.load(dy_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    d_n = grad * (1.0 - z) * (1.0 - n * n)
-    d_z = grad * (before - n) * z * (1.0 - z)
-    d_r = d_n * h_n * r * (1.0 - r)
+    grad += tl.load(dy_ptr + first + at, mask=inside, other=0.0).to(tl.float32)
+    d_r, d_z, d_n = grad * d_r, grad * d_z, grad * d_n
     store_gates(d_x_ptr + gate, hidden, d_r, d_z, d_n, inside)
     store_gates(d_h_ptr + gate, hidden, d_r, d_z, d_n * r, inside)
     tl.store(carry_ptr + at, grad * z, mask=inside)
 
 
-_step = asm_autotune(configs=[Config({"BLOCK": _BLOCK}, num_warps=4)])(kernel)
+_listed = partial(asm_autotune, configs=[Config({"BLOCK": _BLOCK}, num_warps=4)])
+_factors, _gates, _step = _listed()(factors), _listed()(gates), _listed()(kernel)
 
 Layer = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -84,7 +125,9 @@ class _Gru(torch.autograd.Function):
         of_x = torch.nn.functional.linear(x, weight_ih, bias_ih)
         of_h = torch.nn.functional.linear(before, weight_hh, bias_hh)
         parts = (of_x.contiguous(), of_h.contiguous(), before, dy.contiguous())
-        d_x, d_h, carry = _gate_gradients(*parts, weight_hh)
+        apart = not before.numel() or not fits(before)
+        found = _step_by_step if apart else _at_once
+        d_x, d_h, carry = found(*parts, weight_hh.contiguous())
         rows_x, rows_h = d_x.flatten(0, 1), d_h.flatten(0, 1)
         return (
             None,
@@ -97,17 +140,38 @@ class _Gru(torch.autograd.Function):
         )
 
 
-def _gate_gradients(
+Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _at_once(
     of_x: torch.Tensor,
     of_h: torch.Tensor,
     before: torch.Tensor,
     dy: torch.Tensor,
     weight_hh: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Walk from the last step back; return both parts' gradients, and the first state's in fp32.
+) -> Gradients:
+    """Walk back in one launch; return both parts' gradients, and the first state's in fp32.
 
     All tensors are without gaps.
     """
+    size, hidden = before.numel(), before.shape[2]
+    each = before.new_empty((*before.shape[:2], FACTORS * hidden))
+    blocks = (triton.cdiv(size, _BLOCK),)
+    _factors[blocks](of_x, of_h, before, each, size, hidden)
+    grads, first = state_gradients(each, dy, weight_hh)
+    d_x, d_h = torch.empty_like(of_x), torch.empty_like(of_h)
+    _gates[blocks](of_x, of_h, before, grads, d_x, d_h, size, hidden)
+    return d_x, d_h, first
+
+
+def _step_by_step(
+    of_x: torch.Tensor,
+    of_h: torch.Tensor,
+    before: torch.Tensor,
+    dy: torch.Tensor,
+    weight_hh: torch.Tensor,
+) -> Gradients:
+    """Walk back by a launch and a product a step; takes and returns what `_at_once` does."""
     d_x, d_h = torch.empty_like(of_x), torch.empty_like(of_h)
     carry = torch.zeros(before.shape[1:], dtype=torch.float32, device=before.device)
     through = torch.zeros_like(carry, dtype=d_h.dtype)

@@ -19,14 +19,19 @@ At the most, of rows of 2 KiB, weights fill 96 of a thread's registers. Of 256 u
 warps a product are faster, and a lane of its own for a single sequence twice as fast.
 """
 
-_RESIDENT = 128
 _LANES_ROUND = 64
 _MOST_ROW_BYTES = 2048
 
 
-def fits(hidden: int, size: int) -> bool:
-    """Say if registers hold the weights, of `size` bytes each, in the default config."""
-    return _width(hidden) * size <= _MOST_ROW_BYTES
+def fits(states: torch.Tensor) -> bool:
+    """Say if a layer runs in one launch, in the default config.
+
+    Registers hold the weights, and the device runs the programs of (..., hidden) states at once.
+    """
+    hidden, device = states.shape[-1], states.device
+    programs = triton.cdiv(hidden, DEFAULT.kwargs["UNITS"])
+    at_once = device.type == "cpu" or programs <= processors(device)
+    return at_once and _width(hidden) * states.element_size() <= _MOST_ROW_BYTES
 
 
 def space() -> Space:
@@ -43,7 +48,7 @@ def space() -> Space:
         Space(axes, default=DEFAULT)
         .where(
             "programs that wait for each other run at once",
-            lambda UNITS, hidden: triton.cdiv(hidden, UNITS) <= _RESIDENT,
+            lambda UNITS, hidden, RESIDENT: triton.cdiv(hidden, UNITS) <= RESIDENT,
         )
         .where("lanes are under twice the batch, or 8", _lanes_are_of_use)
         .where("warps share out a product of 16 units and terms or more", _shares)
@@ -96,15 +101,24 @@ def grid(values: Mapping[str, Any]) -> tuple[int, int]:
 def arguments_of(
     gates: torch.Tensor, h0: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
 ) -> dict[str, Any]:
-    """Give arguments by name, with room for states and words; no word bears an epoch yet."""
-    seq, batch, hidden = len(gates), *h0.shape
-    lanes = triton.cdiv(batch, _LANES_ROUND) * _LANES_ROUND
-    words = torch.zeros(lanes * (1 + 2 * _width(hidden)), dtype=torch.int64, device=h0.device)
+    """Give arguments by name, with room for states and words."""
     tensors = {"gates_ptr": gates, "h0_ptr": h0, "weight_ptr": weight, "bias_ptr": bias}
-    results = {"out_ptr": h0.new_empty((seq, batch, hidden)), "words_ptr": words}
+    out = h0.new_empty((len(gates), *h0.shape))
+    return {**tensors, "out_ptr": out, **exchange(out)}
+
+
+def exchange(states: torch.Tensor) -> dict[str, Any]:
+    """Give what programs need to hand on (seq, batch, hidden) states: words, sizes, contracts.
+
+    No word bears an epoch yet.
+    """
+    seq, batch, hidden = states.shape
+    device = states.device
+    lanes = triton.cdiv(batch, _LANES_ROUND) * _LANES_ROUND
+    words = torch.zeros(lanes * (1 + 2 * _width(hidden)), dtype=torch.int64, device=device)
     sizes = {"seq": seq, "batch": batch, "hidden": hidden}
     # Triton's interpreter runs programs one after the other.
-    most = 1 if h0.device.type == "cpu" else processors(h0.device)
-    contract = {"MULTIPLE": multiple(hidden), "WIDTH": _width(hidden), "SIZE": h0.element_size()}
-    launch = {"RESIDENT": most, "launch_cooperative_grid": True}
-    return {**tensors, **results, **sizes, **contract, **launch}
+    most = 1 if device.type == "cpu" else processors(device)
+    contract = {"MULTIPLE": multiple(hidden), "WIDTH": _width(hidden)}
+    contract |= {"SIZE": states.element_size(), "RESIDENT": most}
+    return {"words_ptr": words, **sizes, **contract, "launch_cooperative_grid": True}

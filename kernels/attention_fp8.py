@@ -46,7 +46,7 @@ from asmtune.kernels._attention import (
     row_stride,
     store_rows,
 )
-from asmtune.kernels._attention_dequantised import LEAST_QUERIES, by_key, launch
+from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch
 from asmtune.kernels._attention_dequantised import dequantised as by_attention
 from asmtune.kernels._attention_fp8 import (
     channel_scales,
@@ -198,6 +198,14 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments["y_ptr"] = arguments["y_ptr"].view(arguments["q_ptr"].shape)
     known_too = {name: arguments[name] for name in ("heads", "M", "SMS")}
     return Problem(kernel, arguments, _grid, {**shape, **known_too}, "attention_fp8")
+
+
+def by_key(scale: torch.Tensor, keys: int) -> torch.Tensor:
+    """Return scales that broadcast to keys or values: of groups of keys, one for each key."""
+    if scale.ndim < 4 or scale.shape[2] == 1:
+        return scale
+    group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
+    return scale.repeat_interleave(group, 2).narrow(2, 0, keys)
 
 
 def dequantised(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

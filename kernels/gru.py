@@ -25,10 +25,11 @@ them to the dtype first, fp32 to tf32 where there are several lanes, as cuDNN do
 of the inputs is PyTorch's, and follows `torch.backends.cuda.matmul.allow_tf32`.
 Layout: any strides; the output is contiguous.
 Errors: ValueError where shapes, dtypes or devices differ.
-Backward: `_gru_backward.py`, a launch and a product a step.
+Backward: `_gru_backward.py`, one launch for all steps as well.
 More than 1024 hidden units, or 512 in fp32, do not fit the registers: the 16 units of a product
 by 1024 terms are 192 KiB of the 256 KiB that a multiprocessor has, in fp32, and with what tensor
-cores take beside them they spill. `gru_step` runs these.
+cores take beside them they spill. `gru_step` runs these, and what a GPU of few multiprocessors
+cannot run at once.
 Source: Cho et al. 2014 (arXiv:1406.1078) as in torch.nn.GRU; held weights: Diamos et al. 2016,
 Persistent RNNs (ICML).
 """
@@ -165,7 +166,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = arguments_of(
         gates.to(torch_dtype(dtype)), given["h0"], given["weight_hh"], given["bias_hh"]
     )
-    named = {**shape, "SIZE": arguments["SIZE"]}
+    named = {**shape, **{name: arguments[name] for name in ("SIZE", "RESIDENT")}}
     return Problem(kernel, arguments, grid, named, "gru", frozenset({"launch_cooperative_grid"}))
 
 
@@ -205,7 +206,7 @@ def gru(
     check("gru", given)
     if is_differentiated(*given.values()):
         return differentiated(gru, *given.values())
-    if not fits(h0.shape[1], h0.element_size()):
+    if not fits(h0):
         return gru_step(**given)
     if not len(x) or not h0.numel():
         return h0.new_empty((len(x), *h0.shape)), h0.clone()

@@ -11,7 +11,7 @@ after each step. Products of several lanes are those of tensor cores, fp32 round
 product of the inputs is PyTorch's, and follows `torch.backends.cuda.matmul.allow_tf32`.
 Layout: any strides; the output is contiguous.
 Errors: ValueError where shapes, dtypes or devices differ.
-Backward: `_gru_backward.py`, a launch and a product a step.
+Backward: `_gru_backward.py`, as of `gru`.
 Source: Cho et al. 2014 (arXiv:1406.1078) as in torch.nn.GRU.
 """
 

@@ -272,6 +272,21 @@ def recurrent_wide() -> str:
     return table(heads, lines)
 
 
+def backward_passes_h100() -> str:
+    """List training steps of convolutions and GRU layers on an H100, beside cuDNN's."""
+    lines = []
+    for name in ("conv2d", "gru"):
+        for row in results(f"backward_{name}")["rows"]:
+            sizes = " ".join(f"{size} {n}" for size, n in row["shape"].items())
+            passes = ("forward and backward", "backward")
+            times = (f"{row['times'][f'ours, {one}']['p50_us']:.0f}" for one in passes)
+            speeds = (f"{row[f'{one}, over torch']:.2f}" for one in passes)
+            lines.append([name, sizes, *times, *speeds])
+    heads = ("function", "sizes", "both, us", "backward, us")
+    heads += ("both over cuDNN", "backward over cuDNN")
+    return table(heads, lines)
+
+
 def quantised_wide() -> str:
     """Compare quantisation with a copy of as many bytes on an H100, by what shares a scale.
 

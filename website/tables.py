@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from website.claims import (
     backward_h100,
+    backward_passes_h100,
     claims,
     first_look,
     kernels,
@@ -440,6 +441,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         kernels_h100,
         kernels_wide,
         kernels_wide_h100,
+        backward_passes_h100,
         recurrent_wide,
         quantised_wide,
         slower,

@@ -12,7 +12,7 @@ from asmtune.core.dtypes import dtype_of
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with, module_of
 
-MODULE = module_of("gru")
+MODULE, WALK = module_of("gru"), module_of("_gru_backward_walk")
 
 
 def config(units: int, lanes: int, split: int, teams: int, warps: int) -> Config:
@@ -69,6 +69,39 @@ def test_parts_and_pairs(dtype: str, split: int, lanes: int) -> None:
     given = MODULE.inputs({"seq": 20, "batch": 37, "input": 8, "hidden": 250}, dtype, "cuda")
     with launched_with(config(32, lanes, split, 2, 2 * split), "gru"):
         assert off(given, MODULE.gru(**given)) <= 1
+
+
+@pytest.mark.parametrize("dtype", MODULE.DTYPES)
+@pytest.mark.parametrize("shape", SIZES, ids=str)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_programs_exchange_gradients(name: str, shape: dict[str, int], dtype: str) -> None:
+    """All programs' gradients of states reach all others, as float64 has them."""
+    torch.manual_seed(7)
+    given = WALK.problem(shape, dtype, "cuda").arguments
+    tensors = [given[f"{name}_ptr"] for name in ("factors", "dy", "weight")]
+    with launched_with(CONFIGS[name], "_gru_backward_walk"):
+        made = WALK.state_gradients(*tensors)
+        again = WALK.state_gradients(*tensors)
+    rows = {"fp32": "tf32 weights" if dtype == "fp32" else f"{dtype} recurrent"}
+    for got, repeated, want in zip(made, again, WALK.reference(given).values(), strict=True):
+        assert excess(got, want, rows) <= 1
+        assert torch.equal(got, repeated)
+
+
+@pytest.mark.parametrize("hidden", [200, 1024, 1500])
+@pytest.mark.parametrize("dtype", MODULE.DTYPES)
+def test_gradients_of_a_layer(dtype: str, hidden: int) -> None:
+    """Gradients of all arguments are as near to float64 as PyTorch's, in one launch or by steps."""
+    torch.manual_seed(8)
+    given = MODULE.inputs({"seq": 30, "batch": 5, "input": 24, "hidden": hidden}, dtype, "cuda")
+    leaves = [tensor.requires_grad_() for tensor in given.values()]
+    y = MODULE.gru(*leaves)[0]
+    dy = torch.randn_like(y)
+    exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    plain = torch.autograd.grad(MODULE.baseline(*exact)[0], exact, dy.double())
+    rows = case_of("gru").rows("cuda", dtype)
+    for got, want in zip(torch.autograd.grad(y, leaves, dy), plain, strict=True):
+        assert excess(got, want, rows) <= 1
 
 
 @pytest.mark.parametrize("name", CONFIGS)

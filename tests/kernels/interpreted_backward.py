@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
+from asmtune.kernels import _gru_backward_walk
+from asmtune.testing.tolerances import excess
 from benchmarks import backward_passes
 from tests.kernels.accuracy import launched_with, module_of
 
@@ -19,7 +23,7 @@ ALONE = Config({"UNITS": 16, "LANES": 8, "SPLIT": 1, "TEAMS": 1}, num_warps=1, n
 def errors(name: str) -> dict[str, dict[str, float]]:
     """Return the errors of all gradients at a tiny size; whatever would be timed is run."""
     leaves, dy = backward_passes.operands(name, TINY[name], "cpu")
-    names = ("conv2d", "_conv2d_weight") if name == "conv2d" else ("gru",)
+    names = ("conv2d", "_conv2d_weight") if name == "conv2d" else ("gru", "_gru_backward_walk")
     chosen = ALONE if name == "gru" else module_of("conv2d").DEFAULT
     with launched_with(chosen, *names):
         found = backward_passes.errors(name, TINY[name], leaves, dy)
@@ -29,3 +33,17 @@ def errors(name: str) -> dict[str, dict[str, float]]:
             assert [t.shape for t in made] == [t.shape for t in leaves.values()]
     assert len(ways) == 4
     return found
+
+
+@exact_floats()
+def states(lanes: int, split: int, teams: int, hidden: int, batch: int, seq: int) -> list[float]:
+    """Return the errors of the GRU's state gradients by a program that holds all units."""
+    torch.manual_seed(0)
+    axes = {"UNITS": 32, "LANES": lanes, "SPLIT": split, "TEAMS": teams}
+    shape = {"seq": seq, "batch": batch, "hidden": hidden}
+    given = _gru_backward_walk.problem(shape, "fp16", "cpu").arguments
+    names = ("factors", "dy", "weight")
+    with launched_with(Config(axes, num_warps=1, num_stages=1), "_gru_backward_walk"):
+        got = _gru_backward_walk.state_gradients(*(given[f"{name}_ptr"] for name in names))
+    want = _gru_backward_walk.reference(given).values()
+    return [excess(a, b, {"fp32": "fp16 recurrent"}) for a, b in zip(got, want, strict=True)]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import torch
 
 from asmtune.base.settings import Settings
+from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
-from asmtune.kernels import attention_fp8
+from asmtune.core.problem import Problem
+from asmtune.kernels import _attention_dequantised, attention_fp8
+from asmtune.testing.inputs import LAYOUTS
 from tests.interpreter import Interpreter
 from tests.kernels.cases.attention_fp8 import error, made
 from tests.kernels.test_scaled import ptx
@@ -52,3 +58,54 @@ def test_a_wrong_scale_shows(interpreter: Interpreter) -> None:
     found = interpreter.call("tests.kernels.test_attention_fp8:wrong_scales")
     assert len(found) == 8
     assert {what: error for what, error in found.items() if error <= 1} == {}
+
+
+@exact_floats()
+def widened() -> list[str]:
+    """Name the scales, formats and layouts by which keys are not widened to PyTorch's bits."""
+    torch.manual_seed(0)
+    wrong = []
+    for scales in (
+        (),
+        (1,),
+        (2, 1, 1, 1),
+        (1, 3, 1, 16),
+        (2, 3, 2, 1),
+        (1, 1, 5, 1),
+        (2, 1, 130, 1),
+    ):
+        for kind in (torch.float8_e4m3fn, torch.float8_e5m2):
+            x, scale = torch.randn(2, 3, 130, 16).to(kind), torch.rand(scales) + 0.5
+            for dtype in (torch.float16, torch.bfloat16):
+                for name, laid in LAYOUTS.items():
+                    want = attention_fp8.dequantised(laid(x), scale, dtype)
+                    got = _attention_dequantised.widened(laid(x), scale, dtype)
+                    if not torch.equal(got, want):
+                        wrong.append(f"{scales} {kind} {dtype} {name}")
+    empty = _attention_dequantised.widened(x[:, :, :0], scale[:, :, :1], torch.float16)
+    return wrong + ["no keys"] * (empty.shape != (2, 3, 0, 16))
+
+
+@pytest.mark.slow(seconds=6)
+def test_keys_are_widened(interpreter: Interpreter) -> None:
+    """Keys times scales of each kind are PyTorch's bits, whatever the format and the layout."""
+    assert interpreter.call("tests.kernels.test_attention_fp8:widened") == []
+
+
+@pytest.mark.parametrize("group", [0, -1, 128])
+@pytest.mark.parametrize("target", ["A100", "H200"])
+def test_keys_are_widened_by_vectors(target: str, group: int, settings: Settings) -> None:
+    """Each thread loads and stores 16 bytes at once."""
+    x = torch.empty(4, 8, 2048, 128, dtype=torch.uint8, device="meta")
+    given = {"x_ptr": x, "wide_ptr": x.to(torch.float16), "scale_ptr": x.float()}
+    given |= {"heads": 8, "N": 2048, "FORMAT": "e4m3", "GROUP": group, "D": 128, "BLOCK": 64}
+    given |= dict(zip((f"stride_x{axis}" for axis in "bhrd"), x.stride(), strict=True))
+    given |= {f"stride_scale_{axis}": int(axis == "d") for axis in "bhrd"}
+    kernel = _attention_dequantised.kernel
+    text = ptx(
+        settings, Problem(kernel, given, lambda _: (1024,), {}, "widened"), Config({}), target
+    )
+    loads = re.findall(r"ld\.global\S*?\.(v4\.b32|b8|b16|b32|v2\.b32|v2\.b64)", text)
+    assert loads.count("v4.b32") == 4
+    assert len(re.findall(r"st\.global\.v4\.b32", text)) == 8
+    assert ("cvt.rn.f16x2.e4m3x2" in text) is (target == "H200")

@@ -17,9 +17,10 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _gru_backward, gru
+from asmtune.kernels import _gru_backward, _gru_backward_walk, _gru_space, gru
 from asmtune.kernels._gru_space import fits, grid
 from asmtune.runtime.checks import launch_options
+from tests.interpreter import Interpreter
 
 SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}
 
@@ -83,17 +84,76 @@ def test_parts_are_added_in_registers(settings: Settings, target: Target) -> Non
 @pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize("device", ["A100", "H200", "B200"])
 def test_backward_compiles(device: str, settings: Settings) -> None:
-    """The gradients of a step's gates spill nothing, with fp32 among halves."""
+    """The gradients of gates spill nothing, with fp32 among halves: of a step, and of all."""
     half, full = (torch.empty(16, 768, dtype=d, device="meta") for d in (torch.half, torch.float))
-    halves = ("of_x", "of_h", "before", "dy", "through", "d_x", "d_h")
-    given = {**{f"{name}_ptr": half for name in halves}, "carry_ptr": full}
+    halves = ("of_x", "of_h", "before", "dy", "through", "d_x", "d_h", "factors")
+    given = {**{f"{name}_ptr": half for name in halves}, "carry_ptr": full, "grad_ptr": full}
     given |= {"step": 3, "size": 16 * 256, "hidden": 256}
-    problem = Problem(_gru_backward.kernel, given, lambda _: (16,), {}, "gru_backward")
-    request = Lowering(problem, load_target(device), 60).request(Config({"BLOCK": 256}))
+    for fn in (_gru_backward.kernel, _gru_backward.factors, _gru_backward.gates):
+        own = {name: given[name] for name in fn.arg_names if name in given}
+        problem = Problem(fn, own, lambda _: (16,), {}, fn.__name__)
+        request = Lowering(problem, load_target(device), 60).request(Config({"BLOCK": 256}))
+        assert isinstance(request, LowerRequest), request
+        artifact = compile_one(request, settings)
+        assert isinstance(artifact, Artifact), artifact
+        assert read_cubin(artifact.cubin).spill_words == 0
+
+
+@pytest.mark.parametrize(("lanes", "words"), [(1, 1), (8, 4)])
+def test_factors_are_not_waited_for(
+    lanes: int, words: int, settings: Settings, target: Target
+) -> None:
+    """Factors are loaded a step ahead, the weights stay in registers, and nothing spills."""
+    problem = _gru_backward_walk.problem(SHAPE, "fp16", "meta")
+    split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
+    request = Lowering(problem, target, 60).request(config(LANES=lanes, **split))
     assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
     assert read_cubin(artifact.cubin).spill_words == 0
+    assert artifact.outputs["ptx"].count("ld.relaxed.gpu.global.b64") == words
+    steps = artifact.outputs["ttgir"].split("scf.while")[2]
+    ahead = re.findall(r"(%\w+) = tt\.load", steps)
+    assert len(ahead) == 5  # three factors of all units; of the own ones that of before, and dy
+    for value in ahead:
+        # It is handed on to the next step, which is in the next part of the text, or here.
+        assert len(re.findall(re.escape(value) + r"\b", steps)) <= 2
+        assert not re.search(rf"convert_layout {re.escape(value)}\b", steps)
+
+
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize(
+    ("lanes", "split", "teams", "hidden", "batch", "seq"),
+    [(8, 1, 1, 32, 11, 3), (8, 2, 2, 32, 3, 4), (8, 2, 1, 24, 9, 2), (1, 1, 1, 27, 2, 3)],
+)
+def test_gradients_of_states(
+    interpreter: Interpreter,
+    lanes: int, split: int, teams: int, hidden: int, batch: int, seq: int,
+) -> None:  # fmt: skip
+    """Every share of a product gives the gradients that float64 does, whatever the sizes."""
+    sizes = (lanes, split, teams, hidden, batch, seq)
+    found = interpreter.call("tests.kernels.interpreted_backward:states", *sizes)
+    assert max(found) <= 1
+
+
+def test_few_processors_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer whose programs a GPU cannot run at once is run a launch a step."""
+    states = torch.empty(3, 1024, dtype=torch.half, device="meta")
+    assert fits(states)
+    monkeypatch.setattr(_gru_space, "processors", lambda _: 58)
+    assert not fits(states)
+    assert fits(states[:, :512])
+
+
+@pytest.mark.parametrize("sms", [20, 64, 108, 132])
+def test_configs_run_at_once(monkeypatch: pytest.MonkeyPatch, sms: int) -> None:
+    """A space has no config of more programs than the GPU has multiprocessors."""
+    monkeypatch.setattr(_gru_space, "processors", lambda _: sms)
+    for module in (gru, _gru_backward_walk):
+        given = module.problem({**SHAPE, "hidden": 512, "batch": 1}, "fp16", "meta").arguments
+        units = [one.kwargs["UNITS"] for one in gru.space().configs(**given)]
+        assert max(-(-512 // held) for held in units) <= sms
+        assert (4 in units) == (sms >= 128)
 
 
 def values(**changed: Any) -> dict[str, Any]:
@@ -140,7 +200,7 @@ def test_every_shape_has_few_configs(batch: int, hidden: int, dtype: str) -> Non
     problem = gru.problem({"seq": 2, "batch": batch, "input": 8, "hidden": hidden}, dtype, "meta")
     configs = list(gru.space().configs(**problem.arguments))
     assert len(configs) < 40
-    if fits(hidden, problem.arguments["SIZE"]):
+    if fits(problem.arguments["h0_ptr"]):
         assert configs
     else:
         assert dtype == "fp32"

@@ -325,6 +325,7 @@ def test_dequantised_gets_what_it_takes(
             return lambda **launch: call_of(function, module.kernel.arg_names, launch)()
 
         monkeypatch.setattr("asmtune.kernels._attention_dequantised.attention", attend)
+        monkeypatch.setattr("asmtune.kernels._attention_dequantised.widened", module.dequantised)
         monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
         wide = [x.double() for x in given]
         want = module.baseline(*wide, **options)

@@ -1,0 +1,214 @@
+"""The gradients of a GRU's states, one launch for all of its time steps, from the last back.
+
+What a state gets from the step after it is linear in g, the gradient of that one's result. Each
+gate's part is g times a factor that the states decide; the state gets the products of these parts
+with the weights, and g times the update gate. So programs hand each other g, a word for one or
+two numbers, as `gru` hands on states, and load the factors of all units. Each program holds what
+UNITS units have of the weights in registers.
+
+The factors of a step are loaded during the step before it: they come from memory, and the step
+would wait for them. They are rounded to the dtype, as are their products with g, and what
+programs hand on for several lanes; sums and a unit's own g are fp32.
+
+Source: as of `gru`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.problem import Problem
+from asmtune.kernels._common import vouched
+from asmtune.kernels._gru import add_parts, load_gates, places, split, warps_apart
+from asmtune.kernels._gru_space import DEFAULT as DEFAULT
+from asmtune.kernels._gru_space import exchange, grid, space
+from asmtune.kernels._gru_words import begin, leave, received, send, words_of
+from asmtune.runtime.decorator import asm_autotune
+
+FACTORS = 4
+"""Factors of a unit: of the reset, update and new gates' parts, and of the state before."""
+
+
+@triton.jit
+def shared_out(part, SPLIT: tl.constexpr, TEAMS: tl.constexpr, ELEMENT: tl.constexpr):
+    """Round a gate's part to the weights' dtype, and give each team of warps all of it."""
+    part = part.to(ELEMENT)
+    if TEAMS > 1:
+        TERMS: tl.constexpr = part.shape[1]
+        LANES: tl.constexpr = part.shape[2]
+        part = tl.broadcast_to(part[None, :, :, :], (TEAMS, SPLIT, TERMS, LANES))
+        part = tl.reshape(part, (TEAMS * SPLIT, TERMS, LANES))
+    return part
+
+
+@triton.jit
+def through_gates(
+    weights, factors, g, LANES: tl.constexpr, SPLIT: tl.constexpr, TEAMS: tl.constexpr
+):
+    """Compute what states get through the three gates, in fp32."""
+    w_r, w_z, w_n = weights
+    ELEMENT: tl.constexpr = w_r.dtype
+    g = g.to(tl.float32)
+    r, z, n = (
+        factors[0].to(tl.float32) * g,
+        factors[1].to(tl.float32) * g,
+        factors[2].to(tl.float32) * g,
+    )
+    if LANES == 1:
+        terms = w_r.to(tl.float32) * r[None, :] + w_z.to(tl.float32) * z[None, :]
+        return tl.sum(terms + w_n.to(tl.float32) * n[None, :], 1)
+    else:  # noqa: RET505 (Triton compiles what follows a return)
+        sums = tl.dot(w_r, shared_out(r, SPLIT, TEAMS, ELEMENT))
+        sums = tl.dot(w_z, shared_out(z, SPLIT, TEAMS, ELEMENT), sums)
+        sums = tl.dot(w_n, shared_out(n, SPLIT, TEAMS, ELEMENT), sums)
+        if SPLIT * TEAMS > 1:
+            sums = add_parts(sums, SPLIT, TEAMS)
+        return sums
+
+
+@triton.jit(do_not_specialize=["seq", "batch"])
+def kernel(
+    factors_ptr, dy_ptr, weight_ptr, grad_ptr, first_ptr, words_ptr, seq, batch, hidden,
+    MULTIPLE: tl.constexpr, WIDTH: tl.constexpr,
+    SIZE: tl.constexpr,  # noqa: ARG001 (the space's)
+    RESIDENT: tl.constexpr,  # noqa: ARG001 (the grid's)
+    UNITS: tl.constexpr, LANES: tl.constexpr, SPLIT: tl.constexpr, TEAMS: tl.constexpr,
+):  # fmt: skip
+    """Compute UNITS units of LANES sequences a program; words are those of `gru`.
+
+    `grad` gets the gradient of each step's result, `first` that of the state before all steps.
+    """
+    ELEMENT: tl.constexpr = weight_ptr.dtype.element_ty
+    ALONE: tl.constexpr = UNITS >= WIDTH
+    TERMS: tl.constexpr = UNITS if ALONE else WIDTH
+    FULL: tl.constexpr = MULTIPLE % TERMS == 0
+    PARTS: tl.constexpr = 1 if LANES == 1 else warps_apart(SPLIT, TERMS)
+    GROUPS: tl.constexpr = 1 if LANES == 1 else warps_apart(TEAMS, UNITS)
+    WORDS: tl.constexpr = words_of(LANES, ELEMENT)
+    AREA: tl.constexpr = TERMS * WORDS
+    hidden = vouched(hidden, MULTIPLE)
+    unit, row, column, term, word = places(TERMS, UNITS, LANES, WORDS, PARTS, GROUPS)
+    held = (row < hidden) & (column < hidden)
+    weights = load_gates(weight_ptr + column * hidden + row, hidden * hidden, held)
+    step = batch.to(tl.int64) * hidden
+    at = 0 if LANES == 1 else tl.arange(0, LANES)[None, :]
+    lane = at if PARTS * GROUPS == 1 else tl.arange(0, LANES)[None, None, :]
+    mine = unit if LANES == 1 else unit * WORDS + tl.arange(0, WORDS)[None, :]
+    place = at * hidden + unit
+    tile = tl.program_id(1)
+    while tile < tl.cdiv(batch, LANES):
+        first = tile.to(tl.int64) * LANES
+        inside = (unit < hidden) & (first + at < batch)
+        known = (term < hidden) & (first + lane < batch)
+        last = (seq - 1) * step + first * hidden
+        dy = dy_ptr + last + place
+        g = tl.load(dy, mask=inside & (seq > 0), other=0.0).to(tl.float32)
+        factors = factors_ptr + 4 * last + (lane * 4 * hidden + term)
+        own = factors_ptr + 4 * last + (at * 4 * hidden + 3 * hidden + unit)
+        if not ALONE:
+            epoch = begin(words_ptr + tile)
+            area = words_ptr + tl.cdiv(batch, 64) * 64 + tile.to(tl.int64) * (2 * AREA)
+            # Terms past the last have no words: they wait for the last once more.
+            others = area + (term if FULL else tl.minimum(term, hidden - 1)) * WORDS + word
+            send(area + mine, g, epoch + 1, ELEMENT)
+        f_r, f_z, f_n = load_gates(factors, hidden, known & (seq > 0))
+        keep = tl.load(own, mask=inside & (seq > 0), other=0.0)
+        of_y = tl.load(dy - step, mask=inside & (seq > 1), other=0.0)
+        s = 0
+        while s < seq:
+            now, kept, y = (f_r, f_z, f_n), keep, of_y
+            following = s + 1 < seq
+            back = (s + 1) * step
+            f_r, f_z, f_n = load_gates(factors - 4 * back, hidden, known & following)
+            keep = tl.load(own - 4 * back, mask=inside & following, other=0.0)
+            of_y = tl.load(dy - back - step, mask=inside & (s + 2 < seq), other=0.0)
+            tl.store(grad_ptr + last - s * step + place, g, mask=inside)
+            if ALONE:
+                all_g = split(g, PARTS, GROUPS)
+            else:
+                words = others + s % 2 * AREA
+                all_g = received(words, epoch + 1 + s, term < hidden, AREA, LANES, ELEMENT, FULL)
+            through = through_gates(weights, now, all_g, LANES, PARTS, GROUPS)
+            g = kept.to(tl.float32) * g + (through + y.to(tl.float32))
+            if not FULL:
+                g = tl.where(unit < hidden, g, 0.0)
+            if not ALONE:
+                # All have read the words of the step before: each has sent what came of them.
+                send(area + (s + 1) % 2 * AREA + mine, g, epoch + 2 + s, ELEMENT)
+            s += 1
+        tl.store(first_ptr + first * hidden + place, g, mask=inside)
+        if not ALONE:
+            leave(words_ptr + tile, epoch + 1 + seq)
+        tile += tl.num_programs(1)
+
+
+def state_gradients(
+    factors: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the gradients of all states by the tuned kernel; tensors are without gaps.
+
+    Args:
+        factors: (seq, batch, FACTORS * hidden), what a gradient of 1 gives the gates' parts of
+            the states (reset, update, new) and the state before.
+        dy: (seq, batch, hidden), the gradient of the output, of the same dtype.
+        weight: (3 hidden, hidden), likewise.
+
+    Returns:
+        In fp32 the gradients of each step's result (seq, batch, hidden), and of the first state.
+    """
+    arguments = arguments_of(factors, dy, weight)
+    tuned[grid](**arguments)
+    return arguments["grad_ptr"], arguments["first_ptr"]
+
+
+def arguments_of(factors: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for results and words."""
+    tensors = {"factors_ptr": factors, "dy_ptr": dy, "weight_ptr": weight}
+    results = {"grad_ptr": torch.empty_like(dy, dtype=torch.float32)}
+    results["first_ptr"] = dy.new_empty(dy.shape[1:], dtype=torch.float32)
+    return {**tensors, **results, **exchange(dy)}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Make a launch on random factors, of the extents that a layer's have.
+
+    Args:
+        shape: seq, batch and hidden.
+        dtype: one of `gru`'s.
+        device: "cuda", or "meta" for tensors without memory.
+    """
+    seq, batch, hidden = (shape[name] for name in ("seq", "batch", "hidden"))
+    factors = torch.rand(seq, batch, FACTORS * hidden, device=device) - 0.5
+    dy = torch.randn(seq, batch, hidden, device=device)
+    weight = (2 * torch.rand(3 * hidden, hidden, device=device) - 1) * hidden**-0.5
+    given = (tensor.to(torch_dtype(dtype)) for tensor in (factors, dy, weight))
+    arguments = arguments_of(*given)
+    named = {**shape, **{name: arguments[name] for name in ("SIZE", "RESIDENT")}}
+    options = frozenset({"launch_cooperative_grid"})
+    return Problem(kernel, arguments, grid, named, "gru_backward", options)
+
+
+def reference(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Compute the results in float64 from a launch's arguments."""
+    factors, dy, weight = (
+        arguments[f"{name}_ptr"].double() for name in ("factors", "dy", "weight")
+    )
+    carry, grads = torch.zeros_like(dy[0]), torch.empty_like(dy)
+    for step in reversed(range(len(dy))):
+        grads[step] = dy[step] + carry
+        *parts, keep = factors[step].chunk(FACTORS, -1)
+        gates = torch.cat([part * grads[step] for part in parts], -1)
+        carry = keep * grads[step] + gates @ weight
+    return {"grad_ptr": grads.float(), "first_ptr": carry.float()}
+
+
+OUTPUTS = ("grad_ptr", "first_ptr")
+
+# A persistent kernel, whose tiles would be held at the default's.
+tuned = asm_autotune(space=space, key=["batch", "hidden"], reference=reference, tiles=True)(kernel)
