@@ -24,7 +24,7 @@ from typing import Any, Final
 import torch
 from torch.nn import functional
 
-from asmtune.kernels import _conv2d_weight, conv2d, gru
+from asmtune.kernels import _conv2d_bias, _conv2d_input, _conv2d_weight, conv2d, gru
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.testing.tolerances import excess
@@ -48,7 +48,6 @@ def _steps(seq: int, batch: int, hidden: int) -> Shape:
     return {"seq": seq, "batch": batch, "input": hidden, "hidden": hidden}
 
 
-# As many filters as channels: the gradient of the image has the forward's key then.
 PROBLEMS: Final = (
     ("conv2d", _layer(56, 64, 3)),
     ("gru", _steps(512, 16, 256)),
@@ -198,7 +197,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    for module in (conv2d, _conv2d_weight, gru):
+    for module in (conv2d, _conv2d_input, _conv2d_weight, _conv2d_bias, gru):
         reconfigure(module, small=None, effort="quick")
     problems = [one for one in PROBLEMS if options.function in (None, one[0])]
     policy = TimingPolicy(fine_rounds=options.rounds)

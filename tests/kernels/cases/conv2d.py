@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
+from asmtune.kernels._conv2d_window import Window
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
-ALSO = ("_conv2d_weight",)
+ALSO = ("_conv2d_input", "_conv2d_weight", "_conv2d_bias")
 LAST = torch.channels_last
 PARTED = Config({"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 64, "SPLIT": 3})
 
@@ -159,10 +160,41 @@ def grouped(device: str) -> dict[str, float]:
     return found
 
 
+def parted_gradients(device: str) -> dict[str, float]:
+    """Programs that share a gradient's tiles: right, the same bits again, counters at 0 after."""
+    dy, x = torch.randn(5, 70, 32, 33, device=device), torch.randn(5, 20, 32, 33, device=device)
+    dy, x = (tensor.contiguous(memory_format=LAST) for tensor in (dy, x))
+    weight, window = torch.randn(70, 20, 1, 1, device=device), Window.of(1, 0)
+    weights, sums = module_of("_conv2d_weight"), module_of("_conv2d_bias")
+    exact, by_pixel = dy.double().permute(0, 2, 3, 1), x.double().permute(0, 2, 3, 1)
+    wanted = {
+        "dweight": torch.einsum("nhwf,nhwc->fc", exact, by_pixel)[:, None, None],
+        "dbias": exact.sum((0, 1, 2)),
+    }
+    launches = (
+        ("dweight", weights, weights.arguments_of(dy, x, weight, window, 1), 11),
+        ("dbias", sums, sums.arguments_of(dy, None, True), 42),
+    )
+    found: dict[str, float] = {}
+    for name, module, arguments, least in launches:
+        given = {**arguments, "programs": 132, **module.DEFAULT.all_kwargs()}
+        assert module.grid(given)[1] >= least  # of parts of the weights two groups have some
+        output, made = given[f"{name}_ptr"], []
+        for _ in range(3):
+            given["sums_ptr"].fill_(float("nan"))
+            output.fill_(float("nan"))
+            module.kernel[module.grid](**given)
+            made.append(output.clone())
+        found[f"{name} of parts"] = excess(made[0], wanted[name], CASE.rows(device, "fp32"))
+        found[f"bits of {name}"] = 2.0 * any(not torch.equal(made[0], one) for one in made)
+        found[f"counters of {name}"] = 2.0 * int(given["count_ptr"].count_nonzero())
+    return found
+
+
 def extras(device: str) -> dict[str, float]:
     """Layouts, few channels, single taps, programs that share tiles, groups and gradients."""
     found = laid_out(device) | few(device) | in_place(device) | parted(device)
-    return found | grouped(device)
+    return found | grouped(device) | parted_gradients(device)
 
 
 CASE = Case(
