@@ -164,7 +164,6 @@ def _launch_torch(*values: Any) -> None:
         torch.sum(dz, (0, 1, 2), out=given["dbias_ptr"])
 
 
-@torch.no_grad()
 def _torch(
     dy: torch.Tensor,
     y: torch.Tensor | None,

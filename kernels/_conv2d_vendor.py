@@ -76,7 +76,6 @@ def window_of(given: Mapping[str, Any]) -> Window:
     return Window(*pairs)
 
 
-@torch.no_grad()
 def gradient(
     of: str, dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
 ) -> torch.Tensor:

@@ -68,6 +68,8 @@ class Window:
 
 
 def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    if type(value) is int and value >= least:
+        return value, value
     pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
     whole = [isinstance(n, int) and not isinstance(n, bool) and n >= least for n in pair]
     if len(pair) != 2 or not all(whole):

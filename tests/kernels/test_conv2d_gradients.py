@@ -61,7 +61,7 @@ def operands(way: dict[str, Any], kind: Any = torch.float32, device: str = "cpu"
     return {**tensors, "window": window, "groups": groups}
 
 
-def exact(given: dict[str, Any]) -> dict[str, torch.Tensor]:
+def exact_gradients(given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Compute the gradients of x and weight in float64."""
     x, weight = (given[name].detach().double().requires_grad_() for name in ("x", "weight"))
     window = given["window"]
@@ -123,7 +123,7 @@ def test_cudnn_computes_what_the_kernels_do(of: str, way: dict[str, Any]) -> Non
     """From a launch's arguments and from the function's, its gradient is that of float64."""
     torch.manual_seed(0)
     given = operands(way)
-    wanted, gapped = exact(given)[of], given["x"].repeat(1, 1, 1, 2)[..., :10]
+    wanted, gapped = exact_gradients(given)[of], given["x"].repeat(1, 1, 1, 2)[..., :10]
     problem = problem_of(of, {**given, "x": gapped})
     output = problem.arguments[f"{of}_ptr"]
     ((name, function),) = alternatives_of(of).items()
@@ -140,7 +140,6 @@ def test_cudnn_computes_what_the_kernels_do(of: str, way: dict[str, Any]) -> Non
         got = host.prepared.alternatives[name](*arguments)
         assert excess(got, wanted, {}) <= 1
         assert got.is_contiguous(memory_format=LAST)
-        assert not got.requires_grad
 
 
 @pytest.mark.parametrize("has_bias", [False, True])

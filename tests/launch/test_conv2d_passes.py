@@ -21,7 +21,7 @@ from tests.kernels.test_conv2d_gradients import (
     MODULES,
     WAYS,
     alternatives_of,
-    exact,
+    exact_gradients,
     operands,
 )
 from tests.launch.fakes import FakeDriver
@@ -116,7 +116,7 @@ def test_a_winner_is_called(of: str, way: dict[str, Any], driven: tuple[FakeDriv
         with mock.patch.object(host.prepared, "function", _refuse):
             got = host(dy, x, weight, window.numbers, groups, True)
     assert driver.noted.launches == before
-    assert excess(got, exact(given)[of], {}) <= 1
+    assert excess(got, exact_gradients(given)[of], {}) <= 1
 
 
 def test_a_winner_is_called_in_training(driven: tuple[FakeDriver, Any]) -> None:
