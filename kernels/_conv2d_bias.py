@@ -47,9 +47,12 @@ def kernel(
     MULTIPLE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    WAVES: tl.constexpr,  # noqa: ARG001 (of the grid)
+    WAVES: tl.constexpr,
 ):
-    """Walk a part of the pixels for BLOCK filters, ROWS at once."""
+    """Walk a part of the pixels for BLOCK filters, ROWS at once.
+
+    With WAVES = 0 no sum is shared, and the memory for parts is not used.
+    """
     FULL: tl.constexpr = MULTIPLE % BLOCK == 0
     filters = vouched(filters, MULTIPLE)
     tile, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
@@ -72,7 +75,7 @@ def kernel(
     if BIAS:
         total = tl.sum(sums, 0)[None, :]
         complete = part == 0
-        if parts > 1:
+        if WAVES > 0 and parts > 1:
             places = sums_ptr + tile * parts * BLOCK + tl.arange(0, BLOCK)[None, :]
             # Past L1, which may hold what another program's part was before.
             tl.store(places + part * BLOCK, total, cache_modifier=".cg")
@@ -93,8 +96,12 @@ def kernel(
             tl.store(dbias_ptr + n, total.to(dbias_ptr.dtype.element_ty), mask=n < filters)
 
 
-DEFAULT = Config({"ROWS": 32, "BLOCK": 64, "WAVES": 4}, num_warps=4)
-"""16 elements a thread."""
+DEFAULT = Config({"ROWS": 32, "BLOCK": 64, "WAVES": 0}, num_warps=4)
+"""16 elements a thread.
+
+No sum is shared, so that tuning takes what other configs write in the memory for parts for
+scratch: PyTorch's functions write nothing there.
+"""
 
 
 def space() -> Space:
@@ -102,7 +109,7 @@ def space() -> Space:
     axes = {
         "ROWS": (8, 16, 32, 64, 128),
         "BLOCK": (32, 64, 128, 256),
-        "WAVES": (1, 2, 4, 8),
+        "WAVES": (0, 1, 2, 4, 8),
         "num_warps": (4, 8),
     }
     return (
@@ -121,10 +128,14 @@ def space() -> Space:
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Give the grid: blocks of filters, and along the second axis programs that share one."""
+    """Give the grid: blocks of filters, and along the second axis programs that share one.
+
+    Where nothing is summed any number may.
+    """
     blocks = triton.cdiv(values["filters"], values["BLOCK"])
+    waves = values["WAVES"] if values["BIAS"] else max(1, values["WAVES"])
     parts = min(
-        values["WAVES"] * values["programs"] // blocks,
+        waves * values["programs"] // blocks,
         triton.cdiv(values["pixels"], values["ROWS"] * _LEAST_BLOCKS),
         _SUMS_BYTES // (4 * blocks * values["BLOCK"]),
     )

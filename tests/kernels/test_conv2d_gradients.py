@@ -11,7 +11,10 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
+from asmtune.compile.workers import Workers
 from asmtune.core.alternatives import call_of
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
@@ -24,12 +27,20 @@ from asmtune.kernels import (
     conv2d,
 )
 from asmtune.kernels._conv2d_window import Window
+from asmtune.measure.checks.effects import Effects
+from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.testing.tolerances import excess
 from tests.kernels.test_conv2d import copies
 
 LAST = torch.channels_last
 MODULES = {"dx": _conv2d_input, "dweight": _conv2d_weight, "dbias": _conv2d_bias}
+SHARED = {
+    of: Config({**module.DEFAULT.kwargs, name: 2}, num_warps=4, num_stages=3)
+    for (of, module), name in zip(MODULES.items(), ("SPLIT", "WAVES", "WAVES"), strict=True)
+}
+"""Configs by which programs share sums."""
+
 HOSTS = {"dx": _conv2d_input.input_gradient, "dweight": _conv2d_weight.weight_gradient}
 WAYS: tuple[dict[str, Any], ...] = (
     {"padding": 1},
@@ -98,7 +109,7 @@ def test_kernels_compile(of: str, way: dict[str, Any], device: str, settings: Se
     weight = torch.empty(256, 256 // given["groups"], 3, 3, dtype=torch.float16, device="meta")
     given["weight"] = weight.contiguous(memory_format=LAST)
     problem = problem_of(of, given)
-    request = Lowering(problem, load_target(device), 60).request(MODULES[of].DEFAULT)
+    request = Lowering(problem, load_target(device), 60).request(SHARED[of])
     assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
@@ -110,6 +121,20 @@ def test_kernels_compile(of: str, way: dict[str, Any], device: str, settings: Se
         assert {copy.partition(",")[0] for copy in copies(ptx)} == {"0x10"}
         assert re.search(r"wgmma\.mma_async|mma\.sync|tcgen05\.mma", ptx)
     assert read_cubin(artifact.cubin).spill_words == 0
+
+
+@pytest.mark.parametrize("of", MODULES)
+def test_parts_of_sums_are_scratch(of: str, settings: Settings, target: Target) -> None:
+    """The default writes outputs alone, as cuDNN does: what other configs write too is scratch."""
+    given = operands({"padding": 1}, torch.float16, "meta")
+    problem = problem_of(of, given)
+    front = Front(problem, target, settings, ProgressListener(), {}, Workers(1))
+    default = MODULES[of].DEFAULT
+    effects = Effects.of(front.works([default, SHARED[of]]), problem.arguments)
+    effects = effects.beside(front.works([default]), problem.arguments)
+    assert effects.scratch == {"sums_ptr", "count_ptr"}
+    outputs = {f"{of}_ptr"} | ({"dz_ptr"} if of == "dbias" else set())
+    assert effects.writes - effects.scratch == outputs
 
 
 def _wide(image: torch.Tensor, channels: int) -> torch.Tensor:

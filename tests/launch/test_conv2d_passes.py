@@ -143,9 +143,15 @@ def test_gradients_are_not_differentiated_again(driven: tuple[FakeDriver, Any]) 
     given = operands(WAYS[0])
     x, weight = given["x"].requires_grad_(), given["weight"]
     won = _conv2d_input.DEFAULT.with_alternative("cudnn_dgrad")
+
+    def differentiated() -> torch.Tensor:
+        y = conv2d.conv2d(x, weight, padding=1)
+        return torch.autograd.grad(y, x, y, create_graph=True)[0]
+
     with plans(config=won, function=0, relay=lambda *_: None):
-        for _ in range(3):
-            y = conv2d.conv2d(x, weight, padding=1)
-            (dx,) = torch.autograd.grad(y, x, y, create_graph=True)
+        for _ in range(4):
+            differentiated()
+        with mock.patch.object(_conv2d_input.input_gradient.prepared, "function", _refuse):
+            dx = differentiated()
     with pytest.raises(RuntimeError, match="conv2d: its gradients cannot be differentiated again"):
         dx.sum().backward()

@@ -164,31 +164,44 @@ def parted_gradients(device: str) -> dict[str, float]:
     """Programs that share a gradient's tiles: right, the same bits again, counters at 0 after."""
     dy, x = torch.randn(5, 70, 32, 33, device=device), torch.randn(5, 20, 32, 33, device=device)
     dy, x = (tensor.contiguous(memory_format=LAST) for tensor in (dy, x))
-    weight, window = torch.randn(70, 20, 1, 1, device=device), Window.of(1, 0)
-    weights, sums = module_of("_conv2d_weight"), module_of("_conv2d_bias")
-    exact, by_pixel = dy.double().permute(0, 2, 3, 1), x.double().permute(0, 2, 3, 1)
+    weight, whole = torch.randn(70, 20, 1, 1, device=device), Window.of(1, 0)
+    inputs, weights, sums = (module_of(name) for name in ALSO)
+    below, above = (tensor.double().permute(0, 2, 3, 1) for tensor in (dy, x))
     wanted = {
-        "dweight": torch.einsum("nhwf,nhwc->fc", exact, by_pixel)[:, None, None],
-        "dbias": exact.sum((0, 1, 2)),
+        "dx": torch.zeros(5, 15, 33, 20, dtype=torch.float64, device=device),
+        "dweight": torch.einsum("nhwf,nhwc->fc", below, above)[:, None, None],
+        "dbias": below.sum((0, 1, 2)),
     }
-    launches = (
-        ("dweight", weights, weights.arguments_of(dy, x, weight, window, 1), 11),
-        ("dbias", sums, sums.arguments_of(dy, None, True), 42),
-    )
+    # Of a stride of 3 two pixels of three see no tap.
+    wanted["dx"][:, ::3] = below[:, :5] @ weight[:, :, 0, 0].double()
+    part = (dy[:, :, :5], x[:, :, :15], weight, Window.of((3, 1), 0), 1)
+    shared = {"programs": 132, "WAVES": 2}
+    launches = {
+        "dx": (inputs, {**inputs.arguments_of(*part), "SPLIT": 3}, 3),
+        # More parts than a group has.
+        "dweight": (weights, {**weights.arguments_of(dy, x, weight, whole, 1), **shared}, 11),
+        "dbias": (sums, {**sums.arguments_of(dy, None, True), **shared}, 42),
+    }
     found: dict[str, float] = {}
-    for name, module, arguments, least in launches:
-        given = {**arguments, "programs": 132, **module.DEFAULT.all_kwargs()}
-        assert module.grid(given)[1] >= least  # of parts of the weights two groups have some
-        output, made = given[f"{name}_ptr"], []
-        for _ in range(3):
-            given["sums_ptr"].fill_(float("nan"))
-            output.fill_(float("nan"))
-            module.kernel[module.grid](**given)
-            made.append(output.clone())
+    for name, (module, arguments, parts) in launches.items():
+        given = {**module.DEFAULT.all_kwargs(), **arguments}
+        assert module.grid(given)[1] >= parts
+        made = _repeated(module, given, f"{name}_ptr")
         found[f"{name} of parts"] = excess(made[0], wanted[name], CASE.rows(device, "fp32"))
         found[f"bits of {name}"] = 2.0 * any(not torch.equal(made[0], one) for one in made)
         found[f"counters of {name}"] = 2.0 * int(given["count_ptr"].count_nonzero())
     return found
+
+
+def _repeated(module: Any, given: dict[str, Any], output: str) -> list[torch.Tensor]:
+    """Launch three times on memory of NaN, and return what each left in an output."""
+    made = []
+    for _ in range(3):
+        given["sums_ptr"].fill_(float("nan"))
+        given[output].fill_(float("nan"))
+        module.kernel[module.grid](**given)
+        made.append(given[output].clone())
+    return made
 
 
 def extras(device: str) -> dict[str, float]:
