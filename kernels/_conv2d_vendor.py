@@ -79,10 +79,10 @@ def window_of(given: Mapping[str, Any]) -> Window:
 def gradient(
     of: str, dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
 ) -> torch.Tensor:
-    """Compute one gradient of a convolution by cuDNN, in `torch.channels_last`.
+    """Compute one gradient of a convolution by cuDNN, from and to `torch.channels_last`.
 
     Args:
-        of: INPUT or WEIGHT; of the tensor that it is the gradient of only the layout is used.
+        of: INPUT or WEIGHT; of the tensor that it is the gradient of only the shape is used.
         dy: the gradient of the result.
         x: the image.
         weight: the weights.
@@ -91,7 +91,17 @@ def gradient(
     """
     pairs = (window.stride, window.padding, window.dilation)
     mask = [of == INPUT, of == WEIGHT, False]
+    x, weight = _laid_out(x, of == WEIGHT), _laid_out(weight, of == INPUT)
     backward = torch.ops.aten.convolution_backward
     made = backward(dy, x, weight, None, *pairs, False, (0, 0), groups, mask)
     wanted: torch.Tensor = made[0 if of == INPUT else 1]
     return wanted.contiguous(memory_format=torch.channels_last)
+
+
+def _laid_out(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
+    """Return a tensor in `torch.channels_last`; one that is not read is not copied to it."""
+    if tensor.is_contiguous(memory_format=torch.channels_last):
+        return tensor
+    if is_read:
+        return tensor.contiguous(memory_format=torch.channels_last)
+    return torch.empty_like(tensor, memory_format=torch.channels_last)
