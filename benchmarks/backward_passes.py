@@ -23,7 +23,14 @@ from typing import Any, Final
 import torch
 from torch.nn import functional
 
-from asmtune.kernels import _conv2d_weight, _gru_backward_walk, conv2d, gru
+from asmtune.kernels import (
+    _conv2d_bias,
+    _conv2d_input,
+    _conv2d_weight,
+    _gru_backward_walk,
+    conv2d,
+    gru,
+)
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.testing.tolerances import excess
@@ -47,7 +54,6 @@ def _steps(seq: int, batch: int, hidden: int) -> Shape:
     return {"seq": seq, "batch": batch, "input": hidden, "hidden": hidden}
 
 
-# As many filters as channels: the gradient of the image has the forward's key then.
 PROBLEMS: Final = (
     ("conv2d", _layer(56, 64, 3)),
     ("gru", _steps(512, 16, 256)),
@@ -55,6 +61,9 @@ PROBLEMS: Final = (
     ("gru", _steps(256, 64, 512)),
     ("conv2d", _layer(14, 256, 3)),
 )
+
+TUNED: Final = (conv2d, _conv2d_input, _conv2d_weight, _conv2d_bias, gru, _gru_backward_walk)
+"""Modules whose kernels are tuned for these problems, however small they are."""
 
 TOLERANCES: Final = {"conv2d": {"fp16": "fp16 weights"}, "gru": {"fp16": "fp16 recurrent"}}
 
@@ -197,7 +206,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    for module in (conv2d, _conv2d_weight, gru, _gru_backward_walk):
+    for module in TUNED:
         reconfigure(module, small=None, effort="quick")
     problems = [one for one in PROBLEMS if options.function in (None, one[0])]
     policy = TimingPolicy(fine_rounds=options.rounds)

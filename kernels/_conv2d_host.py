@@ -113,7 +113,6 @@ def layer(
     bias: torch.Tensor | None,
     window: Window,
     groups: int = 1,
-    extent: tuple[int, int] | None = None,
 ) -> Layer:
     """Bring a convolution into the kernel's layout; tensors laid out otherwise are copied.
 
@@ -121,17 +120,16 @@ def layer(
         x: (batch, channels, height, width).
         weight: (filters, channels / groups, taps_h, taps_w).
         bias: (filters,), or None.
-        window: stride, padding and dilation; with an extent, padding may be below 0.
+        window: stride, padding and dilation.
         groups: groups of channels.
-        extent: height and width of the result, if they are not those of the padded image.
 
     Raises:
         ValueError: the window is larger than the padded image.
     """
     size = (weight.shape[1], x.shape[2], x.shape[3])
     by_rows = weight.shape[1] < FEWEST and weight.shape[3] > 1 and window.dilation[1] == 1
-    by_rows = by_rows and groups == 1 and extent is None
-    extent = extent or window.out_size(x.shape[2:], weight.shape[2:])
+    by_rows = by_rows and groups == 1
+    extent = window.out_size(x.shape[2:], weight.shape[2:])
     y = torch.empty((x.shape[0], *extent, weight.shape[0]), device=x.device, dtype=x.dtype)
     bias = None if bias is None else bias.contiguous()
     if by_rows:
@@ -183,3 +181,35 @@ def sums_bytes(batch: int, height: int, width: int, filters: int) -> int:
     blocks = triton.cdiv(pixels, _LARGEST_BLOCK) * triton.cdiv(filters, _LARGEST_BLOCK)
     size = MOST_PARTS * blocks * _LARGEST_BLOCK**2 * 4
     return size if size <= SUMS_BYTES else 0
+
+
+def gradient_arguments(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
+) -> dict[str, int]:
+    """Give sizes and constexprs that the kernels of both gradients share, by parameter name.
+
+    Args:
+        dy: (batch, filters, out_height, out_width).
+        x: (batch, channels, height, width).
+        weight: (filters, channels / groups, taps_h, taps_w).
+        window: stride, padding and dilation.
+        groups: groups of channels.
+    """
+    filters, depth = weight.shape[0] // groups, weight.shape[1]
+    sizes = {"batch": x.shape[0], "height": x.shape[2], "width": x.shape[3]}
+    sizes |= {"depth": depth, "filters": filters}
+    sizes |= {"out_height": dy.shape[2], "out_width": dy.shape[3]}
+    pairs = {"TAPS": weight.shape[2:], "STRIDE": window.stride, "PAD": window.padding}
+    pairs |= {"DILATION": window.dilation}
+    return {
+        **sizes,
+        **{f"{name}_H": down for name, (down, _) in pairs.items()},
+        **{f"{name}_W": across for name, (_, across) in pairs.items()},
+        "GROUPS": groups,
+        "OUT_MULTIPLE": multiple(filters),
+    }
+
+
+def pixels_first(image: torch.Tensor) -> torch.Tensor:
+    """Return an image as (batch, height, width, channels) without gaps; copy any other layout."""
+    return image.permute(0, 2, 3, 1).contiguous()

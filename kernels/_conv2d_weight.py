@@ -3,11 +3,15 @@
 dweight[f, r, s, c] = sum over n, i, j of dy[n, i, j, f]
 * x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding, c].
 Sums over all pixels are long and tiles are few, so that programs share a tile's pixels. Each
-leaves its part in fp32, and PyTorch adds the parts: results repeat bit by bit.
+leaves its part in fp32. Parts are added in groups of FAN, each by the last of its programs to
+come, and groups' sums by the last of those, always in the same order: results repeat bit by bit,
+and a chain of additions is as long as FAN and the number of groups. All of it is one launch, so
+that tuning times what a call takes.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,33 +24,98 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d import within
+from asmtune.kernels._conv2d_host import gradient_arguments, pixels_first
+from asmtune.kernels._conv2d_vendor import WEIGHT, Made, gradient, window_of
 from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.prepared import prepared
 
 _PLAIN = [
-    *("batch", "height", "width", "depth", "filters", "out_height", "out_width", "parts"),
+    *("batch", "height", "width", "depth", "filters", "out_height", "out_width", "programs"),
     *("stride_xn", "stride_xh", "stride_xw"),
 ]
 _TILE = 64
-_LEAST_PIXELS = 1024
+_LEAST_PIXELS = 512
+
+FAN = tl.constexpr(8)
+"""Parts that one program adds up: sums of 64 parts are two chains of 8."""
+
+
+@triton.jit
+def gathered_by_groups(acc, sums_ptr, count_ptr, tile, part, parts):
+    """Store a part of a tile's sum; the last of each group to come adds up, then of all groups.
+
+    Nobody waits for anybody, so that any number of programs may run at a time.
+
+    Args:
+        acc: this part.
+        sums_ptr: memory for all parts of all tiles and the sums of their groups.
+        count_ptr: how many parts of each group, and groups of each tile, are there; 0 before, and
+            0 again after.
+        tile: which tile.
+        part: which part.
+        parts: of each tile.
+
+    Returns:
+        The sum, and whether this program has it.
+    """
+    BLOCK_M: tl.constexpr = acc.shape[0]
+    BLOCK_N: tl.constexpr = acc.shape[1]
+    groups, group = tl.cdiv(parts, FAN), part // FAN
+    members = tl.minimum(parts - group * FAN, FAN)
+    m, n = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+    sums = sums_ptr.to(tl.pointer_type(acc.dtype), bitcast=True)
+    sums += tile.to(tl.int64) * ((parts + groups) * (BLOCK_M * BLOCK_N))
+    sums += m[:, None] * BLOCK_N + n[None, :]
+    counts = count_ptr + tile * (groups + 1)
+    # Past L1, which may hold what another program's part was before.
+    tl.store(sums + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+    # All threads' parts are written before one thread says so.
+    tl.debug_barrier()
+    arrived = tl.atomic_add(counts + group, 1, sem="acq_rel", scope="gpu")
+    complete = arrived == members - 1
+    if complete:
+        first = sums + group * (FAN * BLOCK_M * BLOCK_N)
+        acc = tl.load(first, cache_modifier=".cg")
+        for other in range(1, members):
+            acc += tl.load(first + other * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
+        tl.store(counts + group, 0)
+        if groups > 1:
+            of_groups = sums + parts * (BLOCK_M * BLOCK_N)
+            tl.store(of_groups + group * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+            tl.debug_barrier()
+            arrived = tl.atomic_add(counts + groups, 1, sem="acq_rel", scope="gpu")
+            complete = arrived == groups - 1
+            if complete:
+                acc = tl.load(of_groups, cache_modifier=".cg")
+                for other in range(1, groups):
+                    acc += tl.load(of_groups + other * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
+                tl.store(counts + groups, 0)
+    return acc, complete
 
 
 @triton.jit(do_not_specialize=_PLAIN)
 def kernel(
-    dy_ptr, x_ptr, sums_ptr,
-    batch, height, width, depth, filters, out_height, out_width, parts,
+    dy_ptr, x_ptr, dweight_ptr, sums_ptr, count_ptr,
+    batch, height, width, depth, filters, out_height, out_width,
+    programs,  # noqa: ARG001 (of the grid)
     stride_xn, stride_xh, stride_xw,
     TAPS_H: tl.constexpr, TAPS_W: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
     PAD_H: tl.constexpr, PAD_W: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
     GROUPS: tl.constexpr, MULTIPLE: tl.constexpr, OUT_MULTIPLE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    WAVES: tl.constexpr,
 ):  # fmt: skip
-    """Compute BLOCK_M filters by BLOCK_N channels of one tap a program, over part of the pixels."""
+    """Compute BLOCK_M filters by BLOCK_N channels of one tap a program, over part of the pixels.
+
+    With WAVES = 0 no tile is shared, and the memory for parts is not used.
+    """
     filters, depth = vouched(filters, OUT_MULTIPLE), vouched(depth, MULTIPLE)
     stride_xn, stride_xh = vouched(stride_xn, MULTIPLE), vouched(stride_xh, MULTIPLE)
     stride_xw = vouched(stride_xw, MULTIPLE)
     tiles_m, tiles_n = tl.cdiv(filters, BLOCK_M), tl.cdiv(depth, BLOCK_N)
-    tile, part = tl.program_id(0), tl.program_id(1)
+    tile, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     f = tile // tiles_n % tiles_m * BLOCK_M + tl.arange(0, BLOCK_M)
     c = tile % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
     tap = tile // (tiles_n * tiles_m)
@@ -70,22 +139,33 @@ def kernel(
         known = there[:, None] & (f < filters)[None, :]
         tile_dy = tl.load(dy[:, None] + f[None, :], mask=known, other=0.0)
         acc = tl.dot(tile_dy.T, tile_x, acc)
-    filter_taps = (group * filters + f).to(tl.int64) * (TAPS_H * TAPS_W) + tap
-    sums = sums_ptr + part.to(tl.int64) * pitch * (TAPS_H * TAPS_W * depth)
-    inside = (f < filters)[:, None] & (c < depth)[None, :]
-    tl.store(sums + filter_taps[:, None] * depth + c[None, :], acc, mask=inside)
+    complete = part == 0
+    if WAVES > 0 and parts > 1:
+        acc, complete = gathered_by_groups(acc, sums_ptr, count_ptr, tile, part, parts)
+    if complete:
+        filter_taps = (group * filters + f).to(tl.int64) * (TAPS_H * TAPS_W) + tap
+        inside = (f < filters)[:, None] & (c < depth)[None, :]
+        dweight = dweight_ptr + filter_taps[:, None] * depth + c[None, :]
+        tl.store(dweight, acc.to(dweight_ptr.dtype.element_ty), mask=inside)
 
 
-DEFAULT = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_stages=3)
-"""Runs on every target and dtype: 48 KiB of shared memory at most."""
+DEFAULT = Config(
+    {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "WAVES": 0}, num_warps=4, num_stages=3
+)
+"""Runs on every target and dtype: 48 KiB of shared memory at most.
+
+No tile is shared, so that tuning takes what other configs write in the memory for parts for
+scratch: cuDNN writes nothing there.
+"""
 
 
 def space() -> Space:
-    """Build the space: filters and channels of a tile, pixels of a step, warps and stages."""
+    """Build the space: filters and channels of a tile, pixels of a step, programs a processor."""
     axes = {
         "BLOCK_M": (32, 64, 128),
         "BLOCK_N": (32, 64, 128),
         "BLOCK_K": (32, 64),
+        "WAVES": (0, 1, 2, 4),
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
@@ -109,74 +189,104 @@ def _is_of_use(block: int, extent: int) -> bool:
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Give the grid: a program a tile, and along the second axis those that share one."""
+    """Give the grid: a program a tile, and along the second axis those that share one.
+
+    WAVES times as many programs as multiprocessors, where pixels and memory for parts suffice.
+    """
     tiles = triton.cdiv(values["filters"], values["BLOCK_M"])
     tiles *= triton.cdiv(values["depth"], values["BLOCK_N"])
-    return tiles * values["TAPS_H"] * values["TAPS_W"] * values["GROUPS"], values["parts"]
+    tiles *= values["TAPS_H"] * values["TAPS_W"] * values["GROUPS"]
+    pixels = values["batch"] * values["out_height"] * values["out_width"]
+    room = SUMS_BYTES // (tiles * values["BLOCK_M"] * values["BLOCK_N"] * 4)
+    parts = min(
+        values["WAVES"] * values["programs"] // tiles,
+        triton.cdiv(pixels, _LEAST_PIXELS),
+        (room - 1) * FAN.value // (FAN.value + 1),
+    )
+    return tiles, max(1, parts)
 
 
-def weight_gradient(
-    dy: torch.Tensor, x: torch.Tensor, taps: tuple[int, int], window: Window, groups: int
+def arguments_of(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
+) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result and the parts of sums."""
+    if x.stride(1) != 1 and x.shape[1] > 1:
+        x = x.contiguous(memory_format=torch.channels_last)
+    filters, depth, *taps = weight.shape
+    dweight = torch.empty((filters, *taps, depth), dtype=x.dtype, device=x.device)
+    sums, counts = workspace(x.device, SUMS_BYTES)
+    strides = [x.stride(a) if x.shape[a] > 1 else depth for a in (0, 2, 3)]
+    return {
+        "dy_ptr": pixels_first(dy),
+        "x_ptr": x,
+        "dweight_ptr": dweight,
+        "sums_ptr": sums,
+        "count_ptr": counts,
+        "programs": processors(x.device),
+        **gradient_arguments(dy, x, weight, window, groups),
+        **dict(zip(("stride_xn", "stride_xh", "stride_xw"), strides, strict=True)),
+        "MULTIPLE": multiple(depth, *strides),
+    }
+
+
+def _launch_cudnn(*values: Any) -> Made:
+    """Call cuDNN with the arguments of a launch."""
+    given = dict(zip(kernel.arg_names, values, strict=False))
+    dy, dweight = (given[f"{name}_ptr"].permute(0, 3, 1, 2) for name in ("dy", "dweight"))
+    options = window_of(given), given["GROUPS"]
+    return Made(gradient(WEIGHT, dy, given["x_ptr"], dweight, *options), dweight)
+
+
+def _cudnn(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    window: tuple[int, ...],
+    groups: int,
+    vendor: bool,  # noqa: ARG001
 ) -> torch.Tensor:
-    """Compute the gradient of a convolution's weights by the tuned kernel.
+    """Compute `weight_gradient` by cuDNN."""
+    return gradient(WEIGHT, dy, x, weight, Window.of_numbers(window), groups)
+
+
+@prepared(alternatives={WEIGHT: _cudnn})
+def weight_gradient(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    window: tuple[int, ...],
+    groups: int,
+    vendor: bool,
+) -> torch.Tensor:
+    """Compute the gradient of a convolution's weights by the fastest way.
 
     Args:
         dy: (batch, filters, out_height, out_width), the gradient of the result, on a GPU.
         x: (batch, channels, height, width), of the same dtype.
-        taps: taps of the weights, down and across.
-        window: stride, padding and dilation.
+        weight: (filters, channels / groups, taps_h, taps_w), of which the shape is used.
+        window: the numbers of stride, padding and dilation.
         groups: groups of channels.
+        vendor: call cuDNN where tuning has found it faster.
 
     Returns:
-        (filters, channels / groups, taps_h, taps_w) in `torch.channels_last`, of x's dtype.
+        A tensor of the weights' shape in `torch.channels_last`, of x's dtype.
     """
-    arguments = arguments_of(dy, x, taps, window, groups)
-    sums: torch.Tensor = arguments["sums_ptr"]
+    arguments = arguments_of(dy, x, weight, Window.of_numbers(window), groups)
+    dweight: torch.Tensor = arguments["dweight_ptr"]
     if not dy.numel():
-        sums.zero_()
-    elif sums.numel():
-        _tuned[grid](**arguments)
-    return sums.sum(0).to(x.dtype).permute(0, 3, 1, 2)
+        dweight.zero_()
+    elif dweight.numel():
+        (_tuned if vendor else _alone)[grid](**arguments)
+    return dweight.permute(0, 3, 1, 2)
 
 
-def arguments_of(
-    dy: torch.Tensor, x: torch.Tensor, taps: tuple[int, int], window: Window, groups: int
-) -> dict[str, Any]:
-    """Give the launch's arguments by name, with room for the parts of the sums."""
-    dy = dy.permute(0, 2, 3, 1).contiguous()
-    if x.stride(1) != 1 and x.shape[1] > 1:
-        x = x.contiguous(memory_format=torch.channels_last)
-    batch, out_height, out_width, filters = dy.shape
-    depth = x.shape[1] // groups
-    tiles = triton.cdiv(filters // groups, _TILE) * triton.cdiv(depth, _TILE)
-    shared = 2 * processors(x.device) // max(1, tiles * taps[0] * taps[1] * groups)
-    most = triton.cdiv(batch * out_height * out_width, _LEAST_PIXELS)
-    parts = max(1, min(shared, most))
-    sums = torch.empty((parts, filters, *taps, depth), dtype=torch.float32, device=x.device)
-    strides = [x.stride(a) if x.shape[a] > 1 else depth for a in (0, 2, 3)]
-    pairs = {"TAPS": taps, "STRIDE": window.stride, "PAD": window.padding}
-    pairs |= {"DILATION": window.dilation}
-    sizes = {"batch": batch, "height": x.shape[2], "width": x.shape[3], "depth": depth}
-    sizes |= {"filters": filters // groups, "out_height": out_height, "out_width": out_width}
-    return {
-        "dy_ptr": dy,
-        "x_ptr": x,
-        "sums_ptr": sums,
-        **sizes,
-        "parts": parts,
-        **dict(zip(("stride_xn", "stride_xh", "stride_xw"), strides, strict=True)),
-        **{f"{name}_H": down for name, (down, _) in pairs.items()},
-        **{f"{name}_W": across for name, (_, across) in pairs.items()},
-        "GROUPS": groups,
-        "MULTIPLE": multiple(depth, *strides),
-        "OUT_MULTIPLE": multiple(filters // groups),
-    }
-
-
-_tuned = asm_autotune(
+_decorated = functools.partial(
+    asm_autotune,
     space=space,
     key=[
         *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
         *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
     ],
-)(kernel)
+)
+_tuned = _decorated(alternatives={WEIGHT: _launch_cudnn})(kernel)
+_alone = _decorated()(kernel)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +32,16 @@ class Window:
             dilation=_pair("dilation", dilation, 1),
         )
 
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[int]) -> Window:
+        """Make a window from what `numbers` gives."""
+        return cls((numbers[0], numbers[1]), (numbers[2], numbers[3]), (numbers[4], numbers[5]))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Give all pairs in one tuple, which a signature of `prepared` can hold."""
+        return (*self.stride, *self.padding, *self.dilation)
+
     @property
     def is_whole(self) -> bool:
         """Say if there is a single tap that sees every pixel once, and nothing else."""
@@ -59,46 +67,9 @@ class Window:
         return (padded - span) // self.stride[axis] + 1
 
 
-@dataclass(frozen=True)
-class Phase:
-    """The part of an axis's input gradient whose pixels see the same taps.
-
-    Attributes:
-        first: its first pixel; the others follow each stride.
-        extent: number of pixels.
-        taps: those of the taps in reverse that reach these pixels; None if none does.
-        padding: zeros before the gradient of the result, or minus how many of it are left out.
-        dilation: pixels of the result's gradient from tap to tap.
-    """
-
-    first: int
-    extent: int
-    taps: slice | None
-    padding: int
-    dilation: int
-
-
-@functools.lru_cache(maxsize=1024)
-def phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> tuple[Phase, ...]:
-    """Split an axis of an input gradient into convolutions of stride 1, one for each remainder.
-
-    Pixel h takes gradient i by tap r where i * stride = h + padding - r * dilation. Pixels a
-    stride apart take the same taps, which lie stride / gcd(stride, dilation) apart, and from tap
-    to tap i moves by dilation / gcd(stride, dilation).
-    """
-    shared = math.gcd(stride, dilation)
-    parts = []
-    for first in range(min(stride, size)):
-        seen = [r for r in reversed(range(taps)) if (first + padding - r * dilation) % stride == 0]
-        # The pixel's tap of the least place comes first: its place is minus the padding.
-        least = (first + padding - seen[0] * dilation) // stride if seen else 0
-        reached = slice(taps - 1 - seen[0], None, stride // shared) if seen else None
-        extent = -(-(size - first) // stride)
-        parts.append(Phase(first, extent, reached, -least, dilation // shared))
-    return tuple(parts)
-
-
 def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    if type(value) is int and value >= least:
+        return value, value
     pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
     whole = [isinstance(n, int) and not isinstance(n, bool) and n >= least for n in pair]
     if len(pair) != 2 or not all(whole):

@@ -24,8 +24,9 @@ part of a batch or of an image); what is laid out otherwise is copied at each ca
 is channels_last.
 Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
 than the padded image, or a setting is out of range.
-Backward: with respect to x a convolution of dy, by this kernel, for each remainder of pixels by
-the stride; with respect to the weights `_conv2d_weight.py`.
+Backward: a launch for each gradient, each timed beside cuDNN's or PyTorch's function: that of x
+`_conv2d_input.py`, of the weights `_conv2d_weight.py`, of the bias and through ReLU
+`_conv2d_bias.py`.
 Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
 implicit product of CUTLASS's convolutions, and its few-channels variant.
 """
@@ -34,7 +35,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from itertools import product
 from typing import Any
 
 import torch
@@ -46,11 +46,13 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.kernels._common import FLOATS, check_tensors, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
+from asmtune.kernels._conv2d_bias import result_gradients
 from asmtune.kernels._conv2d_host import grid, layer
+from asmtune.kernels._conv2d_input import input_gradient
 from asmtune.kernels._conv2d_space import DEFAULT, space
-from asmtune.kernels._conv2d_vendor import BIASED, FUSED, PLAIN, convolve, launch
+from asmtune.kernels._conv2d_vendor import BIASED, FUSED, PLAIN, Made, convolve, launch
 from asmtune.kernels._conv2d_weight import weight_gradient
-from asmtune.kernels._conv2d_window import Phase, Window, check_shapes, phases
+from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
 from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.decorator import asm_autotune
@@ -216,65 +218,26 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return y.permute(0, 2, 3, 1)
 
 
-def _convolved(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    window: Window,
-    groups: int,
-    extent: tuple[int, int],
-) -> torch.Tensor:
-    """Convolve to a result of an extent that is not that of the padded image."""
-    conv = layer(x, weight, None, window, groups, extent)
-    if conv.y.numel():
-        _alone[grid](**conv.arguments(relu=False))
-    return conv.y.permute(0, 3, 1, 2)
-
-
-def _input_gradient(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
-) -> torch.Tensor:
-    """Convolve dy with the taps that pixels of each remainder by the stride see, last tap first."""
-    filters, depth, *taps = weight.shape
-    by_group = weight.reshape(groups, filters // groups, depth, *taps).transpose(1, 2)
-    turned = by_group.reshape(groups * depth, filters // groups, *taps).flip(2, 3)
-    options = zip(window.stride, window.padding, window.dilation, strict=True)
-    axes = [phases(size, n, *o) for size, n, o in zip(x.shape[2:], taps, options, strict=True)]
-
-    def convolved(down: Phase, across: Phase) -> torch.Tensor:
-        part = turned[:, :, down.taps, across.taps]
-        pads, apart = (down.padding, across.padding), (down.dilation, across.dilation)
-        extent = down.extent, across.extent
-        return _convolved(dy, part, Window((1, 1), pads, apart), groups, extent)
-
-    if window.stride == (1, 1) and all(axes):
-        # A copy into place would take 120 us beside the convolution's 30.
-        return convolved(axes[0][0], axes[1][0])
-    dx = torch.zeros_like(x, memory_format=torch.channels_last)
-    for down, across in product(*axes):
-        if down.taps and across.taps:
-            place = dx[:, :, down.first :: window.stride[0], across.first :: window.stride[1]]
-            place.copy_(convolved(down, across))
-    return dx
-
-
+@prepared
 @torch.no_grad()
 def _gradients(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     y: torch.Tensor | None,
-    pairs: tuple[Any, ...],
+    window: tuple[int, ...],
     groups: int,
     needed: tuple[bool, ...],
+    vendor: bool,
 ) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of x, weight and bias that are needed."""
-    window = Window(*pairs)
-    if y is not None:  # NaN lets the gradient through
-        dy = torch.ops.aten.threshold_backward(dy, y, 0)
-    dx = _input_gradient(dy, x, weight, window, groups) if needed[0] else None
-    taps = weight.shape[2], weight.shape[3]
-    dw = weight_gradient(dy, x, taps, window, groups) if needed[1] else None
-    return dx, dw, dy.sum((0, 2, 3)) if needed[2] else None
+    dy = dy.contiguous(memory_format=torch.channels_last)
+    dz, dbias = None, None
+    if y is not None or needed[2]:
+        dz, dbias = result_gradients(dy, y, needed[2], vendor)
+    given = (dy if dz is None else dz, x, weight, window, groups, vendor)
+    dx = input_gradient(*given) if needed[0] else None
+    return dx, weight_gradient(*given) if needed[1] else None, dbias
 
 
 def _cudnn(
@@ -293,9 +256,38 @@ def _cudnn(
     return convolve(x, weight, bias, Window.of(stride, padding, dilation), groups, relu)
 
 
-def _launch_cudnn(*values: Any) -> Any:
+def _launch_cudnn(*values: Any) -> Made:
     """Call cuDNN with the arguments of a launch."""
     return launch(dict(zip(kernel.arg_names, values, strict=False)))
+
+
+@prepared(alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
+def _result(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    relu: bool = False,
+    vendor: bool = True,
+) -> torch.Tensor:
+    """Compute the result of `conv2d`, in place of which cuDNN is called where gradients are needed.
+
+    Of `conv2d` itself a prepared call is then part of autograd's graph, and has no alternatives.
+    """
+    tensors = {"x": x, "weight": weight, **({} if bias is None else {"bias": bias})}
+    check_tensors("conv2d", tensors, DTYPES)
+    check_shapes(x, weight, bias, groups)
+    conv = layer(x, weight, bias, Window.of(stride, padding, dilation), groups)
+    if conv.y.numel():
+        tuner = _alone
+        if vendor and conv.weight.shape[1:3] == weight.shape[2:]:
+            tuner = _tuned if relu else _plain if bias is None else _biased
+        tuner[grid](**conv.arguments(relu=relu))
+    return conv.y.permute(0, 3, 1, 2)
 
 
 @prepared(backward=_gradients, alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
@@ -323,8 +315,8 @@ def conv2d(
         dilation: pixels from tap to tap, likewise.
         groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
-        vendor: call cuDNN where tuning has found it faster; not where windows are read by rows,
-            as of few channels.
+        vendor: call cuDNN where tuning has found it faster, backward too; not forward where
+            windows are read by rows, as of few channels.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.
@@ -332,20 +324,11 @@ def conv2d(
     Raises:
         ValueError: something does not fit, as the module says.
     """
-    tensors = {"x": x, "weight": weight, **({} if bias is None else {"bias": bias})}
-    check_tensors("conv2d", tensors, DTYPES)
-    check_shapes(x, weight, bias, groups)
-    window = Window.of(stride, padding, dilation)
-    conv = layer(x, weight, bias, window, groups)
-    if conv.y.numel():
-        tuner = _alone
-        if vendor and conv.weight.shape[1:3] == weight.shape[2:]:
-            tuner = _tuned if relu else _plain if bias is None else _biased
-        tuner[grid](**conv.arguments(relu=relu))
-    y = conv.y.permute(0, 3, 1, 2)
+    options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
+    y = _result(x, weight, bias, **options, groups=groups, relu=relu, vendor=vendor)
     needed = tuple(map(needs_gradient, (x, weight, bias)))
-    pairs = (window.stride, window.padding, window.dilation)
-    return y, (x, weight, y if relu else None, pairs, groups, needed)
+    window = Window.of(stride, padding, dilation).numbers
+    return y, (x, weight, y if relu else None, window, groups, needed, vendor)
 
 
 _decorated = functools.partial(

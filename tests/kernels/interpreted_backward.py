@@ -9,7 +9,7 @@ from asmtune.core.config import Config
 from asmtune.kernels import _gru_backward_walk
 from asmtune.testing.tolerances import excess
 from benchmarks import backward_passes
-from tests.kernels.accuracy import launched_with, module_of
+from tests.kernels.accuracy import case_of, launched_with, module_of
 
 _IMAGE = {"batch": 2, "height": 5, "width": 4, "taps": 3, "stride": 1}
 TINY = {
@@ -23,7 +23,7 @@ ALONE = Config({"UNITS": 16, "LANES": 8, "SPLIT": 1, "TEAMS": 1}, num_warps=1, n
 def errors(name: str) -> dict[str, dict[str, float]]:
     """Return the errors of all gradients at a tiny size; whatever would be timed is run."""
     leaves, dy = backward_passes.operands(name, TINY[name], "cpu")
-    names = ("conv2d", "_conv2d_weight") if name == "conv2d" else ("gru", "_gru_backward_walk")
+    names = (name, *(case_of(name).also if name == "conv2d" else ("_gru_backward_walk",)))
     chosen = ALONE if name == "gru" else module_of("conv2d").DEFAULT
     with launched_with(chosen, *names):
         found = backward_passes.errors(name, TINY[name], leaves, dy)

@@ -181,23 +181,6 @@ def test_cudnn_keeps_the_dtype_under_autocast() -> None:
     assert excess(got, torch.nn.functional.conv2d(x.double(), weight.double())) <= 1
 
 
-def test_gradients_of_a_convolution_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backward pass launches without alternatives."""
-    launches: list[frozenset[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        names = frozenset(tuner.options.choices.get("alternatives") or {})
-        return lambda **_: launches.append(names)
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
-    x, weight = (torch.randn(2, 40, 5, 5), torch.randn(4, 40, 3, 3))
-    y = module_of("conv2d").conv2d(x.requires_grad_(), weight.requires_grad_(), stride=2)
-    assert launches == [{"cudnn"}]
-    y.sum().backward()
-    assert len(launches) > 2
-    assert not any(launches[1:])
-
-
 def in_the_place_of_launches(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """Call the only alternative of each launch in its place; return the launches' alternatives."""
     launches: list[set[str]] = []

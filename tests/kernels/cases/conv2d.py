@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
+from asmtune.kernels._conv2d_window import Window
 from asmtune.testing.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
-ALSO = ("_conv2d_weight",)
+ALSO = ("_conv2d_input", "_conv2d_weight", "_conv2d_bias")
 LAST = torch.channels_last
 PARTED = Config({"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 64, "SPLIT": 3})
 
@@ -159,10 +160,54 @@ def grouped(device: str) -> dict[str, float]:
     return found
 
 
+def parted_gradients(device: str) -> dict[str, float]:
+    """Programs that share a gradient's tiles: right, the same bits again, counters at 0 after."""
+    dy, x = torch.randn(5, 70, 32, 33, device=device), torch.randn(5, 20, 32, 33, device=device)
+    dy, x = (tensor.contiguous(memory_format=LAST) for tensor in (dy, x))
+    weight, whole = torch.randn(70, 20, 1, 1, device=device), Window.of(1, 0)
+    inputs, weights, sums = (module_of(name) for name in ALSO)
+    below, above = (tensor.double().permute(0, 2, 3, 1) for tensor in (dy, x))
+    wanted = {
+        "dx": torch.zeros(5, 15, 33, 20, dtype=torch.float64, device=device),
+        "dweight": torch.einsum("nhwf,nhwc->fc", below, above)[:, None, None],
+        "dbias": below.sum((0, 1, 2)),
+    }
+    # Of a stride of 3 two pixels of three see no tap.
+    wanted["dx"][:, ::3] = below[:, :5] @ weight[:, :, 0, 0].double()
+    part = (dy[:, :, :5], x[:, :, :15], weight, Window.of((3, 1), 0), 1)
+    shared = {"programs": 132, "WAVES": 2}
+    launches = {
+        "dx": (inputs, {**inputs.arguments_of(*part), "SPLIT": 3}, 3),
+        # More parts than a group has.
+        "dweight": (weights, {**weights.arguments_of(dy, x, weight, whole, 1), **shared}, 11),
+        "dbias": (sums, {**sums.arguments_of(dy, None, True), **shared}, 42),
+    }
+    found: dict[str, float] = {}
+    for name, (module, arguments, parts) in launches.items():
+        given = {**module.DEFAULT.all_kwargs(), **arguments}
+        assert module.grid(given)[1] >= parts
+        made = _repeated(module, given, f"{name}_ptr")
+        found[f"{name} of parts"] = excess(made[0], wanted[name], CASE.rows(device, "fp32"))
+        found[f"bits of {name}"] = 2.0 * any(not torch.equal(made[0], one) for one in made)
+        found[f"counters of {name}"] = 2.0 * int(given["count_ptr"].count_nonzero())
+    return found
+
+
+def _repeated(module: Any, given: dict[str, Any], output: str) -> list[torch.Tensor]:
+    """Launch three times on memory of NaN, and return what each left in an output."""
+    made = []
+    for _ in range(3):
+        given["sums_ptr"].fill_(float("nan"))
+        given[output].fill_(float("nan"))
+        module.kernel[module.grid](**given)
+        made.append(given[output].clone())
+    return made
+
+
 def extras(device: str) -> dict[str, float]:
     """Layouts, few channels, single taps, programs that share tiles, groups and gradients."""
     found = laid_out(device) | few(device) | in_place(device) | parted(device)
-    return found | grouped(device)
+    return found | grouped(device) | parted_gradients(device)
 
 
 CASE = Case(
