@@ -23,7 +23,7 @@ ALONE = Config({"UNITS": 16, "LANES": 8, "SPLIT": 1, "TEAMS": 1}, num_warps=1, n
 def errors(name: str) -> dict[str, dict[str, float]]:
     """Return the errors of all gradients at a tiny size; whatever would be timed is run."""
     leaves, dy = backward_passes.operands(name, TINY[name], "cpu")
-    names = (name, *(case_of(name).also if name == "conv2d" else ("_gru_backward_walk",)))
+    names = (name, *case_of(name).also)
     chosen = ALONE if name == "gru" else module_of("conv2d").DEFAULT
     with launched_with(chosen, *names):
         found = backward_passes.errors(name, TINY[name], leaves, dy)

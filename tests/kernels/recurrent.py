@@ -50,7 +50,7 @@ def extremes(name: str, device: str) -> dict[str, float]:
     given = module.inputs(_SHAPE, "fp32", device)
     found = {}
     for config, ways in ((module.DEFAULT, tuple(FILLS)), (case.configs[0], ("zeros", "nan"))):
-        with launched_with(config, name):
+        with launched_with(config, name, *case.also):
             for argument, what in product(given, ways):
                 filled = {**given, argument: FILLS[what](given[argument])}
                 found[f"{argument} {what} by {config}"] = _off(name, case, filled, device)

@@ -29,4 +29,5 @@ CASE = Case(
     rounded=ROUNDED,
     on_gpu={"fp32": "tf32"},
     extra=lambda device: extremes("gru", device),
+    also=("_gru_backward_walk",),
 )

@@ -22,4 +22,5 @@ CASE = Case(
     rounded=ROUNDED,
     on_gpu={"fp32": "tf32"},
     extra=lambda device: extremes("gru_step", device),
+    also=("_gru_backward_walk",),
 )
