@@ -204,31 +204,21 @@ def kernels() -> str:
     return table(heads, rows)
 
 
-def kernels_h100() -> str:
-    """Compare kernels with the vendor's functions on an H100, and at the same rows on an H200.
-
-    Rows of an H200 are left out where not all of a kernel's were timed there.
-    """
-    h200 = {Place.of(row).name: row["over_vendor"] for row in results("kernels")["rows"]}
-    by_kernel: dict[str, list[tuple[float, float | None]]] = {}
-    called: dict[str, float] = {}
-    for row in results("h100_kernels")["rows"]:
-        if "called_over_vendor" in row:
-            least = called.get(row["kernel"], math.inf)
-            called[row["kernel"]] = min(least, row["called_over_vendor"])
-        pair = (row["over_vendor"], h200.get(Place.of(row).name))
-        by_kernel.setdefault(row["kernel"], []).append(pair)
-    lines = []
-    for kernel, pairs in by_kernel.items():
-        line = [kernel, str(len(pairs))]
-        for device in zip(*pairs, strict=True):
-            speeds = [speed for speed in device if speed is not None]
-            whole = len(speeds) == len(pairs)
-            line += [f"{f(speeds):.3f}" if whole else "-" for f in (geometric_mean, min)]
-        line.insert(4, f"{called[kernel]:.3f}" if kernel in called else "-")
-        lines.append(line)
-    heads = ("kernel", "rows", "H100", "least", "least as called", "H200", "least")
-    return table(heads, lines)
+def kernels_by_device() -> str:
+    """Compare kernels with the vendor's functions at the same rows on an H100 and on an H200."""
+    lines: dict[str, list[str]] = {}
+    for name in ("h100_kernels", "kernels"):
+        by_kernel: dict[str, list[Mapping[str, Any]]] = {}
+        for row in results(name)["rows"]:
+            by_kernel.setdefault(row["kernel"], []).append(row)
+        for kernel, rows in by_kernel.items():
+            alone = [row["over_vendor"] for row in rows]
+            called = [row["called_over_vendor"] for row in rows if "called_over_vendor" in row]
+            figures = [f"{geometric_mean(alone):.3f}", f"{min(alone):.3f}"]
+            figures.append(f"{min(called):.3f}" if called else "-")
+            lines.setdefault(kernel, [kernel, str(len(rows))]).extend(figures)
+    each = ("least", "least as called")
+    return table(("kernel", "rows", "H100", *each, "H200", *each), list(lines.values()))
 
 
 def kernels_wide() -> str:
@@ -260,48 +250,51 @@ def _wide(name: str) -> str:
 
 
 def recurrent_wide() -> str:
-    """List GRU layers of 2000 steps on an H100, beside cuDNN's and a launch for each step."""
+    """List GRU layers of 2000 steps, beside cuDNN's and a launch for each step."""
     lines = []
-    for row in results("wide_h100")["rows"]:
-        if row["kernel"] == "gru":
+    for device, name in (("H100", "wide_h100"), ("H200", "wide_h200")):
+        for row in (row for row in results(name)["rows"] if row["kernel"] == "gru"):
             sizes = (str(row["shape"][name]) for name in ("seq", "batch", "hidden"))
             factors = (f"{row[over]:.2f}" for over in ("over_vendor", "over_steps"))
             spread = row["ours"]["p90_us"] / row["ours"]["p50_us"]
-            lines.append([*sizes, f"{row['ours']['p50_us']:.0f}", *factors, f"{spread:.2f}"])
-    heads = ("steps", "batch", "hidden", "us", "over cuDNN", "over a launch a step", "p90 over p50")
-    return table(heads, lines)
+            times = f"{row['ours']['p50_us']:.0f}", *factors, f"{spread:.2f}"
+            lines.append([device, *sizes, *times])
+    heads = ("GPU", "steps", "batch", "hidden", "us", "over cuDNN", "over a launch a step")
+    return table((*heads, "p90 over p50"), lines)
 
 
-def backward_passes_h100() -> str:
-    """List training steps of convolutions and GRU layers on an H100, beside cuDNN's."""
+def backward_passes() -> str:
+    """List training steps of convolutions and GRU layers, beside cuDNN's."""
     lines = []
     for name in ("conv2d", "gru"):
-        for row in results(f"backward_{name}")["rows"]:
+        data = results(f"backward_{name}")
+        device = "H200" if "H200" in data["provenance"]["device"] else "H100"
+        for row in data["rows"]:
             sizes = " ".join(f"{size} {n}" for size, n in row["shape"].items())
             passes = ("forward and backward", "backward")
             times = (f"{row['times'][f'ours, {one}']['p50_us']:.0f}" for one in passes)
             speeds = (f"{row[f'{one}, over torch']:.2f}" for one in passes)
-            lines.append([name, sizes, *times, *speeds])
-    heads = ("function", "sizes", "both, us", "backward, us")
+            lines.append([name, sizes, device, *times, *speeds])
+    heads = ("function", "sizes", "GPU", "both, us", "backward, us")
     heads += ("both over cuDNN", "backward over cuDNN")
     return table(heads, lines)
 
 
 def quantised_wide() -> str:
-    """Compare quantisation with a copy of as many bytes on an H100, by what shares a scale.
+    """Compare quantisation with a copy of as many bytes, by what shares a scale.
 
     Where no tile holds a group, all of x (2 bytes an element) is read once more, for its amax.
     """
     lines = []
-    for row in results("wide_h100")["rows"]:
-        if row["kernel"] == "quantise":
+    for device, name in (("H100", "wide_h100"), ("H200", "wide_h200")):
+        for row in (row for row in results(name)["rows"] if row["kernel"] == "quantise"):
             shape = row["shape"]
             group = (shape["group_rows"], shape["group_cols"])
             again = 2 * shape["rows"] * shape["cols"] if 0 in group and group != (1, 0) else 0
             moved = row["over_copy"] * (row["bytes"] + again) / row["bytes"]
             speeds = (f"{speed:.3f}" for speed in (row["over_copy"], moved))
-            lines.append([GRANULES[group], f"{row['ours']['p50_us']:.1f}", *speeds])
-    heads = ("a scale for", "us", "bytes once, copy = 1", "bytes as often as they are moved")
+            lines.append([device, GRANULES[group], f"{row['ours']['p50_us']:.1f}", *speeds])
+    heads = ("GPU", "a scale for", "us", "bytes once, copy = 1", "bytes as often as they are moved")
     return table(heads, lines)
 
 

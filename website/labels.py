@@ -154,6 +154,7 @@ SOURCES: Final = (
     "aibench8",
     "h100_aibench8",
     "h100_host_cost",
+    "h200_host_cost",
     "ladder",
     "ladder_attention",
     "ladder_conv",

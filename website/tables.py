@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from website.claims import (
     backward_h100,
-    backward_passes_h100,
+    backward_passes,
     claims,
     first_look,
     kernels,
-    kernels_h100,
+    kernels_by_device,
     kernels_wide,
     kernels_wide_h100,
     notes,
@@ -382,15 +382,18 @@ def aibench8() -> str:
 
 def host_cost() -> str:
     """Compare the host time of public functions with PyTorch's, in microseconds of a call."""
-    data = results("h100_host_cost")
+    devices = [results(f"{name}_host_cost") for name in ("h100", "h200")]
     rows = []
-    for name, function in data["functions"].items():
-        for phase in (phase for phase in data["aims"] if phase in function):
-            figures = function[phase]
-            medians = [figures[who]["median_us"] for who in ("ours", "torch", "function")]
-            cells = [*(f"{median:.1f}" for median in medians), f"{figures['of_torch']:.2f}"]
-            rows.append([f"`{name}`, {phase}", *cells])
-    return table(("call", "asmtune", "PyTorch", "function", "asmtune / PyTorch"), rows)
+    for name, function in devices[0]["functions"].items():
+        for phase in (phase for phase in devices[0]["aims"] if phase in function):
+            cells = [f"`{name}`, {phase}"]
+            for data in devices:
+                figures = data["functions"][name][phase]
+                medians = [figures[who]["median_us"] for who in ("ours", "torch", "function")]
+                cells += [*(f"{median:.1f}" for median in medians), f"{figures['of_torch']:.2f}"]
+            rows.append(cells)
+    each = ("PyTorch", "function", "asmtune / PyTorch")
+    return table(("call", "H100: asmtune", *each, "H200: asmtune", *each), rows)
 
 
 def lowprec_groups() -> str:
@@ -438,10 +441,10 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         packages,
         launches,
         kernels,
-        kernels_h100,
+        kernels_by_device,
         kernels_wide,
         kernels_wide_h100,
-        backward_passes_h100,
+        backward_passes,
         recurrent_wide,
         quantised_wide,
         slower,

@@ -160,7 +160,7 @@ def _line(value: Any) -> str:
 
 
 def abridged(record: TuneRecord, count: int) -> TuneRecord:
-    """Shorten a record to its winner and the fastest others, without samples and failures.
+    """Shorten a record to its winner, the fastest others and failed alternatives; no samples.
 
     Times are rounded to 1 ns, except those below it.
 
@@ -174,7 +174,8 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
     ranked = sorted(fastest, key=lambda timing: timing.config.plain != plain)
     beside = sum(timing.config.plain == plain for timing in fastest)
     kept = sorted(ranked[: max(count, beside)], key=lambda timing: timing.median_us)
-    return replace(record, measurements=tuple(map(_rounded, kept)), failures=())
+    told = tuple(failed for failed in record.failures if failed[0].alternative is not None)
+    return replace(record, measurements=tuple(map(_rounded, kept)), failures=told)
 
 
 def without_samples(record: TuneRecord) -> TuneRecord:

@@ -48,17 +48,6 @@ HOW = (
     "python -m benchmarks.kernels.document"
 )
 
-NOT_MEASURED = ("attention_backward", "attention_fp8")
-"""Kernels that have not run on a GPU yet: a test that passes for one asks to take it out here."""
-
-TUNED_BEFORE = ("linear-h200", "matmul-h200")
-"""Files of a time when configs of Gluon kernels were not shipped: tuned at their first launch."""
-
-MEASURED = [
-    pytest.param(name, marks=pytest.mark.xfail(name in NOT_MEASURED, reason="no rows", strict=True))
-    for name in KERNELS
-]
-
 
 @cache
 def launches(name: str) -> dict[str, list[Identity]]:
@@ -75,7 +64,7 @@ def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", KERNELS)
 def test_results_are_there(name: str) -> None:
     """A kernel has its rows in the committed table, timed with the source that it has now."""
     found = json.loads(FILE.read_text())["rows"]
@@ -84,7 +73,7 @@ def test_results_are_there(name: str) -> None:
     assert missing == [], f"not in {FILE.name}, or of an older {name}; {HOW.format(name)}"
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", KERNELS)
 def test_configs_are_shipped(name: str) -> None:
     """Each key that a kernel's rows launch has a config in `cache/` that holds today.
 
@@ -130,19 +119,7 @@ def test_what_an_h100_is_shipped_holds_today(file: Path) -> None:
     assert len(list(current(records, wanted))) == len(records)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param(
-            file,
-            id=file.stem,
-            marks=pytest.mark.xfail(
-                file.stem in TUNED_BEFORE, reason="Gluon kernels were not shipped", strict=True
-            ),
-        )
-        for file in sorted(CACHE.glob("*.json"))
-    ],
-)
+@pytest.mark.parametrize("file", sorted(CACHE.glob("*.json")), ids=lambda file: file.stem)
 def test_a_winner_of_ours_has_its_configs(file: Path) -> None:
     """Where another kernel of ours won, its own config is shipped: else the first launch tunes."""
     records = {key_digest(record.key): record for record in interchange.read(file)}
@@ -322,3 +299,15 @@ def test_abridged_keeps_what_may_be_called_in_the_winners_place() -> None:
     assert [m.config for m in kept.measurements] == [won, vendor, best]
     assert kept.winner_among(["cudnn"]) == vendor
     assert kept.winner_among([]) == best
+
+
+def test_abridged_tells_of_failed_alternatives() -> None:
+    """A record says that the vendor's function was tried and was wrong; failed configs go."""
+    config = Config({"BLOCK": 64})
+    failed = [(config.with_alternative("cudnn"), Failure("check", "wrong_output", "1 of 2"))]
+    failed.append((Config({"BLOCK": 128}), Failure("launch", "error", "no room")))
+    (key, expected), *_ = identities(NEEDED.places(["vector_add"])[0])
+    timed = (Measurement(config, 1.0, 1.0, 1.0, ()),)
+    kept = abridged(TuneRecord(key, config, timed, expected, tuple(failed)), 1)
+    assert kept.failures == (failed[0],)
+    assert knows_alternatives(kept)
