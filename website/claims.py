@@ -329,22 +329,29 @@ def slower() -> str:
     return table(heads, lines)
 
 
-def backward_h100() -> str:
-    """Compare ways of attention's backward pass on an H100, as the shipped records have them."""
-    lines = []
-    records = results("attention_backward-h100")["records"]
-    for record in (r for r in records if r["key"]["kernel"].endswith(".attention_backward.kernel")):
-        shape, best = record["key"]["shape"], dict.fromkeys(WAYS, math.inf)
-        for timed in record["measurements"]:
-            way = timed["config"].get("@alternative", "")
-            best[way] = min(best.get(way, math.inf), timed["median_us"])
-        fastest = WAYS[min(WAYS, key=lambda way: best[way])]
-        sizes = [record["key"]["dtypes"]["q_ptr"], str(shape["pow2(M)"]), str(shape["D"])]
-        sizes += ["yes" if shape["CAUSAL"] else "no", str(shape["GROUP"])]
-        times = [f"{best[way]:.1f}" if best[way] < math.inf else "-" for way in WAYS]
-        lines.append([*sizes, *times, fastest, record["provenance"]["date"][:10]])
-    heads = ("dtype", "tokens", "heads of", "causal", "heads a key head")
+def backward_ways() -> str:
+    """Compare ways of attention's backward pass, as the shipped records have them."""
+    lines = [
+        [device, *line]
+        for device in ("H100", "H200")
+        for record in results(f"attention_backward-{device.lower()}")["records"]
+        if record["key"]["kernel"].endswith(".attention_backward.kernel")
+        for line in [_ways_of(record)]
+    ]
+    heads = ("GPU", "dtype", "tokens", "heads of", "causal", "heads a key head")
     return table((*heads, *(f"{way}, us" for way in WAYS.values()), "fastest", "timed"), lines)
+
+
+def _ways_of(record: Mapping[str, Any]) -> list[str]:
+    shape, best = record["key"]["shape"], dict.fromkeys(WAYS, math.inf)
+    for timed in record["measurements"]:
+        way = timed["config"].get("@alternative", "")
+        best[way] = min(best.get(way, math.inf), timed["median_us"])
+    fastest = WAYS[min(WAYS, key=lambda way: best[way])]
+    sizes = [record["key"]["dtypes"]["q_ptr"], str(shape["pow2(M)"]), str(shape["D"])]
+    sizes += ["yes" if shape["CAUSAL"] else "no", str(shape["GROUP"])]
+    times = [f"{best[way]:.1f}" if best[way] < math.inf else "-" for way in WAYS]
+    return [*sizes, *times, fastest, record["provenance"]["date"][:10]]
 
 
 def _group(row: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ RESULTS: Final = ROOT / "benchmarks" / "results"
 FILES: Final = {
     "error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json",
     "attention_backward-h100": ROOT / "cache" / "attention_backward-h100.json",
+    "attention_backward-h200": ROOT / "cache" / "attention_backward-h200.json",
 }
 _NOT_TYPED: Final = re.compile(r"\.__main__\b| --output \S+")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from website.claims import (
-    backward_h100,
     backward_passes,
+    backward_ways,
     claims,
     first_look,
     kernels,
@@ -448,7 +448,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         recurrent_wide,
         quantised_wide,
         slower,
-        backward_h100,
+        backward_ways,
         first_look,
         claims,
         recorded,
