@@ -49,11 +49,12 @@ HAS_GPU = $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_availa
 # Tests that time a GPU run first, and alone on it. Without a GPU they are skipped among the others.
 # The last line tells how many tests passed. The tests start hundreds of processes: where the
 # environment forbids Python to keep bytecode, as images of containers do, each of them would
-# compile asmtune anew, which takes 0.3 to 1 s.
+# compile asmtune anew, which takes 0.3 to 1 s. They fill the CPUs: more threads in one of them would
+# only wait for each other.
 define run_tests
 $(BIN)/python -m compileall -q -j 0 -x '/test_[^/]*$$' asmtune kernels benchmarks website tests
 ! $(HAS_GPU) || $(BIN)/python -m pytest -m "gpu and ($(1))"
-$(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(2) --dist worksteal
+OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(2) --dist worksteal
 endef
 
 test: setup lint types
