@@ -8,7 +8,8 @@ UNITS units have of the weights in registers.
 
 The factors of a step are loaded during the step before it: they come from memory, and the step
 would wait for them. They are rounded to the dtype, as are their products with g, and what
-programs hand on for several lanes; sums and a unit's own g are fp32.
+programs hand on for several lanes, whose products of fp32 are tf32's; sums and a unit's own g are
+fp32.
 
 Source: as of `gru`.
 """
