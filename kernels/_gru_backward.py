@@ -19,7 +19,7 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.kernels._common import of_own_dtype, once_differentiable
 from asmtune.kernels._gru import load_gates, sigmoid
-from asmtune.kernels._gru_backward_walk import FACTORS, state_gradients
+from asmtune.kernels._gru_backward_walk import state_gradients
 from asmtune.kernels._gru_space import fits
 from asmtune.runtime.decorator import asm_autotune
 
@@ -51,16 +51,17 @@ def slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside):
 
 
 @triton.jit(do_not_specialize=["size", "hidden"])
-def factors(of_x_ptr, of_h_ptr, before_ptr, factors_ptr, size, hidden, BLOCK: tl.constexpr):
+def factors(
+    of_x_ptr, of_h_ptr, before_ptr, factors_ptr, keep_ptr, size, hidden, BLOCK: tl.constexpr
+):
     """Compute the factors of BLOCK units, of all steps and sequences alike."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside, row, unit = at < size, at // hidden, at % hidden
+    inside = at < size
     before = tl.load(before_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    gate = row * 3 * hidden + unit
+    gate = at // hidden * 3 * hidden + at % hidden
     r, z, d_r, d_z, d_n = slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside)
-    factor_ptr = factors_ptr + row * 4 * hidden + unit
-    store_gates(factor_ptr, hidden, d_r, d_z, d_n * r, inside)
-    tl.store(factor_ptr + 3 * hidden, z.to(factors_ptr.dtype.element_ty), mask=inside)
+    store_gates(factors_ptr + gate, hidden, d_r, d_z, d_n * r, inside)
+    tl.store(keep_ptr + at, z, mask=inside)
 
 
 @triton.jit(do_not_specialize=["size", "hidden"])
@@ -125,19 +126,19 @@ class _Gru(torch.autograd.Function):
         of_x = torch.nn.functional.linear(x, weight_ih, bias_ih)
         of_h = torch.nn.functional.linear(before, weight_hh, bias_hh)
         parts = (of_x.contiguous(), of_h.contiguous(), before, dy.contiguous())
-        apart = not before.numel() or not fits(before)
-        found = _step_by_step if apart else _at_once
-        d_x, d_h, carry = found(*parts, weight_hh.contiguous())
+        walk = _at_once if before.numel() and fits(before) else _step_by_step
+        d_x, d_h, carry = walk(*parts, weight_hh.contiguous())
         rows_x, rows_h = d_x.flatten(0, 1), d_h.flatten(0, 1)
-        return (
-            None,
-            d_x @ weight_ih,
-            carry.to(h0.dtype),
-            rows_x.T @ x.flatten(0, 1),
-            rows_h.T @ before.flatten(0, 1),
-            rows_x.sum(0),
-            rows_h.sum(0),
+        each: tuple[Callable[[], torch.Tensor], ...] = (
+            lambda: d_x @ weight_ih,
+            lambda: carry.to(h0.dtype),
+            lambda: rows_x.T @ x.flatten(0, 1),
+            lambda: rows_h.T @ before.flatten(0, 1),
+            lambda: rows_x.sum(0),
+            lambda: rows_h.sum(0),
         )
+        needed = zip(each, ctx.needs_input_grad[1:], strict=True)
+        return (None, *(make() if is_needed else None for make, is_needed in needed))
 
 
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -155,11 +156,12 @@ def _at_once(
     All tensors are without gaps.
     """
     size, hidden = before.numel(), before.shape[2]
-    each = before.new_empty((*before.shape[:2], FACTORS * hidden))
-    blocks = (triton.cdiv(size, _BLOCK),)
-    _factors[blocks](of_x, of_h, before, each, size, hidden)
-    grads, first = state_gradients(each, dy, weight_hh)
     d_x, d_h = torch.empty_like(of_x), torch.empty_like(of_h)
+    keep = torch.empty_like(before, dtype=torch.float32)
+    blocks = (triton.cdiv(size, _BLOCK),)
+    # The factors lie where the gradients of the gates will.
+    _factors[blocks](of_x, of_h, before, d_h, keep, size, hidden)
+    grads, first = state_gradients(d_h, keep, dy, weight_hh)
     _gates[blocks](of_x, of_h, before, grads, d_x, d_h, size, hidden)
     return d_x, d_h, first
 

@@ -1,15 +1,16 @@
 """The gradients of a GRU's states, one launch for all of its time steps, from the last back.
 
-What a state gets from the step after it is linear in g, the gradient of that one's result. Each
-gate's part is g times a factor that the states decide; the state gets the products of these parts
-with the weights, and g times the update gate. So programs hand each other g, a word for one or
-two numbers, as `gru` hands on states, and load the factors of all units. Each program holds what
-UNITS units have of the weights in registers.
+The gradient of a state is linear in g, the gradient of the next step's result. Each gate's part
+is g times a factor that the states decide. The state gets the products of these parts with the
+weights, and g times the update gate. So programs send each other g, as `gru` sends states, and
+load the factors of all units. Each program holds the weights of UNITS units in registers.
 
 The factors of a step are loaded during the step before it: they come from memory, and the step
-would wait for them. They are rounded to the dtype, as are their products with g, and what
-programs hand on for several lanes, whose products of fp32 are tf32's; sums and a unit's own g are
-fp32.
+would wait for them.
+
+Rounded to the dtype are the factors, their products with g, and, with several lanes, the g that
+programs send. With several lanes products of fp32 are tf32. Sums, update gates and a unit's own g
+are fp32: the gates multiply g at every step, and bf16 would round 0.9985 to 1.
 
 Source: as of `gru`.
 """
@@ -31,9 +32,6 @@ from asmtune.kernels._gru_space import DEFAULT as DEFAULT
 from asmtune.kernels._gru_space import exchange, grid, space
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
 from asmtune.runtime.decorator import asm_autotune
-
-FACTORS = 4
-"""Factors of a unit: of the reset, update and new gates' parts, and of the state before."""
 
 
 @triton.jit
@@ -75,7 +73,8 @@ def through_gates(
 
 @triton.jit(do_not_specialize=["seq", "batch"])
 def kernel(
-    factors_ptr, dy_ptr, weight_ptr, grad_ptr, first_ptr, words_ptr, seq, batch, hidden,
+    factors_ptr, keep_ptr, dy_ptr, weight_ptr, grad_ptr, first_ptr, words_ptr,
+    seq, batch, hidden,
     MULTIPLE: tl.constexpr, WIDTH: tl.constexpr,
     SIZE: tl.constexpr,  # noqa: ARG001 (the space's)
     RESIDENT: tl.constexpr,  # noqa: ARG001 (the grid's)
@@ -110,8 +109,8 @@ def kernel(
         last = (seq - 1) * step + first * hidden
         dy = dy_ptr + last + place
         g = tl.load(dy, mask=inside & (seq > 0), other=0.0).to(tl.float32)
-        factors = factors_ptr + 4 * last + (lane * 4 * hidden + term)
-        own = factors_ptr + 4 * last + (at * 4 * hidden + 3 * hidden + unit)
+        factors = factors_ptr + 3 * last + (lane * 3 * hidden + term)
+        own = keep_ptr + last + place
         if not ALONE:
             epoch = begin(words_ptr + tile)
             area = words_ptr + tl.cdiv(batch, 64) * 64 + tile.to(tl.int64) * (2 * AREA)
@@ -126,8 +125,8 @@ def kernel(
             now, kept, y = (f_r, f_z, f_n), keep, of_y
             following = s + 1 < seq
             back = (s + 1) * step
-            f_r, f_z, f_n = load_gates(factors - 4 * back, hidden, known & following)
-            keep = tl.load(own - 4 * back, mask=inside & following, other=0.0)
+            f_r, f_z, f_n = load_gates(factors - 3 * back, hidden, known & following)
+            keep = tl.load(own - back, mask=inside & following, other=0.0)
             of_y = tl.load(dy - back - step, mask=inside & (s + 2 < seq), other=0.0)
             tl.store(grad_ptr + last - s * step + place, g, mask=inside)
             if ALONE:
@@ -136,7 +135,7 @@ def kernel(
                 words = others + s % 2 * AREA
                 all_g = received(words, epoch + 1 + s, term < hidden, AREA, LANES, ELEMENT, FULL)
             through = through_gates(weights, now, all_g, LANES, PARTS, GROUPS)
-            g = kept.to(tl.float32) * g + (through + y.to(tl.float32))
+            g = kept * g + (through + y.to(tl.float32))
             if not FULL:
                 g = tl.where(unit < hidden, g, 0.0)
             if not ALONE:
@@ -150,27 +149,30 @@ def kernel(
 
 
 def state_gradients(
-    factors: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor
+    factors: torch.Tensor, keep: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradients of all states by the tuned kernel; tensors are without gaps.
 
     Args:
-        factors: (seq, batch, FACTORS * hidden), what a gradient of 1 gives the gates' parts of
-            the states (reset, update, new) and the state before.
-        dy: (seq, batch, hidden), the gradient of the output, of the same dtype.
+        factors: (seq, batch, 3 hidden), what a gradient of 1 gives the gates' parts of the states:
+            reset, update, new.
+        keep: (seq, batch, hidden) in fp32, the update gates.
+        dy: (seq, batch, hidden), the gradient of the output, of the factors' dtype.
         weight: (3 hidden, hidden), likewise.
 
     Returns:
         In fp32 the gradients of each step's result (seq, batch, hidden), and of the first state.
     """
-    arguments = arguments_of(factors, dy, weight)
+    arguments = arguments_of(factors, keep, dy, weight)
     tuned[grid](**arguments)
     return arguments["grad_ptr"], arguments["first_ptr"]
 
 
-def arguments_of(factors: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor) -> dict[str, Any]:
+def arguments_of(
+    factors: torch.Tensor, keep: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor
+) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for results and words."""
-    tensors = {"factors_ptr": factors, "dy_ptr": dy, "weight_ptr": weight}
+    tensors = {"factors_ptr": factors, "keep_ptr": keep, "dy_ptr": dy, "weight_ptr": weight}
     results = {"grad_ptr": torch.empty_like(dy, dtype=torch.float32)}
     results["first_ptr"] = dy.new_empty(dy.shape[1:], dtype=torch.float32)
     return {**tensors, **results, **exchange(dy)}
@@ -185,11 +187,12 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         device: "cuda", or "meta" for tensors without memory.
     """
     seq, batch, hidden = (shape[name] for name in ("seq", "batch", "hidden"))
-    factors = torch.rand(seq, batch, FACTORS * hidden, device=device) - 0.5
+    factors = torch.rand(seq, batch, 3 * hidden, device=device) - 0.5
+    keep = torch.rand(seq, batch, hidden, device=device)
     dy = torch.randn(seq, batch, hidden, device=device)
     weight = (2 * torch.rand(3 * hidden, hidden, device=device) - 1) * hidden**-0.5
-    given = (tensor.to(torch_dtype(dtype)) for tensor in (factors, dy, weight))
-    arguments = arguments_of(*given)
+    factors, dy, weight = (tensor.to(torch_dtype(dtype)) for tensor in (factors, dy, weight))
+    arguments = arguments_of(factors, keep, dy, weight)
     named = {**shape, **{name: arguments[name] for name in ("SIZE", "RESIDENT")}}
     options = frozenset({"launch_cooperative_grid"})
     return Problem(kernel, arguments, grid, named, "gru_backward", options)
@@ -203,9 +206,8 @@ def reference(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     carry, grads = torch.zeros_like(dy[0]), torch.empty_like(dy)
     for step in reversed(range(len(dy))):
         grads[step] = dy[step] + carry
-        *parts, keep = factors[step].chunk(FACTORS, -1)
-        gates = torch.cat([part * grads[step] for part in parts], -1)
-        carry = keep * grads[step] + gates @ weight
+        gates = factors[step] * grads[step].repeat(1, 3)
+        carry = arguments["keep_ptr"][step] * grads[step] + gates @ weight
     return {"grad_ptr": grads.float(), "first_ptr": carry.float()}
 
 

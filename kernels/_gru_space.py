@@ -93,7 +93,7 @@ def grid(values: Mapping[str, Any]) -> tuple[int, int]:
     if programs > most:
         raise ValueError(
             f"gru: {hidden} hidden units by {units} are {programs} programs that wait for each "
-            f"other, and this device runs {most} at once: take UNITS of more, or gru_step"
+            f"other, and this device runs {most} at once: take a larger UNITS"
         )
     return programs, max(1, min(triton.cdiv(values["batch"], values["LANES"]), most // programs))
 

@@ -78,7 +78,7 @@ def test_programs_exchange_gradients(name: str, shape: dict[str, int], dtype: st
     """All programs' gradients of states reach all others, as float64 has them."""
     torch.manual_seed(7)
     given = WALK.problem(shape, dtype, "cuda").arguments
-    tensors = [given[f"{name}_ptr"] for name in ("factors", "dy", "weight")]
+    tensors = [given[f"{name}_ptr"] for name in ("factors", "keep", "dy", "weight")]
     with launched_with(CONFIGS[name], "_gru_backward_walk"):
         made = WALK.state_gradients(*tensors)
         again = WALK.state_gradients(*tensors)

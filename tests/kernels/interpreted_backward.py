@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest import mock
+
 import torch
 
 from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
-from asmtune.kernels import _gru_backward_walk
+from asmtune.kernels import _gru_backward, _gru_backward_walk, gru
 from asmtune.testing.tolerances import excess
 from benchmarks import backward_passes
 from tests.kernels.accuracy import case_of, launched_with, module_of
@@ -42,8 +45,31 @@ def states(lanes: int, split: int, teams: int, hidden: int, batch: int, seq: int
     axes = {"UNITS": 32, "LANES": lanes, "SPLIT": split, "TEAMS": teams}
     shape = {"seq": seq, "batch": batch, "hidden": hidden}
     given = _gru_backward_walk.problem(shape, "fp16", "cpu").arguments
-    names = ("factors", "dy", "weight")
+    names = ("factors", "keep", "dy", "weight")
     with launched_with(Config(axes, num_warps=1, num_stages=1), "_gru_backward_walk"):
         got = _gru_backward_walk.state_gradients(*(given[f"{name}_ptr"] for name in names))
     want = _gru_backward_walk.reference(given).values()
     return [excess(a, b, {"fp32": "fp16 recurrent"}) for a, b in zip(got, want, strict=True)]
+
+
+@exact_floats()
+def kept(dtype: str) -> list[float]:
+    """Return the errors of the first state's gradient after 200 steps, at once and by steps."""
+    torch.manual_seed(0)
+    given = gru.inputs({"seq": 200, "batch": 1, "input": 4, "hidden": 16}, dtype, "cpu")
+    given["bias_ih"][16:32] = 6.0  # update gates of 0.9975
+    want = _of_first(gru.baseline, {name: tensor.double() for name, tensor in given.items()})
+    found = []
+    with launched_with(ALONE, "gru", "_gru_backward_walk"):
+        for fits in (True, False):
+            with mock.patch.object(_gru_backward, "fits", return_value=fits):
+                got = _of_first(gru.gru, given)
+            found.append(excess(got, want, {dtype: f"{dtype} recurrent"}))
+    return found
+
+
+def _of_first(layer: Any, given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Differentiate the sum of the last state with respect to the first."""
+    leaf = given["h0"].clone().requires_grad_()
+    (grad,) = torch.autograd.grad(layer(**{**given, "h0": leaf})[0][-1].sum(), leaf)
+    return grad
