@@ -42,7 +42,7 @@ def kernel(
     n, d = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, D)
     inside = (n < N)[:, None]
     x = typed(x_ptr, FORMAT) + batch * stride_xb + own * stride_xh
-    at = n.to(tl.int64)[:, None] * stride_xr + d[None, :] * stride_xd
+    at = n.to(tl.int64)[:, None] * stride_xr + d.to(tl.int64)[None, :] * stride_xd
     values = tl.load(x + at, mask=inside, other=0.0 if has_fp8() else 0)
     values = (values if has_fp8() else halves(values, FORMAT)).to(tl.float32)
     scales = scale_ptr + batch * stride_scale_b + own * stride_scale_h

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import triton
 
+from asmtune.core.keys.buckets import pow2
 from asmtune.kernels._common import multiple
 from asmtune.kernels._conv2d import frame
 from asmtune.kernels._conv2d_window import Window
@@ -208,6 +209,13 @@ def gradient_arguments(
         "GROUPS": groups,
         "OUT_MULTIPLE": multiple(filters),
     }
+
+
+GRADIENT_KEY = (
+    *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
+    *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
+)
+"""The tuning key of the kernels of both gradients."""
 
 
 def pixels_first(image: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 dx[n, h, w, c] = sum over f, r, s of weight[f, r, s, c]
 * dy[n, (h + padding - r * dilation) / stride, (w + padding - s * dilation) / stride, f],
-over the taps for which both divisions have no rest. Pixels of one remainder by the stride, a
+over the taps for which both divisions leave no remainder. Pixels of one remainder by the stride, a
 phase, see the same taps: a program takes BLOCK_M pixels of a phase and BLOCK_N channels, and walks
 those taps alone. One launch has the tiles of all phases, and reads the weights as they lie.
 Where tiles are few, SPLIT programs share one, as in the forward kernel.
@@ -20,11 +20,10 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
 from asmtune.kernels._conv2d import within
-from asmtune.kernels._conv2d_host import gradient_arguments, pixels_first, sums_bytes
+from asmtune.kernels._conv2d_host import GRADIENT_KEY, gradient_arguments, pixels_first, sums_bytes
 from asmtune.kernels._conv2d_vendor import INPUT, Made, gradient, window_of
 from asmtune.kernels._conv2d_window import Window
 from asmtune.kernels._split import SUMS_BYTES, gathered, workspace
@@ -101,7 +100,7 @@ def kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for _ in range(begin, last):
         r, s = first_r + u * APART_H, first_s + v * APART_W
-        down = (top + PAD_H - r * DILATION_H) // STRIDE_H  # without a rest
+        down = (top + PAD_H - r * DILATION_H) // STRIDE_H  # no remainder
         over = (left + PAD_W - s * DILATION_W) // STRIDE_W
         dy_block = dy_rows + ((down * out_width + over).to(tl.int64) * pitch + f) + k[None, :]
         w_block = w_rows + (f.to(tl.int64) * length + (r * TAPS_W + s) * depth)
@@ -171,26 +170,28 @@ _LEAST_FILTERS = 128
 
 
 def _may_split(
-    SPLIT: int, batch: int, height: int, width: int, depth: int, filters: int, GROUPS: int
-) -> bool:
-    return SPLIT == 1 or (
-        filters >= _LEAST_FILTERS and _room(batch, height, width, depth, GROUPS, 1) > 0
-    )
+    SPLIT: int, batch: int, height: int, width: int, depth: int, filters: int, GROUPS: int,
+    STRIDE_H: int, STRIDE_W: int,
+) -> bool:  # fmt: skip
+    if SPLIT == 1 or filters < _LEAST_FILTERS:
+        return SPLIT == 1
+    return _room((batch, height, width), depth, GROUPS, (STRIDE_H, STRIDE_W)) > 0
 
 
-def _room(batch: int, height: int, width: int, depth: int, groups: int, phases: int) -> int:
+def _room(image: tuple[int, int, int], depth: int, groups: int, stride: tuple[int, int]) -> int:
     """Give the bytes for partial sums of tiles of all phases; 0 where there are tiles enough.
 
     Args:
-        batch: number of images.
-        height: of a phase, as the width is.
-        width: likewise.
+        image: batch, height and width.
         depth: channels of a group.
         groups: number of groups.
-        phases: number of phases.
+        stride: down and across.
     """
-    size = groups * phases * sums_bytes(batch, height, width, depth)
-    return size if size <= SUMS_BYTES else 0
+    batch, height, width = image
+    rows, cols = triton.cdiv(height, stride[0]), triton.cdiv(width, stride[1])
+    size = groups * stride[0] * stride[1] * sums_bytes(batch, rows, cols, depth)
+    # Memory is kept by its size: few sizes serve all layers.
+    return int(triton.next_power_of_2(size)) if 0 < size <= SUMS_BYTES else 0
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
@@ -211,9 +212,8 @@ def arguments_of(
         (x.shape[0], x.shape[2], x.shape[3], x.shape[1]), dtype=x.dtype, device=x.device
     )
     sizes = gradient_arguments(dy, x, weight, window, groups)
-    rows, cols = (triton.cdiv(x.shape[axis + 2], window.stride[axis]) for axis in (0, 1))
-    phases = window.stride[0] * window.stride[1]
-    room = _room(x.shape[0], rows, cols, weight.shape[1], groups, phases)
+    image = x.shape[0], x.shape[2], x.shape[3]
+    room = _room(image, weight.shape[1], groups, window.stride)
     sums, counts = workspace(x.device, room) if room else (None, None)
     apart = (s // math.gcd(s, d) for s, d in zip(window.stride, window.dilation, strict=True))
     return {
@@ -278,13 +278,6 @@ def input_gradient(
     return dx.permute(0, 3, 1, 2)
 
 
-_decorated = functools.partial(
-    asm_autotune,
-    space=space,
-    key=[
-        *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
-        *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
-    ],
-)
+_decorated = functools.partial(asm_autotune, space=space, key=GRADIENT_KEY)
 _tuned = _decorated(alternatives={INPUT: _launch_cudnn})(kernel)
 _alone = _decorated()(kernel)

@@ -20,11 +20,10 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d import within
-from asmtune.kernels._conv2d_host import gradient_arguments, pixels_first
+from asmtune.kernels._conv2d_host import GRADIENT_KEY, gradient_arguments, pixels_first
 from asmtune.kernels._conv2d_vendor import WEIGHT, Made, gradient, window_of
 from asmtune.kernels._conv2d_window import Window
 from asmtune.kernels._split import SUMS_BYTES, workspace
@@ -109,7 +108,7 @@ def kernel(
 ):  # fmt: skip
     """Compute BLOCK_M filters by BLOCK_N channels of one tap a program, over part of the pixels.
 
-    With WAVES = 0 no tile is shared, and the memory for parts is not used.
+    With WAVES = 0 no tile is shared: its sum is one chain, and the memory for parts is not used.
     """
     filters, depth = vouched(filters, OUT_MULTIPLE), vouched(depth, MULTIPLE)
     stride_xn, stride_xh = vouched(stride_xn, MULTIPLE), vouched(stride_xh, MULTIPLE)
@@ -280,13 +279,6 @@ def weight_gradient(
     return dweight.permute(0, 3, 1, 2)
 
 
-_decorated = functools.partial(
-    asm_autotune,
-    space=space,
-    key=[
-        *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
-        *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
-    ],
-)
+_decorated = functools.partial(asm_autotune, space=space, key=GRADIENT_KEY)
 _tuned = _decorated(alternatives={WEIGHT: _launch_cudnn})(kernel)
 _alone = _decorated()(kernel)

@@ -56,6 +56,7 @@ from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
 from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.prepared import prepared
 
 __all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]
@@ -218,9 +219,19 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return y.permute(0, 2, 3, 1)
 
 
+def _gradients(*values: Any) -> tuple[torch.Tensor | None, ...]:
+    """Compute the gradients of x, weight and bias that are needed.
+
+    cuDNN's may add up in an order that changes. `prepared` does not see PyTorch's switch of
+    deterministic algorithms: it is read here.
+    """
+    *given, vendor = values
+    return _needed_gradients(*given, vendor and not is_deterministic())
+
+
 @prepared
 @torch.no_grad()
-def _gradients(
+def _needed_gradients(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -274,9 +285,9 @@ def _result(
     relu: bool = False,
     vendor: bool = True,
 ) -> torch.Tensor:
-    """Compute the result of `conv2d`, in place of which cuDNN is called where gradients are needed.
+    """Compute the result of `conv2d`; where gradients are needed, cuDNN may be called in its place.
 
-    Of `conv2d` itself a prepared call is then part of autograd's graph, and has no alternatives.
+    A prepared call of `conv2d` itself is then part of autograd's graph, and has no alternatives.
     """
     tensors = {"x": x, "weight": weight, **({} if bias is None else {"bias": bias})}
     check_tensors("conv2d", tensors, DTYPES)
@@ -315,8 +326,8 @@ def conv2d(
         dilation: pixels from tap to tap, likewise.
         groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
-        vendor: call cuDNN where tuning has found it faster, backward too; not forward where
-            windows are read by rows, as of few channels.
+        vendor: call cuDNN where tuning has found it faster; not forward where windows are read by
+            rows, as of few channels, and not backward where launches are to be deterministic.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.

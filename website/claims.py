@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
+from website.blocks import PageError
 from website.files import link, provenance, results, table
 from website.labels import GROUPS, OLDER_BALANCED
 
@@ -204,10 +205,21 @@ def kernels() -> str:
     return table(heads, rows)
 
 
+_BY_DEVICE: Final = ("h100_kernels", "kernels")
+
+
 def kernels_by_device() -> str:
-    """Compare kernels with the vendor's functions at the same rows on an H100 and on an H200."""
+    """Compare kernels with the vendor's functions at the same rows on an H100 and on an H200.
+
+    Raises:
+        PageError: a device has rows that the other has not.
+    """
+    names = [{Place.of(row).name for row in results(name)["rows"]} for name in _BY_DEVICE]
+    if names[0] != names[1]:
+        apart = ", ".join(sorted(names[0] ^ names[1])[:3])
+        raise PageError(f"{' and '.join(_BY_DEVICE)} have other rows, such as {apart}")
     lines: dict[str, list[str]] = {}
-    for name in ("h100_kernels", "kernels"):
+    for name in _BY_DEVICE:
         by_kernel: dict[str, list[Mapping[str, Any]]] = {}
         for row in results(name)["rows"]:
             by_kernel.setdefault(row["kernel"], []).append(row)
@@ -268,7 +280,7 @@ def backward_passes() -> str:
     lines = []
     for name in ("conv2d", "gru"):
         data = results(f"backward_{name}")
-        device = "H200" if "H200" in data["provenance"]["device"] else "H100"
+        device = data["provenance"]["device"].removeprefix("NVIDIA ").partition(" ")[0]
         for row in data["rows"]:
             sizes = " ".join(f"{size} {n}" for size, n in row["shape"].items())
             passes = ("forward and backward", "backward")

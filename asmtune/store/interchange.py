@@ -174,8 +174,8 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
     ranked = sorted(fastest, key=lambda timing: timing.config.plain != plain)
     beside = sum(timing.config.plain == plain for timing in fastest)
     kept = sorted(ranked[: max(count, beside)], key=lambda timing: timing.median_us)
-    told = tuple(failed for failed in record.failures if failed[0].alternative is not None)
-    return replace(record, measurements=tuple(map(_rounded, kept)), failures=told)
+    failed = tuple(pair for pair in record.failures if pair[0].alternative is not None)
+    return replace(record, measurements=tuple(map(_rounded, kept)), failures=failed)
 
 
 def without_samples(record: TuneRecord) -> TuneRecord:

@@ -30,6 +30,7 @@ from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.checks.effects import Effects
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.determinism import deterministic
 from asmtune.testing.tolerances import excess
 from tests.kernels.test_conv2d import copies
 
@@ -217,3 +218,21 @@ def test_gradients_choose_as_the_forward_pass(
     bias.requires_grad_(False)
     conv2d.conv2d(*leaves, vendor=vendor).sum().backward()
     assert launches[1:] == [{"cudnn_dgrad"} if vendor else set()]
+    launches.clear()
+    y = conv2d.conv2d(*leaves, vendor=vendor)
+    with deterministic():
+        y.sum().backward()
+    assert launches[1:] == [set()]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [7, 14, 28, 56])
+def test_tiles_are_shared_where_there_is_room(size: int, stride: int) -> None:
+    """The space splits sums where the launch has memory for their parts, and nowhere else."""
+    x = torch.empty(8, 64, size, size, dtype=torch.half, device="meta")
+    weight = torch.empty(256, 64, 3, 3, dtype=torch.half, device="meta")
+    out = (size + 2 - 3) // stride + 1
+    dy = torch.empty(8, 256, out, out, dtype=torch.half, device="meta")
+    given = _conv2d_input.arguments_of(dy, x, weight, Window.of(stride, 1), 1)
+    parts = {one.kwargs["SPLIT"] for one in _conv2d_input.space().configs(**given)}
+    assert parts == ({1} if given["sums_ptr"] is None else {1, 2, 3, 4})

@@ -89,7 +89,7 @@ def test_repeated_passes_are_launches_alone(
         for _ in range(2):
             call()
         before = driver.noted.launches
-        hosts = [host.prepared for host in (conv2d.conv2d, conv2d._gradients)]
+        hosts = [host.prepared for host in (conv2d.conv2d, conv2d._needed_gradients)]
         with (
             mock.patch.object(hosts[0], "function", _refuse),
             mock.patch.object(hosts[1], "function", _refuse),

@@ -176,8 +176,12 @@ def parted_gradients(device: str) -> dict[str, float]:
     wanted["dx"][:, ::3] = below[:, :5] @ weight[:, :, 0, 0].double()
     part = (dy[:, :, :5], x[:, :, :15], weight, Window.of((3, 1), 0), 1)
     shared = {"programs": 132, "WAVES": 2}
+    strided = _strided(device)
+    wanted["dx of groups"] = strided.pop("dx")
     launches = {
         "dx": (inputs, {**inputs.arguments_of(*part), "SPLIT": 3}, 3),
+        # Parts begin in the middle of several taps.
+        "dx of groups": (inputs, {**inputs.arguments_of(**strided), "SPLIT": 3}, 3),
         # More parts than a group has.
         "dweight": (weights, {**weights.arguments_of(dy, x, weight, whole, 1), **shared}, 11),
         "dbias": (sums, {**sums.arguments_of(dy, None, True), **shared}, 42),
@@ -186,11 +190,22 @@ def parted_gradients(device: str) -> dict[str, float]:
     for name, (module, arguments, parts) in launches.items():
         given = {**module.DEFAULT.all_kwargs(), **arguments}
         assert module.grid(given)[1] >= parts
-        made = _repeated(module, given, f"{name}_ptr")
+        made = _repeated(module, given, f"{name.partition(' ')[0]}_ptr")
         found[f"{name} of parts"] = excess(made[0], wanted[name], CASE.rows(device, "fp32"))
         found[f"bits of {name}"] = 2.0 * any(not torch.equal(made[0], one) for one in made)
         found[f"counters of {name}"] = 2.0 * int(given["count_ptr"].count_nonzero())
     return found
+
+
+def _strided(device: str) -> dict[str, Any]:
+    """Return operands of dx for two groups, 3 x 3 taps and strides of 2, and dx."""
+    x, weight = torch.randn(2, 40, 9, 8, device=device), torch.randn(140, 20, 3, 3, device=device)
+    dy = torch.randn(2, 140, 5, 4, device=device)
+    exact = x.double().requires_grad_()
+    y = torch.nn.functional.conv2d(exact, weight.double(), None, 2, 1, 1, 2)
+    (dx,) = torch.autograd.grad(y, exact, dy.double())
+    given = {"dy": dy, "x": x, "weight": weight, "window": Window.of(2, 1), "groups": 2}
+    return {**given, "dx": dx.permute(0, 2, 3, 1)}
 
 
 def _repeated(module: Any, given: dict[str, Any], output: str) -> list[torch.Tensor]:
