@@ -2,7 +2,7 @@
 
 dz = dy where y > 0 or y is NaN, else 0, and dbias[f] = sum over n, i, j of dz[n, i, j, f]. Either
 may be left out. A program walks part of the pixels for BLOCK filters; of those that share a sum
-the last to come adds up all parts, always in the same order: results repeat bit by bit.
+the last to arrive adds up all parts, always in the same order: results repeat bit by bit.
 """
 
 from __future__ import annotations

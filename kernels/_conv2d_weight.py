@@ -4,9 +4,9 @@ dweight[f, r, s, c] = sum over n, i, j of dy[n, i, j, f]
 * x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding, c].
 Sums over all pixels are long and tiles are few, so that programs share a tile's pixels. Each
 leaves its part in fp32. Parts are added in groups of FAN, each by the last of its programs to
-come, and groups' sums by the last of those, always in the same order: results repeat bit by bit,
-and a chain of additions is as long as FAN and the number of groups. All of it is one launch, so
-that tuning times what a call takes.
+arrive, and the groups' sums by the last of those, always in the same order: results repeat bit by
+bit, and a chain of additions is as long as FAN and the number of groups. All of it is one launch,
+so that tuning times what a call takes.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ FAN = tl.constexpr(8)
 
 @triton.jit
 def gathered_by_groups(acc, sums_ptr, count_ptr, tile, part, parts):
-    """Store a part of a tile's sum; the last of each group to come adds up, then of all groups.
+    """Store a part of a tile's sum; the last of each group to arrive adds it, then all groups.
 
-    Nobody waits for anybody, so that any number of programs may run at a time.
+    No program waits for another, so that any number of them may run at a time.
 
     Args:
         acc: this part.

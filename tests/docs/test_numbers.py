@@ -143,3 +143,17 @@ def test_ways_of_the_backward_pass_are_those_of_the_shipped_records() -> None:
     for record, line in zip(records, lines, strict=True):
         way = claims.WAYS[record["winner"].get("@alternative", "")]
         assert line.split(" | ")[-2] == way
+
+
+def test_devices_are_compared_at_equal_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that one device lacks stops the page: its figures would be of other problems."""
+    files: dict[str, Any] = {name: {} for name in ("h100_kernels", "kernels")}
+    monkeypatch.setattr(claims, "results", files.__getitem__)
+    row = {"kernel": "gelu", "shape": {"n": 1}, "dtype": "fp16", "over_vendor": 1.25}
+    for file in files.values():
+        file["rows"] = [row, {**row, "shape": {"n": 2}, "called_over_vendor": 1.5}]
+    line = "| gelu | 2 | 1.250 | 1.250 | 1.500 | 1.250 | 1.250 | 1.500 |"
+    assert claims.kernels_by_device().splitlines()[2:] == [line]
+    files["kernels"]["rows"] = [row]
+    with pytest.raises(PageError, match="gelu n=2 fp16"):
+        claims.kernels_by_device()
