@@ -62,6 +62,26 @@ _PROGRAM = 8192
 _tuned = asm_autotune(configs=[Config({}, num_warps=4, num_stages=1)])(kernel)
 
 
+def scale_layout(name: str, scale: torch.Tensor, keys: int) -> tuple[int, list[int]]:
+    """Give the keys that share a scale, as GROUP_K and GROUP_V have it, and the scales' strides.
+
+    A stride is 0 along an axis that shares scales.
+
+    Args:
+        name: begins the message of an error.
+        scale: of 4 axes.
+        keys: number of keys.
+
+    Raises:
+        ValueError: groups do not divide the keys.
+    """
+    groups = extent_of_group(name, keys, scale.shape[2])
+    steps = [
+        step if extent > 1 else 0 for extent, step in zip(scale.shape, scale.stride(), strict=True)
+    ]
+    return -1 if scale.shape[3] > 1 else groups, steps
+
+
 def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return keys or values times their scales, rounded once, in a dtype of 16 bits.
 
@@ -73,10 +93,7 @@ def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.T
     scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else scale
     batch, heads, keys, dim = x.shape
     wide = torch.empty(x.shape, dtype=dtype, device=x.device)
-    group = -1 if scale.shape[3] > 1 else 0
-    if scale.shape[2] > 1:
-        group = extent_of_group("attention_fp8: scales", keys, scale.shape[2])
-    steps = [scale.stride(axis) if scale.shape[axis] > 1 else 0 for axis in range(4)]
+    group, steps = scale_layout("attention_fp8: scales", scale, keys)
     sizes = {"FORMAT": NAMES[x.dtype], "GROUP": group, "D": dim, "BLOCK": _PROGRAM // dim}
     programs = batch * heads * triton.cdiv(keys, sizes["BLOCK"])
     tensors = x.view(torch.uint8), scale, wide

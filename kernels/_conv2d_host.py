@@ -52,14 +52,11 @@ class Layer:
         """Give a launch's arguments by parameter name, without the tuned ones."""
         batch, (out_height, out_width) = self.x.shape[0], self.y.shape[1:3]
         depth, filters = self.x.shape[1] // self.groups, self.weight.shape[0] // self.groups
-        # A stride that is never taken need not be divisible.
-        strides = [self.x.stride(a) if self.x.shape[a] > 1 else depth for a in (0, 2, 3)]
+        strides = pixel_strides(self.x, depth)
         sizes = {"batch": batch, "depth": depth, "filters": filters}
         sizes |= {"out_height": out_height, "out_width": out_width}
         sizes |= dict(zip(("channels", "height", "width"), self.size, strict=True))
-        sizes |= dict(zip(("stride_xn", "stride_xh", "stride_xw"), strides, strict=True))
-        pairs = {"TAPS": self.weight.shape[1:3], "STRIDE": self.window.stride}
-        pairs |= {"PAD": self.window.padding, "DILATION": self.window.dilation}
+        sizes |= strides
         room = self.groups * sums_bytes(batch, out_height, out_width, filters)
         shared = 0 < room <= SUMS_BYTES
         sums, counts = workspace(self.y.device, room) if shared else (None, None)
@@ -71,13 +68,12 @@ class Layer:
             "sums_ptr": sums,
             "count_ptr": counts,
             **sizes,
-            **{f"{name}_H": down for name, (down, _) in pairs.items()},
-            **{f"{name}_W": across for name, (_, across) in pairs.items()},
+            **window_arguments(self.weight.shape[1:3], self.window),
             "RELU": int(relu),
-            "IN_PLACE": int(self._is_in_place(strides)),
+            "IN_PLACE": int(self._is_in_place(*strides.values())),
             "PADDED": int(self._is_padded()),
             "GROUPS": self.groups,
-            "MULTIPLE": multiple(depth, *strides),
+            "MULTIPLE": multiple(depth, *strides.values()),
             "OUT_MULTIPLE": multiple(filters),
         }
 
@@ -90,7 +86,7 @@ class Layer:
             for (size, extent, taps), (stride, pad, apart) in zip(axes, window, strict=True)
         )
 
-    def _is_in_place(self, strides: Sequence[int]) -> bool:
+    def _is_in_place(self, *strides: int) -> bool:
         """Say if the result's pixels are those of x, in order and evenly spaced."""
         batch, _, rows, cols = self.x.shape
         wanted = (rows * cols * strides[2], cols * strides[2], strides[2])
@@ -137,9 +133,7 @@ def layer(
         x, weight = _rows_of_taps(x, weight, window, extent[1])
         window = Window((window.stride[0], 1), (0, 0), (window.dilation[0], 1))
     else:
-        if x.stride(1) != 1 and x.shape[1] > 1:
-            x = x.contiguous(memory_format=torch.channels_last)
-        weight = weight.permute(0, 2, 3, 1).contiguous()
+        x, weight = dense_pixels(x), pixels_first(weight)
     return Layer(x, weight, bias, y, window, size, groups)
 
 
@@ -200,15 +194,36 @@ def gradient_arguments(
     sizes = {"batch": x.shape[0], "height": x.shape[2], "width": x.shape[3]}
     sizes |= {"depth": depth, "filters": filters}
     sizes |= {"out_height": dy.shape[2], "out_width": dy.shape[3]}
-    pairs = {"TAPS": weight.shape[2:], "STRIDE": window.stride, "PAD": window.padding}
-    pairs |= {"DILATION": window.dilation}
     return {
         **sizes,
-        **{f"{name}_H": down for name, (down, _) in pairs.items()},
-        **{f"{name}_W": across for name, (_, across) in pairs.items()},
+        **window_arguments(weight.shape[2:], window),
         "GROUPS": groups,
         "OUT_MULTIPLE": multiple(filters),
     }
+
+
+def window_arguments(taps: Sequence[int], window: Window) -> dict[str, int]:
+    """Give taps, stride, padding and dilation, down and across, by parameter name."""
+    pairs = {"TAPS": taps, "STRIDE": window.stride, "PAD": window.padding}
+    pairs |= {"DILATION": window.dilation}
+    return {
+        f"{name}_{axis}": value
+        for name, pair in pairs.items()
+        for axis, value in zip("HW", pair, strict=True)
+    }
+
+
+def pixel_strides(x: torch.Tensor, depth: int) -> dict[str, int]:
+    """Give an image's strides by parameter name; one that is never taken need not be divisible."""
+    axes = {"stride_xn": 0, "stride_xh": 2, "stride_xw": 3}
+    return {name: x.stride(a) if x.shape[a] > 1 else depth for name, a in axes.items()}
+
+
+def dense_pixels(x: torch.Tensor) -> torch.Tensor:
+    """Return an image whose pixels have no gaps between channels; copy any other."""
+    if x.stride(1) != 1 and x.shape[1] > 1:
+        return x.contiguous(memory_format=torch.channels_last)
+    return x
 
 
 GRADIENT_KEY = (

@@ -23,7 +23,13 @@ from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d import within
-from asmtune.kernels._conv2d_host import GRADIENT_KEY, gradient_arguments, pixels_first
+from asmtune.kernels._conv2d_host import (
+    GRADIENT_KEY,
+    dense_pixels,
+    gradient_arguments,
+    pixel_strides,
+    pixels_first,
+)
 from asmtune.kernels._conv2d_vendor import WEIGHT, Made, gradient, window_of
 from asmtune.kernels._conv2d_window import Window
 from asmtune.kernels._split import SUMS_BYTES, workspace
@@ -209,12 +215,11 @@ def arguments_of(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
 ) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the result and the parts of sums."""
-    if x.stride(1) != 1 and x.shape[1] > 1:
-        x = x.contiguous(memory_format=torch.channels_last)
+    x = dense_pixels(x)
     filters, depth, *taps = weight.shape
     dweight = torch.empty((filters, *taps, depth), dtype=x.dtype, device=x.device)
     sums, counts = workspace(x.device, SUMS_BYTES)
-    strides = [x.stride(a) if x.shape[a] > 1 else depth for a in (0, 2, 3)]
+    strides = pixel_strides(x, depth)
     return {
         "dy_ptr": pixels_first(dy),
         "x_ptr": x,
@@ -223,8 +228,8 @@ def arguments_of(
         "count_ptr": counts,
         "programs": processors(x.device),
         **gradient_arguments(dy, x, weight, window, groups),
-        **dict(zip(("stride_xn", "stride_xh", "stride_xw"), strides, strict=True)),
-        "MULTIPLE": multiple(depth, *strides),
+        **strides,
+        "MULTIPLE": multiple(depth, *strides.values()),
     }
 
 

@@ -35,6 +35,13 @@ def store_gates(ptr, hidden, r, z, n, inside):
 
 
 @triton.jit
+def store_both(x_ptr, h_ptr, hidden, r, d_r, d_z, d_n, inside):
+    """Store the gradients of both parts of the gates; r scales the states' part of the new gate."""
+    store_gates(x_ptr, hidden, d_r, d_z, d_n, inside)
+    store_gates(h_ptr, hidden, d_r, d_z, d_n * r, inside)
+
+
+@triton.jit
 def slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside):
     """Return r, z and what a gradient of 1 gives the three gates.
 
@@ -75,9 +82,9 @@ def gates(
     grad = tl.load(grad_ptr + at, mask=inside, other=0.0)
     gate = at // hidden * 3 * hidden + at % hidden
     r, _, d_r, d_z, d_n = slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside)
-    d_r, d_z, d_n = grad * d_r, grad * d_z, grad * d_n
-    store_gates(d_x_ptr + gate, hidden, d_r, d_z, d_n, inside)
-    store_gates(d_h_ptr + gate, hidden, d_r, d_z, d_n * r, inside)
+    store_both(
+        d_x_ptr + gate, d_h_ptr + gate, hidden, r, grad * d_r, grad * d_z, grad * d_n, inside
+    )
 
 
 @triton.jit(do_not_specialize=["step", "size", "hidden"])
@@ -98,9 +105,9 @@ def kernel(
     grad = tl.load(carry_ptr + at, mask=inside, other=0.0)
     grad += tl.load(through_ptr + at, mask=inside, other=0.0).to(tl.float32)
     grad += tl.load(dy_ptr + first + at, mask=inside, other=0.0).to(tl.float32)
-    d_r, d_z, d_n = grad * d_r, grad * d_z, grad * d_n
-    store_gates(d_x_ptr + gate, hidden, d_r, d_z, d_n, inside)
-    store_gates(d_h_ptr + gate, hidden, d_r, d_z, d_n * r, inside)
+    store_both(
+        d_x_ptr + gate, d_h_ptr + gate, hidden, r, grad * d_r, grad * d_z, grad * d_n, inside
+    )
     tl.store(carry_ptr + at, grad * z, mask=inside)
 
 

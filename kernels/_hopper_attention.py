@@ -172,7 +172,7 @@ _TILES = (  # BLOCK_N, STAGES, CONSUMERS
     (128, 2, 2), (64, 3, 2), (64, 4, 2), (128, 3, 2), (128, 2, 3), (64, 3, 3),
 )  # fmt: skip
 _REGISTERS = {2: 168, 3: 128}
-"""Of a thread: 65536 over the warps, in units of 8."""
+"""Registers of a thread: 65536 over the warps, in units of 8."""
 _L2_BYTES = 24 << 20
 """Keys and values that stay in L2 beside all else: half of an H100's."""
 

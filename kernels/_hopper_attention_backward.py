@@ -205,7 +205,7 @@ DIMS = (64, 128)
 SHAPES = tuple(shape for shape in host.BACKWARD_SHAPES if shape["D"] in DIMS)
 
 _REGISTERS = 168
-"""Of a thread: 65536 over the warps, in units of 8."""
+"""Registers of a thread: 65536 over the warps, in units of 8."""
 _SHARED = 226 * 1024
 _L2_BYTES = 24 << 20
 """Queries and gradients that stay in L2 beside all else: half of an H100's."""

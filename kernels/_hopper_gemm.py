@@ -135,7 +135,7 @@ SHAPES = (
 )
 
 _REGISTERS = {2: 168, 3: 128}
-"""Of a thread: 65536 over the warps, in units of 8."""
+"""Registers of a thread: 65536 over the warps, in units of 8."""
 
 _AXES = (
     "BLOCK_M", "BLOCK_N", "PINGPONG", "CONSUMERS", "GROUP_M", "STAGES", "PIECES", "BLOCK_K",
@@ -164,7 +164,7 @@ _SPLIT_TILES = (  # of sums in parts: BLOCK_M, BLOCK_N, and STAGES
 )  # fmt: skip
 _PARTS = (2, 4)
 _LEAST_OF_A_PART = 512
-"""Of K: eight blocks, more than a ring has stages."""
+"""Least extent of K of a part: eight blocks, more than a ring has stages."""
 
 
 def set_blocks(values: Mapping[str, Any]) -> None:

@@ -63,7 +63,10 @@ from asmtune.kernels._scaled_host import EXTENTS
 from asmtune.runtime.decorator import asm_autotune
 
 REGISTERS = gl.constexpr((240, 104, 72))
-"""Of a thread that multiplies, for 1, 2 and 3 programs of a multiprocessor; 24 where warps load."""
+"""Registers of a thread that multiplies, for 1, 2 and 3 programs of a multiprocessor.
+
+Threads of warps that load have 24.
+"""
 
 SHARED = gl.constexpr((226 * 1024, 112 * 1024, 74 * 1024))
 """Bytes of a program, likewise: of 228 KiB, 1 KiB of the driver's for each."""

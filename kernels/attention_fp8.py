@@ -46,7 +46,7 @@ from asmtune.kernels._attention import (
     row_stride,
     store_rows,
 )
-from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch
+from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch, scale_layout
 from asmtune.kernels._attention_dequantised import dequantised as by_attention
 from asmtune.kernels._attention_fp8 import (
     channel_scales,
@@ -360,13 +360,9 @@ def _scales(name: str, scale: torch.Tensor, x: torch.Tensor) -> dict[str, Any]:
             f"({batches}, {heads}, groups of keys, 1) or ({batches}, {heads}, 1, {D}), "
             "each of the first two these or 1"
         )
-    groups = extent_of_group(f"attention_fp8: {name}", keys, scale.shape[2])
-    strides = {
-        f"stride_{name}{axis}": scale.stride(place) if scale.shape[place] > 1 else 0
-        for place, axis in enumerate("bhrd")
-    }
-    group = {f"GROUP_{name[-1].upper()}": -1 if scale.shape[3] > 1 else groups}
-    return {f"{name}_ptr": scale, **strides, **group}
+    group, steps = scale_layout(f"attention_fp8: {name}", scale, keys)
+    strides = {f"stride_{name}{axis}": step for axis, step in zip("bhrd", steps, strict=True)}
+    return {f"{name}_ptr": scale, **strides, f"GROUP_{name[-1].upper()}": group}
 
 
 KEY = (
