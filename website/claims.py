@@ -306,7 +306,7 @@ def quantised_wide() -> str:
             moved = row["over_copy"] * (row["bytes"] + again) / row["bytes"]
             speeds = (f"{speed:.3f}" for speed in (row["over_copy"], moved))
             lines.append([device, GRANULES[group], f"{row['ours']['p50_us']:.1f}", *speeds])
-    heads = ("GPU", "a scale for", "us", "bytes once, copy = 1", "bytes as often as they are moved")
+    heads = ("GPU", "a scale for", "us", "bytes once, copy = 1", "bytes as often as they are read")
     return table(heads, lines)
 
 

@@ -117,7 +117,7 @@ def test_amax_of_large_groups_compiles(
     quantise._amaxes(x, quantise._groups(x, group))
     for problem in made:
         for target in ("A100", "H200"):
-            assert "max" in ptx(settings, problem, Config({}, num_warps=8), target)
+            assert "max" in ptx(settings, problem, Config({}, num_warps=4), target)
     assert made
 
 
@@ -158,6 +158,10 @@ def test_vendor_is_asked_for_what_it_takes(
     assert not scaled_matmul.has_vendor(arguments)
     monkeypatch.setattr(scaled_matmul, "_capability", lambda _: (9, 0))
     assert scaled_matmul.has_vendor(arguments) is fits
+    for operand in ("a_ptr", "b_ptr"):  # of the same tuning key
+        axis = "ab".index(operand[0]) + 1
+        expanded = arguments[operand].narrow(axis, 0, 1).expand_as(arguments[operand])
+        assert not scaled_matmul.has_vendor({**arguments, operand: expanded})
     monkeypatch.setattr(scaled_matmul, "_capability", lambda _: (8, 0))
     assert not scaled_matmul.has_vendor(arguments)
 

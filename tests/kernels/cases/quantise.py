@@ -61,7 +61,7 @@ def grouped(device: str) -> dict[str, float]:
     for group in groups:
         limits = [{"_MOST": 1 << 15}, {"_MOST": 64}]
         if group in ("tensor", "column"):  # programs share an amax, as of millions of elements
-            limits.append({"_MOST": 64, "_TILE": 512, "_NARROW": 64, "_MOST_TILES": 2})
+            limits.append({"_MOST": 64, "_TILE": 512, "_NARROWEST": 64, "_MOST_TILES": 2})
         for limit in limits:
             with launched_with(module.DEFAULT, "quantise"), mock.patch.multiple(module, **limit):
                 got, scales = module.quantise(x, "e4m3", group)
