@@ -52,6 +52,7 @@ Window = int | tuple[int | None, int | None] | None
 """Keys that a query sees up to its own, or how many before and after it; None for all."""
 
 _WINDOW = "1 or more, or None, or a pair (left, right) of 0 or more or None"
+_SEED = "between 0 and 2**63 - 1, an int"
 _WIDEST = 256
 _ROW_BYTES = 16
 _MOST_ROWS = 256
@@ -107,9 +108,12 @@ class Attending:
         scale = q.shape[-1] ** -0.5 if self.scale is None else self.scale
         bounds = {
             "window": (_is_window(self.window), _WINDOW),
-            "dropout": (0.0 <= self.dropout < 1.0, "from 0 to below 1"),
-            "seed": (0 <= self.seed < 1 << 63, "between 0 and 2**63 - 1"),
-            "scale": (0.0 < scale < math.inf, "above 0 and finite"),
+            "dropout": (
+                _is_number(self.dropout) and 0.0 <= self.dropout < 1.0,
+                "from 0 to below 1",
+            ),
+            "seed": (isinstance(self.seed, int) and 0 <= self.seed < 1 << 63, _SEED),
+            "scale": (_is_number(scale) and 0.0 < scale < math.inf, "above 0 and finite"),
         }
         for name, (holds, wanted) in bounds.items():
             if not holds:
@@ -119,6 +123,11 @@ class Attending:
         if self.mask is not None:
             _check_mask(what, self.mask, q, k)
         return replace(self, scale=scale)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is no tensor, which a launch does not take as a number."""
+    return isinstance(value, int | float)
 
 
 def _is_window(window: Any) -> bool:

@@ -33,6 +33,7 @@ FLOATS = ("fp32", "fp16", "bf16")
 
 _ANY = tl.constexpr("")
 _MOST = 1 << 15
+_MOST_ROWS = (1 << 31) - _MOST
 _LEAST_WALK = 24
 _OTHER_SMS = {"meta": 132, "cpu": 2}
 
@@ -154,13 +155,15 @@ def check_shape(what: str, name: str, tensor: torch.Tensor, wanted: Sequence[int
 
 
 def check_rows(what: str, x: torch.Tensor) -> None:
-    """Refuse a tensor without a last axis, or with an empty one.
+    """Refuse a tensor without a last axis, with an empty one, or of more rows than 32 bits count.
 
     Raises:
         ValueError: it does not fit; the message says what it is and what it must be.
     """
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{what}: x is {tuple(x.shape)}; it must have one element or more a row")
+    if x.numel() // x.shape[-1] > _MOST_ROWS:  # a program's last rows are counted past the end
+        raise ValueError(f"{what}: x is {tuple(x.shape)}; it must have {_MOST_ROWS} rows at most")
 
 
 def forward_only(what: str, *tensors: torch.Tensor) -> None:
@@ -258,6 +261,11 @@ def is_expanded(x: torch.Tensor) -> bool:
     """Return whether elements of a tensor share memory, as an expanded one's do."""
     steps = zip(x.shape, x.stride(), strict=True)
     return any(extent > 1 and step == 0 for extent, step in steps)
+
+
+def are_apart(x: torch.Tensor) -> bool:
+    """Return whether rows of a matrix are dense, and begin no nearer than they are long."""
+    return x.stride(1) == 1 and x.stride(0) >= x.shape[1]
 
 
 def processors(device: torch.device) -> int:

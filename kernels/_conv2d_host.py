@@ -23,6 +23,7 @@ MOST_PARTS = 4
 """Most programs that share a tile."""
 
 _LARGEST_BLOCK = 256
+_MOST_PIXELS = (1 << 31) - _LARGEST_BLOCK
 _FRAME_BLOCK = 1024
 
 
@@ -121,12 +122,13 @@ def layer(
         groups: groups of channels.
 
     Raises:
-        ValueError: the window is larger than the padded image.
+        ValueError: the window is larger than the padded image, or there are too many pixels.
     """
     size = (weight.shape[1], x.shape[2], x.shape[3])
     by_rows = weight.shape[1] < FEWEST and weight.shape[3] > 1 and window.dilation[1] == 1
     by_rows = by_rows and groups == 1
     extent = window.out_size(x.shape[2:], weight.shape[2:])
+    _check_pixels("the result", x.shape[0], *extent)
     y = torch.empty((x.shape[0], *extent, weight.shape[0]), device=x.device, dtype=x.dtype)
     bias = None if bias is None else bias.contiguous()
     if by_rows:
@@ -135,6 +137,15 @@ def layer(
     else:
         x, weight = dense_pixels(x), pixels_first(weight)
     return Layer(x, weight, bias, y, window, size, groups)
+
+
+def _check_pixels(what: str, batch: int, height: int, width: int) -> None:
+    """Refuse more pixels than the kernels count in 32 bits, with those past the last one."""
+    if batch * height * width > _MOST_PIXELS:
+        raise ValueError(
+            f"conv2d: {what} is {batch} images of {height} x {width}; it must have {_MOST_PIXELS} "
+            "pixels at most: divide the batch"
+        )
 
 
 def _rows_of_taps(
@@ -190,6 +201,9 @@ def gradient_arguments(
         window: stride, padding and dilation.
         groups: groups of channels.
     """
+    # The gradient of x takes pixels a stride apart together.
+    phase = (triton.cdiv(n, step) for n, step in zip(x.shape[2:], window.stride, strict=True))
+    _check_pixels("x", x.shape[0], *phase)
     filters, depth = weight.shape[0] // groups, weight.shape[1]
     sizes = {"batch": x.shape[0], "height": x.shape[2], "width": x.shape[3]}
     sizes |= {"depth": depth, "filters": filters}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -268,75 +267,6 @@ def by_gluon(operands: Product) -> torch.Tensor:
     c = torch.empty((*a.shape[:2], b.shape[2]), device=a.device, dtype=a.dtype)
     _hopper_gemm.multiply(a, b, c, operands.bias, operands.activation)
     return c
-
-
-def by_cublas(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, c: torch.Tensor, activation: str
-) -> None:
-    """Write the product of (batch, M, K) and (batch, K, N) by cuBLAS; 8 bits in one product alone.
-
-    Bias and activation come after rounding to C's dtype. Sums of fp8 are the tensor cores' own, and
-    fp32 is multiplied as tf32, as by our kernel.
-    """
-    with as_tf32(a.dtype):
-        _multiply_by_cublas(a, b, bias, c)
-    if bias is not None and (a.shape[0] > 1 or a.element_size() == 1):
-        c.add_(bias)
-    if activation != "none":
-        c.copy_(activate(c, activation))
-
-
-def _multiply_by_cublas(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, c: torch.Tensor
-) -> None:
-    """Write the product to C, with the bias if it is one of 16 or 32 bits and not of a batch."""
-    if a.dtype == torch.float8_e4m3fn:
-        one = _one(a.device)
-        torch._scaled_mm(
-            *(a.squeeze(0), b.squeeze(0), one, one),
-            out_dtype=c.dtype,
-            use_fast_accum=True,
-            out=c.squeeze(0),
-        )
-    elif a.dtype == torch.int8:
-        torch._int_mm(a.squeeze(0), b.squeeze(0), out=c.squeeze(0))
-    elif a.shape[0] == 1 and bias is not None:
-        torch.addmm(bias, a[0], b[0], out=c[0])
-    elif a.shape[0] == 1:
-        # For a batch of one cuBLAS takes other kernels: 482 us in place of 350 on an H100 for 4096
-        # cubed in fp32.
-        torch.mm(a[0], b[0], out=c[0])
-    else:
-        torch.matmul(a, b, out=c)
-
-
-def as_tf32(dtype: torch.dtype) -> AbstractContextManager[None]:
-    """Let PyTorch multiply fp32 as tf32, as our kernels do, whatever it is set to."""
-    return _tf32() if dtype == torch.float32 else _AS_SET
-
-
-@contextmanager
-def _tf32() -> Iterator[None]:
-    products = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "tf32"
-    try:
-        yield
-    finally:
-        products.fp32_precision = before
-
-
-_AS_SET = nullcontext()
-
-
-def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """Apply an activation in PyTorch, by name."""
-    return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
-
-
-@functools.lru_cache(maxsize=64)
-def _one(device: torch.device) -> torch.Tensor:
-    return torch.ones((), device=device)
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:

@@ -258,10 +258,13 @@ def _two_launches(
     scale: float | None = None,
     vendor: bool = True,  # noqa: ARG001
     gluon: bool = True,  # noqa: ARG001
+    keys: bool = True,
 ) -> tuple[torch.Tensor, ...]:
-    """Compute `attention_backward` by the kernels of queries and of keys."""
+    """Compute `attention_backward` by the kernels of queries and, if wanted, of keys."""
     how = Attending(causal, window, padding, mask, dropout, seed, scale)
     dq, delta = attention_backward_q.attention_backward_q(dy, q, k, v, y, lse, how)
+    if not keys:
+        return (dq,)
     dk, dv = attention_backward_kv.attention_backward_kv(dy, q, k, v, lse, delta, how)
     return dq, dk, dv
 

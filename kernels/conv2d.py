@@ -54,7 +54,6 @@ from asmtune.kernels._conv2d_vendor import BIASED, FUSED, PLAIN, Made, convolve,
 from asmtune.kernels._conv2d_weight import weight_gradient
 from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
-from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.prepared import prepared
@@ -219,14 +218,14 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return y.permute(0, 2, 3, 1)
 
 
-def _gradients(*values: Any) -> tuple[torch.Tensor | None, ...]:
+def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of x, weight and bias that are needed.
 
     cuDNN's may add up in an order that changes. `prepared` does not see PyTorch's switch of
     deterministic algorithms: it is read here.
     """
     *given, vendor = values
-    return _needed_gradients(*given, vendor and not is_deterministic())
+    return _needed_gradients(*given, needed[:3], vendor and not is_deterministic())
 
 
 @prepared
@@ -337,9 +336,8 @@ def conv2d(
     """
     options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
     y = _result(x, weight, bias, **options, groups=groups, relu=relu, vendor=vendor)
-    needed = tuple(map(needs_gradient, (x, weight, bias)))
     window = Window.of(stride, padding, dilation).numbers
-    return y, (x, weight, y if relu else None, window, groups, needed, vendor)
+    return y, (x, weight, y if relu else None, window, groups, vendor)
 
 
 _decorated = functools.partial(

@@ -128,8 +128,9 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
-        ctx.p, ctx.seed, ctx.stride = p, seed, dense(x)[0].stride()
-        return _dropped(x, p, seed)
+        y = _dropped(x, p, seed)
+        ctx.p, ctx.seed, ctx.stride = p, seed, y.stride()
+        return y
 
     @staticmethod
     @once_differentiable
@@ -155,10 +156,10 @@ def dropout(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
         ValueError: the dtype, p or the seed is none of those.
     """
     check_tensors("dropout", {"x": x}, DTYPES)
-    if not 0.0 <= p <= 1.0:
+    if not (isinstance(p, int | float) and 0.0 <= p <= 1.0):
         raise ValueError(f"dropout: p is {p}; it must lie between 0 and 1")
-    if not 0 <= seed < 1 << 63:
-        raise ValueError(f"dropout: seed is {seed}; it must lie between 0 and 2**63 - 1")
+    if not (isinstance(seed, int) and 0 <= seed < 1 << 63):
+        raise ValueError(f"dropout: seed is {seed}; it must lie between 0 and 2**63 - 1, an int")
     dropped: torch.Tensor = _Dropout.apply(x, p, seed)
     return dropped
 

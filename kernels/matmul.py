@@ -33,9 +33,6 @@ from asmtune.kernels._gemm import finish_tile, known, operand_descriptors, summe
 from asmtune.kernels._gemm_host import (
     DTYPES,
     Product,
-    activate,
-    as_tf32,
-    by_cublas,
     by_gluon,
     grid,
     launch,
@@ -43,6 +40,7 @@ from asmtune.kernels._gemm_host import (
     result_dtype,
 )
 from asmtune.kernels._gemm_space import DEFAULT, space
+from asmtune.kernels._gemm_vendor import activate, as_tf32, by_cublas
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared

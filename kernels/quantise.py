@@ -42,6 +42,8 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._fp8 import FORMATS, LIMITS, fp8_bits, scale_of
 from asmtune.kernels._groups import (
+    NARROWEST,
+    amax_launch,
     amax_tuned,
     count_groups,
     count_tiles,
@@ -50,7 +52,6 @@ from asmtune.kernels._groups import (
     spread,
     tiles_along,
 )
-from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
 
@@ -62,19 +63,6 @@ _MOST = 32768
 
 SOURCES = {"x": 0, "amax": 1, "scales": 2}
 """Sources of scales: numbers, since a space's constraints see no strings."""
-
-_NARROWEST = 128
-"""Least columns of a tile: what a warp loads at once of halves."""
-
-_MOST_PARTS = 256
-"""Most programs that share the amax of a group; all groups' together are as many or more. On an
-H200 512 took 48 us for 117 MB by column, and 256 took 44."""
-
-_MOST_TILES = 32
-"""Most tiles of a group that one program reads alone."""
-
-_TILE = 8192
-"""Elements of such a tile, 64 a thread."""
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -149,14 +137,14 @@ SHAPES = (
 )
 """Activations and weights of DeepSeek-V3, rows, e5m2 and few rows; a group of 0 is a whole axis."""
 
-DEFAULT = Config({"ROWS": 1, "COLS": _NARROWEST, "TILES": 1}, num_warps=8)
+DEFAULT = Config({"ROWS": 1, "COLS": NARROWEST, "TILES": 1}, num_warps=8)
 
 
 def space() -> Space:
     """Build the space: rows and columns of a tile, at least a group's, tiles a program, warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32, 64),
-        "COLS": (_NARROWEST, 256, 512, 1024, 2048, 4096, 8192),
+        "COLS": (NARROWEST, 256, 512, 1024, 2048, 4096, 8192),
         "TILES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8, 16, 32),
     }
@@ -175,12 +163,12 @@ def space() -> Space:
 
 
 def _is_given_once(ROWS: int, COLS: int, PAD_ROWS: int, PAD_COLS: int, SOURCE: int) -> bool:
-    rows, cols = ROWS == 1 or ROWS > PAD_ROWS, COLS == _NARROWEST or COLS > PAD_COLS
+    rows, cols = ROWS == 1 or ROWS > PAD_ROWS, COLS == NARROWEST or COLS > PAD_COLS
     return bool(SOURCE) or (rows and cols)
 
 
 def _is_of_use(ROWS: int, COLS: int, rows: int, cols: int) -> bool:
-    return (2 * rows > ROWS) and (2 * cols > COLS or COLS == _NARROWEST)
+    return (2 * rows > ROWS) and (2 * cols > COLS or COLS == NARROWEST)
 
 
 def _fits_threads(
@@ -188,7 +176,7 @@ def _fits_threads(
 ) -> bool:
     pads = (PAD_ROWS, PAD_COLS) if SOURCE == 0 else (1, 1)
     elements = max(ROWS, pads[0]) * max(COLS, pads[1])
-    least = (ROWS, COLS, num_warps) == (1, _NARROWEST, DEFAULT.num_warps)
+    least = (ROWS, COLS, num_warps) == (1, NARROWEST, DEFAULT.num_warps)
     return least or 128 * num_warps <= elements <= 2048 * num_warps
 
 
@@ -301,7 +289,9 @@ def quantise(
     groups = _groups(rows, group)
     given, source = _given(scales, amax, rows, groups)
     if given is None and rows.numel() and not _fits(groups):
-        given, source = _amaxes(rows, groups), "amax"
+        programs, launch = amax_launch(rows, groups)
+        amax_tuned[programs](**launch)
+        given, source = launch["amax_ptr"], "amax"
     arguments = _arguments(rows, format, groups, given, source)
     if x.numel():
         _tuned[grid](**arguments)
@@ -357,39 +347,7 @@ def _groups(x: torch.Tensor, group: str | tuple[int, int]) -> dict[str, int]:
 
 def _fits(groups: Mapping[str, int]) -> bool:
     """Return whether a program can hold a group, in a tile of the least width or more."""
-    return groups["PAD_ROWS"] * max(groups["PAD_COLS"], _NARROWEST) <= _MOST
-
-
-def _amaxes(x: torch.Tensor, groups: Mapping[str, int]) -> torch.Tensor:
-    """Find the amax of each group, (row groups, column groups)."""
-    rows, cols = x.shape
-    # Narrow groups of whole columns: a wide tile would have few rows, and few programs share it.
-    most = max(groups["PAD_COLS"], _NARROWEST) if groups["GROUP_COLS"] else _TILE // 2
-    wide = min(_TILE // 2, most, triton.next_power_of_2(cols))
-    high = min(_TILE // wide, triton.next_power_of_2(rows))
-    down = count_tiles(rows, groups["GROUP_ROWS"], groups["PAD_ROWS"], high)
-    across = count_tiles(cols, groups["GROUP_COLS"], groups["PAD_COLS"], wide)
-    programs, tiles = down[0] * across[0], down[1] * across[1]
-    parts = 1 if tiles <= _MOST_TILES else min(tiles, triton.cdiv(_MOST_PARTS, programs))
-    counts, ahead, shared, here = count_groups(x, groups), 0, None, None
-    if parts > 1:
-        held = max(1, high // groups["PAD_ROWS"]) * max(1, wide // groups["PAD_COLS"])
-        ahead = min(triton.next_power_of_2(parts), max(1, _TILE // held))
-        shared = torch.empty((parts, *counts), dtype=torch.float32, device=x.device)
-        here = workspace(x.device, 0)[1]
-    amax = torch.empty(counts, dtype=torch.float32, device=x.device)
-    amax_tuned[(programs, parts)](
-        x_ptr=x,
-        amax_ptr=amax,
-        parts_ptr=shared,
-        count_ptr=here,
-        **row_sizes(x=x),
-        **groups,
-        ROWS=high,
-        COLS=wide,
-        AHEAD=ahead,
-    )
-    return amax
+    return groups["PAD_ROWS"] * max(groups["PAD_COLS"], NARROWEST) <= _MOST
 
 
 def _arguments(

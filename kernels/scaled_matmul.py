@@ -31,7 +31,7 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _gemm_space
-from asmtune.kernels._common import beside, forward_only
+from asmtune.kernels._common import are_apart, beside, forward_only
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
 from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
@@ -281,7 +281,7 @@ def has_vendor(arguments: Mapping[str, Any]) -> bool:
     capability = _capability(a.device)
     if capability < (8, 9) or a.dtype == b.dtype == torch.float8_e5m2:
         return False
-    if K % 16 or N % 16 or arguments["LAYOUT"] != "kk":
+    if K % 16 or N % 16 or not (are_apart(a) and are_apart(b.mT)):
         return False
     if scale_a.numel() == scale_b.numel() == 1:
         return bias is None or out != torch.float32

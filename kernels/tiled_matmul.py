@@ -27,7 +27,8 @@ Shapes: A is (M, K), B is (K, N), C is (M, N).
 Dtypes: fp16, bf16, fp8 (e4m3; C is fp16), fp32 (multiplied as tf32), int8 (C is int32).
 Accumulates in fp32 (int32 for int8).
 Layout: any strides.
-Errors: ValueError where extents or dtypes do not fit each other or the kernel.
+Errors: ValueError where extents or dtypes do not fit each other or the kernel, or a gradient is
+asked for.
 Source: Triton's tutorial 03, with its order of programs: groups of rows, so that
 neighbouring programs share tiles in L2.
 """
@@ -42,9 +43,10 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import dtype_of, torch_dtype
+from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from asmtune.kernels._common import check_tensors, forward_only
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -115,12 +117,15 @@ DEFAULT = Config(
 """Runs on every target and dtype: 48 KiB of shared memory at most."""
 
 
+_WIDEST = 128  # BLOCK_K of the space
+
+
 def space() -> Space:
     """Build the space: tiles, group height, warps and stages."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),
-        "BLOCK_K": (32, 64, 128),
+        "BLOCK_K": (32, 64, _WIDEST),
         "GROUP_M": (8,),
         "num_warps": (2, 4, 8),
         "num_stages": (2, 3, 4, 5),
@@ -177,17 +182,34 @@ def tiled_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         (M, N): of the inputs' dtype; fp16 for fp8, int32 for int8.
 
     Raises:
-        ValueError: they are no matrices, their inner extents or dtypes differ,
-            or the dtype is none of DTYPES.
+        ValueError: they are no matrices, their inner extents, dtypes or devices differ, the
+            dtype is none of DTYPES, they are too large, or a gradient is asked for.
     """
-    what = f"tiled_matmul of {tuple(a.shape)} {a.dtype} and {tuple(b.shape)} {b.dtype}"
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
-        raise ValueError(f"{what}: expected two matrices of equal inner extents and equal dtypes")
-    if dtype_of(a) not in DTYPES:
-        raise ValueError(f"{what}: the dtype must be one of {', '.join(DTYPES)}")
+    check_tensors("tiled_matmul", {"a": a, "b": b}, DTYPES)
+    forward_only("tiled_matmul", a, b)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"tiled_matmul: a is {tuple(a.shape)}, b is {tuple(b.shape)}; "
+            "they must be (M, K) and (K, N)"
+        )
+    _check_reach(a, b)
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=_result_dtype(a.dtype))
     _tuned[_grid](**_arguments(a, b, c))
     return c
+
+
+def _check_reach(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Refuse matrices whose offsets need more than the 32 bits that the kernel gives them."""
+    (M, K), N = a.shape, b.shape[1]
+    block = min(K, _WIDEST)
+    reach = {"a": M * a.stride(0) + block * a.stride(1), "c": M * N}
+    reach["b"] = block * b.stride(0) + N * b.stride(1)
+    for name, elements in reach.items():
+        if elements >= 1 << 31:
+            raise ValueError(
+                f"tiled_matmul: a tile of {name} lies up to {elements} elements from its first; it "
+                f"must be fewer than {1 << 31}: divide the product"
+            )
 
 
 def _arguments(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> dict[str, Any]:

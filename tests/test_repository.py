@@ -33,9 +33,10 @@ MOST_LINES = 400
 # accuracy and its guard, FP8 scales and models, checks of kernels and their diagnosis, and launch
 # plans over heuristics 31 files and 5,900; functions that are not inlined, quotients in addresses,
 # more causes of a wrong result, and the quicker interpreter 1 file and 600; a vendor's function in
-# the place of several launches 20 lines.
+# the place of several launches 20 lines; wrong verdicts and errors that were not seen, of checks,
+# scalers and prepared calls, 280.
 MOST_FILES = 378
-MOST_LINES_IN_ALL = 76_950
+MOST_LINES_IN_ALL = 77_230
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

@@ -130,8 +130,10 @@ def accuracy(
 
 
 def _variant(text: str) -> tuple[str, str]:
-    """Split NAME=SPEC; a function of the kernel's file is its own name."""
+    """Split NAME=SPEC; a function is its own name, with its keywords if it has any."""
     name, equals, spec = (part.strip() for part in text.partition("="))
+    if "(" in name:  # of function(KEYWORDS)
+        return text.strip(), text.strip()
     if not name or (equals and not spec):
         raise InputError(f"--variant {text!r} is neither NAME=SPEC nor a function's name")
     return name, spec or name

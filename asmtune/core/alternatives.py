@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
 from asmtune.base.text import shortened
+from asmtune.core.failures import guarded
 from asmtune.core.problem import is_kernel
 
 Alternatives = Mapping[str, Callable[..., Any]]
@@ -171,3 +172,46 @@ def calls_in_race(
             _finish(returned.pop())
 
     return partial(guarded, run), partial(guarded, complete)
+
+
+def on_trial(
+    alternatives: Alternatives, function: Callable[..., Any], result: Any, refused: dict[str, None]
+) -> Alternatives:
+    """Return callers of alternatives, which call the function once a first result differs.
+
+    Args:
+        alternatives: what may be called in the function's place.
+        function: the function.
+        result: what it returns for such arguments; structure, dtypes, shapes and strides count.
+        refused: gets what differs.
+    """
+    wanted = _form(result)
+
+    def tried(name: str, alternative: Callable[..., Any]) -> Callable[..., Any]:
+        chosen: Callable[..., Any] | None = None
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal chosen
+            if chosen is None:
+                made = guarded("alternative", lambda: alternative(*args, **kwargs))
+                if (found := _form(made)) == wanted:
+                    chosen = alternative
+                    return made
+                chosen = function
+                refused[f"alternative {name!r} gave {found}, and the function {wanted}"] = None
+            return chosen(*args, **kwargs)
+
+        return call
+
+    return {name: tried(name, alternative) for name, alternative in alternatives.items()}
+
+
+def _form(result: Any) -> Any:
+    """Describe a result's structure and tensors; along an axis of 1 no stride is taken."""
+    if isinstance(result, tuple):
+        return tuple(map(_form, result))
+    if not hasattr(result, "stride"):
+        return repr(result)
+    steps = zip(result.shape, result.stride(), strict=True)
+    strides = tuple(step if extent > 1 else 0 for extent, step in steps)
+    return result.dtype, result.device, tuple(result.shape), strides

@@ -225,26 +225,31 @@ def choose_precision(
         by: what low precision is worth.
 
     Raises:
-        InputError: a name is not in the trace, or the budget is negative.
+        InputError: a name is not in the trace, the budget is no number of 0 or more, or the trace
+            has no such costs.
     """
-    if by not in ("seconds", "flops") or not 0 <= budget < math.inf:
+    is_number = isinstance(budget, int | float)
+    if by not in ("seconds", "flops") or not (is_number and 0 <= budget < math.inf):
         raise InputError(f"by={by!r}, budget={budget!r}: give 'seconds' or 'flops', and 0 or more")
     errors: Counter[str] = Counter()
     costs: Counter[str] = Counter()
     for layer in found.layers:
         name = layer.name.partition("#")[0]
-        # rms_share leaves out places that are not finite.
-        share = math.inf if layer.alone.nonfinite else layer.alone.rms_share
+        # rms_share leaves out places that are not finite, and is NaN where all are.
+        share = layer.alone.rms_share
+        share = math.inf if layer.alone.nonfinite or math.isnan(share) else share
         errors[name] += share**2  # type: ignore[assignment]
         costs[name] += getattr(layer, by)
     unknown = [name for name in names if name not in errors]
     if unknown:
         raise InputError(f"choose_precision: {unknown[0]!r} is no layer of the trace")
+    whole = math.fsum(costs[name] for name in names)
+    if names and not whole:
+        raise InputError(f"choose_precision: no layer has {by}; trace with repeats=1 or more")
     low = sorted(names, key=lambda name: errors[name] / costs[name] if costs[name] else math.inf)
     high: list[str] = []
     while low and math.sqrt(math.fsum(errors[name] for name in low)) > budget:
         high.append(low.pop())
-    whole = math.fsum(costs[name] for name in names)
     return PrecisionPolicy(
         low=tuple(name for name in names if name in low),
         high=tuple(high),

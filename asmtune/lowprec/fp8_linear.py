@@ -45,6 +45,8 @@ class Fp8Linear(nn.Module):
         self.register_buffer("weight", stored.view(torch.uint8))
         self.bias = linear.bias
         self.train(linear.training)
+        # A hook: PyTorch's fused transformer layers would read the bytes as the weight.
+        self.register_forward_pre_hook(_pass)
 
     def get_extra_state(self) -> Any:
         """Return the scaler's state, which `state_dict()` of a model holds by this."""
@@ -69,6 +71,9 @@ class Fp8Linear(nn.Module):
         rounded = self.scaler.dequantize(self.scaler.quantize(values.detach()), dtype)
         passed: torch.Tensor = _PassThrough.apply(values, rounded)  # type: ignore[no-untyped-call]
         return nn.functional.linear(passed, weight, self.bias)
+
+
+def _pass(*_: Any) -> None: ...
 
 
 class _PassThrough(torch.autograd.Function):
@@ -117,4 +122,7 @@ def with_fp8(
     for name, module in linears.items():
         if module in converted:
             made.set_submodule(name, converted[module])
+    for part in made.modules():
+        if isinstance(part, nn.TransformerEncoder):
+            part.use_nested_tensor = False  # nested tensors need the fused path
     return made

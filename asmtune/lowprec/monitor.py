@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from torch import nn
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
+from asmtune.lowprec.casting import scaled
+from asmtune.lowprec.fp8_linear import Fp8Linear
 from asmtune.lowprec.layers import check_module, first_floats
 from asmtune.lowprec.scaler import ScaleWarning
 
@@ -24,7 +27,8 @@ class LayerCounts:
     Attributes:
         calls, checked: calls, and those of them whose output was looked at.
         nonfinite: outputs with NaN or infinity although all inputs are finite.
-        outliers: outputs whose amax is `ratio` times the recent mean or more.
+        outliers: outputs whose amax is `ratio` times the recent mean or more, and inputs of an
+            `Fp8Linear` whose amax is `ratio` times what its scales reach or more, and saturate.
         drops: outputs whose amax is the recent mean over `ratio` or less, such as all zeros.
         mean: recent mean of amax (exponential, weight of the past 0.9); None before the first.
         fell_back: the call after which the layer was replaced; None if it was not.
@@ -55,8 +59,8 @@ class Monitor:
         ratio: of amax and its recent mean from which it is an outlier, or a drop.
 
     Raises:
-        InputError: a model is no module or takes no hooks, a name is in one of them only, or a
-            number is too small.
+        InputError: a model is no module or takes no hooks, a name is in one of them only, a layer's
+            dtypes differ, or a number is too small.
     """
 
     def __init__(
@@ -80,6 +84,10 @@ class Monitor:
         for name in names:
             if name not in modules or name not in others or not name:
                 raise InputError(f"Monitor: {name!r} is no module of both models")
+            biases = (getattr(of[name], "bias", None) for of in (modules, others))
+            dtypes = [str(x.dtype) for x in biases if isinstance(x, torch.Tensor)]
+            if isinstance(modules[name], Fp8Linear) and len({*dtypes}) > 1:
+                raise InputError(f"Monitor: {name!r} is {', and in fallback= '.join(dtypes)}")
         self.counts = {name: LayerCounts() for name in names}
         self._model, self._others = model, {name: others[name] for name in names}
         self._every, self._patience, self._ratio = every, patience, ratio
@@ -100,7 +108,7 @@ class Monitor:
         self.close()
 
     def _look(
-        self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        self, name: str, layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Any
     ) -> Any:
         """Count an output; return another in its place if it is not finite."""
         counts = self.counts[name]
@@ -111,7 +119,8 @@ class Monitor:
         counts.checked += 1
         amax = float(value.detach().abs().amax())  # NaN and infinity show in it
         if amax == amax and amax != float("inf"):
-            self._weigh(counts, amax)
+            saturates = isinstance(layer, Fp8Linear) and self._saturates(layer, *args, **kwargs)
+            self._weigh(counts, amax, saturates)
             again = None
         elif all(_is_finite(value) for value in (*args, *kwargs.values())):
             counts.nonfinite += 1
@@ -122,12 +131,16 @@ class Monitor:
             self._replace(name, counts)
         return again
 
-    def _weigh(self, counts: LayerCounts, amax: float) -> None:
-        mean = counts.mean
-        if mean:
-            counts.outliers += amax >= self._ratio * mean
-            counts.drops += amax <= mean / self._ratio
-        counts.mean = amax if mean is None else 0.9 * mean + 0.1 * amax
+    def _saturates(self, layer: Fp8Linear, values: torch.Tensor) -> bool:
+        most = self._ratio * torch.finfo(layer.scaler.dtype).max
+        scale = layer.scaler.scale.to(values.device)
+        return bool((scaled(values.detach(), scale).abs() >= most).any())
+
+    def _weigh(self, counts: LayerCounts, amax: float, saturates: bool) -> None:
+        usual = counts.mean or math.nan  # from which nothing is far
+        counts.outliers += saturates or amax >= self._ratio * usual
+        counts.drops += amax <= usual / self._ratio
+        counts.mean = 0.9 * usual + 0.1 * amax if counts.mean else amax
 
     def _replace(self, name: str, counts: LayerCounts) -> None:
         self._handles[name].remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,6 @@ Method = Literal["ema", "max", "last"]
 _VERSION: Final = 1
 _MOST_ANOMALIES: Final = 100  # listed; all are counted
 _MOST_MARGIN: Final = 64
-# What a saved state must have in common with the scaler that loads it.
-_OPTIONS: Final = ("version", "dtype", "block", "method", "decay", "history", "margin")
 _STATE: Final = ("updates", "nonfinite", "average", "amaxes", "anomalies")
 
 
@@ -56,14 +55,15 @@ class Anomaly:
         )
 
 
-@dataclass
+@dataclass(eq=False)
 class Scaler:
     """Keeps each block's amax over updates, and gives the scales of the next cast.
 
     scale = amax * 2^margin / the format's largest number, where amax is by `method`:
     "ema" the exponential average, "max" the largest of the history, "last" that of the last
-    update. A block that held only zeros has scale 1. An anomaly is told and counts like any other
-    update, since a range that has really changed must be followed.
+    update. A block has scale 1 until its first finite element that is not zero, from which its
+    average begins. An anomaly is told and counts like any other update, since a range that has
+    really changed must be followed.
 
     Attributes:
         granularity: the blocks that share a scale.
@@ -119,14 +119,8 @@ class Scaler:
         """
         amax, finite = amax_of(values, self.granularity)
         if self._average is not None:
-            if amax.numel() == self._average.numel() == 1:  # inputs of one layer differ in axes
-                amax, finite = (each.reshape(self._average.shape) for each in (amax, finite))
-            if self._average.shape != amax.shape:
-                raise InputError(
-                    f"values of shape {tuple(values.shape)} have {tuple(amax.shape)} scales per "
-                    f"{self.granularity}, and this scaler has {tuple(self._average.shape)}: make "
-                    "one scaler for each shape of scales"
-                )
+            self._check_blocks(values)
+            amax, finite = (each.reshape(self._average.shape) for each in (amax, finite))
             # A block without a finite element says nothing of its range.
             amax = torch.where(finite > 0, amax, self.amax.to(amax.device))
         self.updates += 1
@@ -135,9 +129,10 @@ class Scaler:
         if self._average is None or self._amaxes is None:
             self._average, self._amaxes = amax.clone(), amax[None].clone()
             return
-        self._average = self.decay * self._average.to(amax.device) + (1.0 - self.decay) * amax
-        recent = self._amaxes.to(amax.device)[-(self.history - 1) or self.history :]
-        self._amaxes = torch.cat([recent, amax[None]])[-self.history :]
+        before = self._average.to(amax.device)
+        mixed = self.decay * before + (1.0 - self.decay) * amax
+        self._average = torch.where(before > 0, mixed, amax)
+        self._amaxes = torch.cat([self._amaxes.to(amax.device), amax[None]])[-self.history :]
 
     @property
     def amax(self) -> torch.Tensor:
@@ -163,7 +158,8 @@ class Scaler:
         """
         amax = self.amax
         scale = amax * (2.0**self.margin / torch.finfo(self.dtype).max)
-        return torch.where(amax > 0, scale.clamp(min=torch.finfo(torch.float32).tiny), 1.0)
+        limits = torch.finfo(torch.float32)
+        return torch.where(amax > 0, scale.clamp(limits.tiny, limits.max), 1.0)
 
     def quantize(self, values: torch.Tensor) -> torch.Tensor:
         """Cast values by the scales known so far, saturating; see `casting.quantize`.
@@ -171,6 +167,7 @@ class Scaler:
         Raises:
             InputError: nothing was seen yet, or the values do not fit the scales.
         """
+        self._check_blocks(values)
         return quantize(values, self.scale.to(values.device), self.dtype)
 
     def dequantize(self, stored: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -179,6 +176,7 @@ class Scaler:
         Raises:
             InputError: nothing was seen yet, or the values do not fit the scales.
         """
+        self._check_blocks(stored)
         return dequantize(stored, self.scale.to(stored.device), dtype)
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,7 +200,7 @@ class Scaler:
             InputError: it is of other options or shapes, or malformed.
         """
         version = state.get("version") if isinstance(state, Mapping) else None
-        if (version == _VERSION and set(state) != {*_OPTIONS, *_STATE}) or version is None:
+        if (version == _VERSION and set(state) != {*self._options(), *_STATE}) or version is None:
             raise InputError("this is no scaler's state: give what Scaler.state_dict() returned")
         if version != _VERSION:
             raise InputError(
@@ -240,6 +238,19 @@ class Scaler:
         self._average = None if average is None else average.clone()
         self._amaxes = None if amaxes is None else amaxes.clone()
 
+    def _check_blocks(self, values: torch.Tensor) -> None:
+        mine, shape = tuple(self.amax.shape), tuple(values.shape)
+        if not values.numel():
+            return
+        pairs = zip(shape, self.granularity.sizes(shape), strict=True)
+        counts = tuple(most // size for most, size in pairs)
+        # Inputs of one layer differ in axes.
+        if counts != mine and math.prod((*counts, *mine)) != 1:
+            raise InputError(
+                f"values of shape {shape} have {counts} scales per {self.granularity}, and this "
+                f"scaler has {mine}: make one scaler for each shape of scales"
+            )
+
     def _options(self) -> dict[str, Any]:
         return {
             "version": _VERSION,
@@ -259,7 +270,8 @@ class Scaler:
     def _tell_anomaly(self, amax: torch.Tensor) -> None:
         if self._amaxes is None:
             return
-        mean = self._amaxes.to(amax.device).mean(0)
+        recent = self._amaxes.to(amax.device)
+        mean = recent.sum(0) / (recent > 0).sum(0).clamp(min=1)
         ratio = torch.where(mean > 0, amax / mean, 0.0).flatten()
         worst = int(ratio.argmax())
         if ratio[worst] < self.anomaly:

@@ -43,7 +43,8 @@ class AccuracyStats:
     """Holds the errors of an output; every number is finite.
 
     Places where the output or the reference is NaN or infinite enter `elements`, `nonfinite` and
-    `clip` alone.
+    `clip` alone. Where all are, and the output as the reference is, errors are NaN: no number was
+    compared, and no limit of them is kept.
 
     Attributes:
         elements: elements compared.
@@ -146,7 +147,7 @@ class Bound:
         broken = {}
         for name, limit in self.limits.items():
             value, sign = getattr(stats, name), "<" if name == "cosine" else ">"
-            if value < limit if name == "cosine" else value > limit:
+            if not (value >= limit if name == "cosine" else value <= limit):  # NaN keeps none
                 broken[name] = f"{name} {f' {sign} '.join(_apart(value, limit))}"
         return broken
 
@@ -344,6 +345,8 @@ class _Sums:
         counted |= {"clip": self.clipped / elements, "amax": self.amax}
         counted["kl"] = divergence(*self.values)
         if not self.finite:
+            if not self.unequal:
+                counted = {each.name: math.nan for each in fields(AccuracyStats)} | counted
             return AccuracyStats(**counted)
         norms = self.norms
         base = norms["r"] or norms["o"]

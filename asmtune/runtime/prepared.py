@@ -23,14 +23,18 @@ from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 import torch
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
+from torch.utils._pytree import tree_leaves, tree_map
 
 from asmtune.base.errors import ArgumentTypeError
-from asmtune.core.alternatives import Alternatives, checked_alternatives
+from asmtune.core.alternatives import Alternatives, checked_alternatives, on_trial
 from asmtune.runtime.call_trace import CallTrace, needs_gradient, tuner_guards
 from asmtune.runtime.launch.layout import MOST_PARAMETERS, kinds, machine
 from asmtune.runtime.launch.planning import tensor_backend
 
 _MOST_COUNTED: Final = 4096
+
+_TENSORS: Final = {*kinds().tensors, tuple}
+_VALUES: Final = {bool, int, float, str, type(None), *kinds().frozen}
 
 _CLEAR: Final = (
     torch._C._len_torch_dispatch_stack,
@@ -90,15 +94,17 @@ def prepared(
         function: returns a tensor, a tuple of tensors, or None.
         backward: makes the function differentiable. It then returns `(result, saved)`, `saved` a
             tuple of tensors and plain values; `backward(*gradients_of_results, *saved)` returns
-            the gradients of the first parameters. Autograd is entered only where one is needed.
+            the gradients of the first parameters. Its `needed`, where it has such a parameter,
+            says of all parameters if they require one. Autograd is entered only where one does.
             To differentiate gradients again that have no graph, as those of a kernel, raises.
             Prepare it as well: repeated backward passes then are launches alone.
         gradients: names of those parameters; another tensor that requires a gradient is then
             refused with a ValueError. By default it gets none.
         alternatives: functions of the same arguments by name; they get all, by position where the
-            function takes them so. Where the function makes one
-            launch, of a kernel whose alternative of such a name has won, and no gradient is
-            needed, the function of that name is called in its place.
+            function takes them so. Where the function makes one launch, of a kernel whose
+            alternative of such a name has won, and no argument requires a gradient, the function of
+            that name is called in its place: as long as its first result of a signature has the
+            structure, dtypes, shapes and strides of the function's. Values are not compared.
 
     Raises:
         InputError: a parameter collects arguments, there are too many, or an alternative is none.
@@ -125,7 +131,7 @@ class PreparedFunction:
 
     Attributes:
         function, backward, alternatives, gradients: the function, and what goes with it.
-        refused: why signatures were left to the function, each reason once.
+        refused: why calls were left to the function, each reason once.
         call: calls the function, or does what was prepared.
     """
 
@@ -156,8 +162,7 @@ class PreparedFunction:
         """Call the function, without what was prepared."""
         if self._graph_node is None:
             return self.function(*args, **kwargs)
-        values = (*args, *kwargs.values())
-        if torch.is_grad_enabled() and any(needs_gradient(value) for value in values):
+        if _is_differentiated((*args, *kwargs.values())):
             placed = self._placed(args, kwargs)
             self._check_gradients(placed)
             return self._graph_node.apply(None, *placed.values())
@@ -203,7 +208,9 @@ class PreparedFunction:
     def _slow(self, part: Any, args: Any, kwargs: Any, key: bytes | None, held: Any) -> Any:
         """Call the function; trace calls number 2, 4, 8, .. of a signature until one is kept."""
         if key is None:
-            return self.ordinary(*args, **kwargs)
+            result = self.ordinary(*args, **kwargs)
+            self._note_types(self._placed(args, kwargs))
+            return result
         if len(self._counts) >= _MOST_COUNTED:
             self._counts.clear()
         count = self._counts.get(key, (0, None))[0] + 1
@@ -215,9 +222,16 @@ class PreparedFunction:
         finally:
             _tracing.release()
 
+    def _note_types(self, values: Mapping[str, Any]) -> None:
+        """Note parameters whose values can be part of no signature."""
+        for name, value in values.items():
+            inner = set(map(type, value)) if type(value) is tuple else set()
+            for kind in (inner - _VALUES) or ({type(value)} - _VALUES - _TENSORS):
+                self.refused[f"{name}: a {kind.__name__} there has no signature"] = None
+
     def _traced(self, part: Any, values: dict[str, Any], key: bytes, held: Any) -> Any:
-        attached = self._graph_node is not None and torch.is_grad_enabled()
-        attached = attached and any(needs_gradient(value) for value in values.values())
+        needed = _is_differentiated(values.values())
+        attached = needed and self._graph_node is not None
         if attached:
             self._check_gradients(values)
         trace = CallTrace(part, tuple(values.values()))
@@ -225,14 +239,15 @@ class PreparedFunction:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not attached), trace:
             outcome = _called(self.function, self._parameters, values.values())
         result = outcome[0] if self.backward is not None and not attached else outcome
-        call = trace.call(result, guards, {} if attached else self.alternatives, attached)
+        tried = on_trial(self.alternatives, self.ordinary, result, self.refused)
+        call = trace.call(result, guards, {} if needed else tried, attached)
         if isinstance(call, str):
             self.refused[call] = None
         else:
             cast(Any, self.call).keep(key, call, held)
             self._counts.pop(key, None)
         if attached and self._graph_node is not None:
-            return self._graph_node.apply(outcome, *values.values())
+            return self._graph_node.apply(_own(outcome), *values.values())
         return result
 
     def _placed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +259,22 @@ class PreparedFunction:
             name: values.get(name, parameter.default)
             for name, parameter in self._parameters.items()
         }
+
+
+def _is_differentiated(values: Iterable[Any]) -> bool:
+    """Return whether autograd is to hear of a call."""
+    return torch.is_grad_enabled() and any(map(needs_gradient, values))
+
+
+def _own(outcome: Any) -> Any:
+    """Return a result, and what is saved for it, without views.
+
+    Autograd lets nobody write to a view that its function made. A prepared call makes none.
+    """
+    result, saved = outcome
+    views = [r for r in tree_leaves(result) if isinstance(r, torch.Tensor) and r._base is not None]
+    own = {id(view): view.detach() for view in views}
+    return tree_map(lambda value: own.get(id(value), value), (result, tuple(saved)))
 
 
 def _checked_parameters(function: Any) -> Mapping[str, inspect.Parameter]:
@@ -268,13 +299,18 @@ def _apply_of(node: Any) -> Any:
     return super(torch.autograd.Function, node).apply
 
 
+def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # one of C's may have none
+        return None
+
+
 def _check_takes(function: Any, name: str, alternative: Callable[..., Any]) -> None:
     """Refuse an alternative that cannot be called in a function's place."""
-    try:
-        signature = inspect.signature(alternative)
-    except ValueError:  # one of C's may have none
-        return
     parameters = inspect.signature(function).parameters
+    if (signature := _signature_of(alternative)) is None:
+        return
     try:
         _called(signature.bind, parameters, parameters)
     except TypeError as error:
@@ -305,6 +341,7 @@ def _graph_node(
     parameters: Mapping[str, inspect.Parameter],
 ) -> Any:
     """Make the autograd function that calls `backward` with what a call has saved."""
+    asks = "needed" in getattr(_signature_of(backward), "parameters", ())
 
     class Prepared(torch.autograd.Function):
         @staticmethod
@@ -312,6 +349,7 @@ def _graph_node(
             # An outcome is none of the inputs, so that its tensors are new to autograd.
             if outcome is None:
                 outcome = _called(function, parameters, args)
+                outcome = outcome if is_dynamo_compiling() else _own(outcome)
             result, saved = outcome
             tensors = [value for value in saved if isinstance(value, torch.Tensor)]
             ctx.save_for_backward(*tensors)
@@ -322,7 +360,8 @@ def _graph_node(
         def backward(ctx: Any, *gradients: Any) -> Any:
             tensors = iter(ctx.saved_tensors)
             saved = [next(tensors) if value is None else value[0] for value in ctx.plain]
-            results = backward(*gradients, *saved)
+            more = {"needed": ctx.needs_input_grad[1:]} if asks else {}
+            results = backward(*gradients, *saved, **more)
             if isinstance(results, torch.Tensor):
                 results = (results,)
             sources = (*gradients, *ctx.saved_tensors)

@@ -16,6 +16,7 @@ import torch
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.compile.interpreter import exact_floats
+from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.effects import tensor_parts
@@ -25,13 +26,14 @@ from asmtune.testing.inputs import (
     SHOW_MASKS,
     Inputs,
     converted,
+    copied,
     special_values,
     widened,
 )
 from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, called, compared
-from asmtune.testing.tolerances import Rows
+from asmtune.testing.tolerances import Rows, Tolerance, rows_of
 
-KINDS: Final = ("shapes", "values", "layouts", "aliasing", "repeats", "gradients")
+KINDS: Final = ("shapes", "dtypes", "values", "layouts", "aliasing", "repeats", "gradients")
 """Names of the checks, in the order in which they run."""
 
 _REFUSALS: Final = ("ValueError", "TypeError", "NotImplementedError")
@@ -54,7 +56,8 @@ class KernelChecks:
         writes: inputs that the function may write to; all others must stay as they are.
         out: the keyword that takes the output's tensor, if an input may be given as output.
         most: bound of huge values; squares of larger ones leave the range.
-        tolerances: a row of the table of tolerances, or a tolerance, by the result's dtype.
+        tolerances: a row of the table of tolerances, or a tolerance, by the result's dtype; or
+            one tolerance for all floats.
         layouts: changes of an input that keep its shape, by name.
         checks: which of `KINDS` to run.
         deterministic: whether runs must agree in every bit. If not, runs within the tolerance may
@@ -68,7 +71,7 @@ class KernelChecks:
     writes: Collection[str] = ()
     out: str = ""
     most: float = float("inf")
-    tolerances: Rows = field(default_factory=dict)
+    tolerances: Rows | Tolerance = field(default_factory=dict)
     layouts: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = field(
         default_factory=lambda: LAYOUTS
     )
@@ -111,7 +114,7 @@ def check_kernel(
         raise InputError(f"check_kernel has no option {unknown[0]!r}{hint}")
     functions = function if isinstance(function, Mapping) else {"": function}
     named: dict[str, Any] = (
-        {**cases} if isinstance(cases, Mapping) else {_case_name(one): one for one in cases}
+        {**cases} if isinstance(cases, Mapping) else {_text(one): one for one in cases}
     )
     if not all(isinstance(one, Mapping) or callable(one) for one in named.values()):
         raise InputError(_NO_CASE)
@@ -139,24 +142,20 @@ class _Checker:
         self._functions = {f" by {n}" if n else "": one for n, one in functions.items()}
         self._default = next(iter(functions.values()))
         first = self._first()
-        tensors = [value for value in first.values() if isinstance(value, torch.Tensor)]
-        self._on_cpu = all(value.device.type == "cpu" for value in tensors)
-        self._rows: Rows = options.tolerances
+        tensors = {name: one for name, one in first.items() if isinstance(one, torch.Tensor)}
+        self._on_cpu = all(one.device.type == "cpu" for one in tensors.values())
+        self._rows: Rows = rows_of(options.tolerances)
         self._notes: list[str] = []
         self._found: list[ResultComparison] = []
-        floats = [
-            name
-            for name, value in first.items()
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-        ]
-        self._varied = floats if options.varied is None else list(options.varied)
+        floats = [name for name, one in tensors.items() if one.is_floating_point()]
+        varied = floats if options.varied is None else options.varied
+        self._varied = [name for name in varied if name in tensors]
         self._floats = [name for name in self._varied if name in floats]
-        wanted = {*self._varied, *options.gradients, *options.writes} - {options.out}
-        if absent := sorted(wanted - first.keys()):
-            raise InputError(
-                f"check_kernel: the first case has no argument {absent[0]!r}; it has "
-                f"{', '.join(first)}"
-            )
+        optional = {name for name, one in first.items() if one is None}
+        absent = {*varied, *options.gradients} - tensors.keys() - optional
+        for name in sorted((absent | {*options.writes} - first.keys()) - {options.out}):
+            has = f"the first case has no tensor {name!r}; it has {_text(first)}"
+            raise InputError(f"check_kernel: {has}")
 
     def report(self) -> TestReport:
         for check in KINDS:
@@ -169,10 +168,9 @@ class _Checker:
         return self._inputs(next(iter(self._cases.values())))
 
     def _inputs(self, case: Inputs | Callable[[], Inputs]) -> dict[str, Any]:
-        """Return the arguments of a case; what the function writes to is copied."""
-        inputs = converted(dict(case() if callable(case) else case), torch.Tensor.detach)
-        writes = {name: inputs[name] for name in self._options.writes if name in inputs}
-        return {**inputs, **converted(writes, torch.clone)}
+        """Return the arguments of a case, copied: a faulty function writes to any of them."""
+        inputs: dict[str, Any] = converted(dict(case() if callable(case) else case), copied)
+        return inputs
 
     def _shapes(self) -> None:
         """Check all cases with all functions, or with one in turn."""
@@ -180,6 +178,23 @@ class _Checker:
             for turn, (config, function) in enumerate(self._functions.items()):
                 if self._options.thorough or turn == place % len(self._functions):
                     self._compare("shapes", case + config, self._inputs(make), function)
+
+    def _dtypes(self) -> None:
+        """Check that results are no narrower than inputs whose dtype the reference keeps."""
+        parts = tensor_parts(self._first()).values()
+        floats = {x.dtype for x in parts if torch.is_tensor(x) and x.is_floating_point()}
+        wanted = called(self._reference, **self._first())
+        if isinstance(wanted, Failure) or not any({x.dtype} == floats for x in wanted):
+            return
+        got = called(self._default, **self._first())
+        pairs = () if isinstance(got, Failure) else zip(got, wanted, strict=False)
+        for place, (mine, its) in enumerate(pairs):
+            # FP8 is a format to convert to, and sums may be wider.
+            if {its.dtype} == floats and 1 < mine.itemsize <= its.itemsize:
+                same = mine.dtype == its.dtype or not mine.is_floating_point()
+                detail = f"it is {dtype_of(mine)}; the reference's is {dtype_of(its)}"
+                one = (0.0, "") if same else (float("inf"), detail)
+                self._found.append(ResultComparison("dtypes", f"result {place}", *one))
 
     def _values(self) -> None:
         for name in self._floats:
@@ -206,10 +221,13 @@ class _Checker:
 
     def _aliasing(self) -> None:
         """Check two inputs in one memory, and each input as the output where that is allowed."""
-        first, out = self._first(), self._options.out
-        for one, other in itertools.combinations(self._varied, 2):
-            if first[one].shape == first[other].shape and first[one].dtype == first[other].dtype:
-                inputs = {**self._first(), other: first[one]}
+        out = self._options.out
+        read = [name for name in self._varied if name not in self._options.writes]
+        for one, other in itertools.combinations(read, 2):
+            inputs = self._first()
+            mine, its = inputs[one], inputs[other]
+            if mine.shape == its.shape and mine.dtype == its.dtype:
+                inputs[other] = mine
                 name = f"{one} and {other} in one memory"
                 self._compare("aliasing", name, inputs, refuses=True)
         for name in self._varied if out else ():
@@ -230,11 +248,8 @@ class _Checker:
         config, function = next(iter(self._functions.items()))
         for case in dict.fromkeys((next(iter(self._cases)), list(self._cases)[-1])):
             inputs = self._inputs(self._cases[case])
-            exact, written = self._exact(inputs), {*self._options.writes} & inputs.keys()
-            kept = {name: inputs[name] for name in written}
-            runs = [
-                called(function, **{**inputs, **converted(kept, torch.clone)}) for _ in range(_RUNS)
-            ]
+            exact = self._exact(inputs)
+            runs = [called(function, **converted(inputs, copied)) for _ in range(_RUNS)]
             whole = [run for run in runs if not isinstance(run, Failure)]
             if len(whole) < _RUNS:
                 continue  # the check of shapes says why
@@ -262,26 +277,29 @@ class _Checker:
         most = None if self._options.thorough else 2
         for case, make in itertools.islice(self._cases.items(), most):
             name, inputs = f"gradients at {case}", self._inputs(make)
-            got = guarded("gradients", partial(self._differentiate, self._default, inputs, None))
+            given = converted(inputs, copied)
+            got = guarded("gradients", partial(self._differentiate, self._default, given))
             if isinstance(got, Failure):
                 self._found.append(compared("gradients", name, got, (), self._rows))
                 continue
             exact = self._differentiate(self._reference, widened(inputs), got[0])
-            self._found.append(compared("gradients", name, got[1:], exact[1:], self._rows))
+            self._found.append(compared("gradients", name, got[1], exact[1], self._rows))
 
     def _differentiate(
-        self, function: Function, inputs: dict[str, Any], like: torch.Tensor | None
-    ) -> tuple[Any, ...]:
-        """Return the gradient that went in, and those that came out."""
-        names = self._options.gradients
+        self, function: Function, inputs: dict[str, Any], given: Sequence[Any] = ()
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the gradients that go in, random if none are given, and those that come out."""
+        names = [name for name in self._options.gradients if torch.is_tensor(inputs[name])]
         leaves = {name: inputs[name].detach().requires_grad_() for name in names}
-        result = as_tuple(function(**{**inputs, **leaves}))[0]
-        grad = torch.randn_like(result) if like is None else like.to(result.dtype)
-        torch.autograd.backward(result, grad)
+        results = as_tuple(function(**{**inputs, **leaves}))
+        given = given or [torch.randn_like(x) if x.requires_grad else None for x in results]
+        pairs = zip(results, given, strict=False)
+        ends = [(x, dy.to(x.dtype)) for x, dy in pairs if x.requires_grad and dy is not None]
+        torch.autograd.backward([x for x, _ in ends], [dy for _, dy in ends])
         missing = [name for name in names if leaves[name].grad is None]
         if missing:
             raise RuntimeError(f"{missing[0]} gets no gradient")
-        return grad, *(leaves[name].grad for name in names)
+        return given, [leaves[name].grad for name in names]
 
     def _compare(
         self,
@@ -316,14 +334,10 @@ class _Checker:
         self._found.append(found)
 
 
-def _case_name(case: Any) -> str:
-    if not isinstance(case, Mapping):
-        raise InputError(_NO_CASE)
-    return _text(case)
-
-
-def _text(values: Inputs) -> str:
+def _text(values: Any) -> str:
     """Describe arguments: dtype and shape of tensors, and the values of others."""
+    if not isinstance(values, Mapping):
+        raise InputError(_NO_CASE)
     return ", ".join(
         f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
         if isinstance(value, torch.Tensor)
@@ -334,5 +348,7 @@ def _text(values: Inputs) -> str:
 
 def _differing(one: torch.Tensor, other: torch.Tensor) -> int:
     """Count the bytes that differ, in which NaN equals NaN."""
-    mine, its = (x.contiguous().view(-1).view(torch.uint8) for x in (one, other))
+    # A single element is contiguous with any stride, and not as bytes.
+    flat = torch.contiguous_format
+    mine, its = (x.clone(memory_format=flat).view(-1).view(torch.uint8) for x in (one, other))
     return int((mine != its).sum())

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import cached_property
 from typing import Any, Final
 
 import torch
@@ -20,23 +19,21 @@ from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.evidence import KernelEvidence, evidence_of
 from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome, finding
 from asmtune.testing.subjects import (
     BY_REFERENCE,
     DiagnosisRequest,
     DiagnosisSubject,
+    LaunchSizes,
     Trial,
     TrialResult,
     load_subject,
 )
 
 _TRIAL_S: Final = 300.0
-_LEAST_SIZE: Final = 16
 _MOST_PROGRAMS: Final = {"cuda": 64, "cpu": 16}  # the interpreter runs them one by one
-_FEW: Final = 1 << 18
-_LARGEST_BLOCK: Final = 8192
+_MOST_ELEMENTS: Final = 1 << 24
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
 _NARROW: Final = ("fp16", "bf16")
@@ -77,7 +74,9 @@ class _Experiments:
         problem = subject.problem(subject.shape, self._dtype)
         self._config = subject.space.first(**problem.shape)
         self._asked = request.shape
-        self._even = self._small()
+        self._sizes = LaunchSizes(subject, self._config, _MOST_PROGRAMS[device])
+        self._even = self._sizes.small(self._sizes.two_blocks)
+        self._covered: tuple[str, ...] = ()  # sizes that are no larger than a block
         self._notes: list[str] = []
         self._wrong = False
         self._known: dict[str, KernelEvidence] = {}
@@ -88,7 +87,8 @@ class _Experiments:
             self._notes.append(f"the compiled code was not read: {evidence.note}")
         outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
-            raise ProblemError(f"{subject.name}: no argument is seen to be written; name OUTPUTS")
+            seen = evidence.note or "no argument is seen to be written; name OUTPUTS"
+            raise ProblemError(f"{subject.name}: {seen}")
         rows = {"fp32": "tf32"} if device == "cuda" and evidence.uses_tf32 else {}
         rows |= request.tolerances
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
@@ -113,8 +113,9 @@ class _Experiments:
             self._notes.append(f"at {_text(self._asked)} {what}")
         for experiment in self._mask, self._accumulator, self._race, self._alignment, self._bounds:
             self._found.append(experiment())
-        seen = f"at {_text(self._even)} the result is wrong: {first.detail}" if first.wrong else ""
         wrong, notes = self._wrong or self._has_cause(), tuple(dict.fromkeys(self._notes))
+        shape, result = (self._even, first) if first.wrong else (self._asked or {}, asked)
+        seen = f"at {_text(shape)} the result is wrong: {result.detail}" if result.wrong else ""
         return Diagnosis(title, wrong, tuple(self._found), notes, seen)
 
     def _has_cause(self) -> bool:
@@ -125,6 +126,7 @@ class _Experiments:
     ) -> CauseFinding:
         backwards = "programs in reverse order" if self._device == "cpu" else "1 to 8 warps"
         tried = {"even": _text(self._even), "runs": f"{_RUNS[self._device]} runs, {backwards}"}
+        tried["less"] = f" ({', '.join(self._covered)}: one less)" if self._covered else ""
         return finding(cause, outcome, seen, tried, advice or cause, **names)
 
     def _evidence(self, shape: Shape) -> KernelEvidence:
@@ -134,12 +136,6 @@ class _Experiments:
             self._known[key] = evidence_of(problem, self._config, self._target)
         return self._known[key]
 
-    @cached_property
-    def _sizes(self) -> tuple[str, ...]:
-        """Name the sizes of the shape that may be changed."""
-        shape = self._subject.shape
-        return tuple(n for n, v in shape.items() if type(v) is int and v >= _LEAST_SIZE)
-
     def _settle(self) -> None:
         """Choose small sizes that the kernel and its reference take.
 
@@ -148,46 +144,32 @@ class _Experiments:
         Raises:
             ProblemError: the kernel or its reference takes none of them.
         """
-        if not self._run(first := self._even).refused:
+        if self._run(first := self._even).refused:
+            self._even = self._sizes.small(self._sizes.two_blocks, tied=True)
+            refused = self._run(self._even).refused
+            asked = self._asked or first
+            if refused.startswith(BY_REFERENCE) or (refused and self._run(asked).refused):
+                raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
+            self._even = first if refused else self._even
+        own = self._sizes.small({})
+        if self._sizes.elements(own) <= _MOST_ELEMENTS:
+            self._asked = own if self._request.grid else self._asked
+            if self._run(self._even).wrong:
+                self._cover(own)
+
+    def _cover(self, own: dict[str, Any]) -> None:
+        """Take no sizes beyond a block, where one must cover those of the user's own shape."""
+        first, given = self._run(self._even), self._run(own)
+        if given.left or given.refused or given.error:
             return
-        self._even = self._small(tied=True)
-        refused = self._run(self._even).refused
-        asked = self._asked or first
-        if refused.startswith(BY_REFERENCE) or (refused and self._run(asked).refused):
-            raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
-        self._even = first if refused else self._even
-
-    def _small(self, *, tied: bool = False) -> dict[str, Any]:
-        """Return small sizes that the config's blocks divide, of some programs."""
-        blocks = [
-            value
-            for value in self._config.kwargs.values()
-            if type(value) is int and 0 < value <= _LARGEST_BLOCK and not value & (value - 1)
-        ]
-        whole = 2 * max([*blocks, _LEAST_SIZE])
-        shape = {**self._subject.shape, **dict.fromkeys(self._sizes, whole)}
-        names, own = self._sizes, self._subject.shape
-        groups = [[n for n in names if n == m or (tied and own[n] == own[m])] for m in names]
-        while (count := self._programs(shape)) > _MOST_PROGRAMS[self._device]:
-            halves = [
-                {**shape, **{n: shape[n] // 2 for n in group}}
-                for group in groups
-                if shape[group[0]] > _LEAST_SIZE
-            ]
-            fewest = min(halves, key=self._programs, default=shape)
-            # The programs of a persistent kernel do not fall, but what each of them does.
-            if self._programs(fewest) >= count and (not halves or self._elements(shape) <= _FEW):
+        for covered in self._sizes.covered(own):
+            even = self._sizes.small({**self._sizes.two_blocks, **covered})
+            if self._run(even).excess <= 1:
                 break
-            shape = fewest
-        return shape
-
-    def _elements(self, shape: Shape) -> int:
-        values = tensor_parts(self._subject.problem(shape, self._dtype).arguments).values()
-        return sum(value.numel() for value in values if isinstance(value, torch.Tensor))
-
-    def _programs(self, shape: Shape) -> int:
-        x, y, z = self._subject.problem(shape, self._dtype).programs(self._config)
-        return x * y * z
+        else:
+            even, covered = (own, own) if first.left else (self._even, {})
+        self._even, self._covered = even, (*covered,)
+        self._wrong = self._run(even).wrong or given.wrong or bool(given.touched)
 
     def _run(
         self, shape: Shape, dtype: str = "", config: Config | None = None, **how: Any
@@ -248,8 +230,9 @@ class _Experiments:
             self._notes.append(f"mask: {_text(self._even)} is refused: {even.refused}")
             return self._finding("mask", "untested", "the kernel takes no such sizes")
         risk: dict[str, tuple[str, ...]] = {}
-        for name in self._sizes:
-            shape = {**self._even, name: self._even[name] + 1}
+        for name in self._sizes.names:
+            step = -1 if name in self._covered else 1
+            shape = {**self._even, name: self._even[name] + step}
             odd = self._run(shape)
             if odd.refused:
                 self._notes.append(f"mask: {name}={shape[name]} is refused: {odd.refused}")
@@ -269,7 +252,7 @@ class _Experiments:
 
     def _is_misplaced(self, name: str, seen: str, odd: TrialResult) -> bool:
         """Return whether offsets are wrong, not the last block's mask, and keep what is seen."""
-        twice = {**self._even, name: 2 * self._even[name]}
+        twice = {**self._even, name: (1 + (name not in self._covered)) * self._even[name]}
         if odd.left and not odd.touched:
             self._misplaced = f"{seen}; {odd.left}", "unwritten"
         elif not self._run(twice).refused and (fault := self._fault(twice)):
@@ -297,7 +280,8 @@ class _Experiments:
         if self._dtype not in _NARROW and not narrow:
             seen = f"{self._dtype} inputs, and no sum in fp16 or bf16 in the code"
             return self._finding("accumulator", "fine", seen)
-        grown = ({**self._even, name: _GROWTH * self._even[name]} for name in self._sizes)
+        free = [name for name in self._sizes.names if name not in self._covered]
+        grown = ({**self._even, name: _GROWTH * self._even[name]} for name in free)
         for shape in (self._even, *grown):
             mine = self._run(shape)
             if not mine.wrong or mine.error or self._differs(shape):

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import torch
 
+from asmtune.base.errors import InputError
+
 Inputs = Mapping[str, Any]
 TensorChange = Callable[[torch.Tensor], torch.Tensor]
 
@@ -17,7 +19,12 @@ def odd_shapes(*names: str) -> tuple[dict[str, int], ...]:
 
     The last dimension is the largest, and those before the last two are small: a kernel over rows
     has some tens of programs, which Triton's interpreter runs in a second.
+
+    Raises:
+        InputError: there is no name.
     """
+    if not names:
+        raise InputError('odd_shapes: name the sizes, as in odd_shapes("M", "N")')
     last, rows, others = (33, 1, 128, 129, 1000), (17, 1, 8, 5, 3), (2, 1, 3, 2, 1)
     columns = [others] * (len(names) - 2) + [rows, last][-len(names) :]
     return tuple(dict(zip(names, sizes, strict=True)) for sizes in zip(*columns, strict=True))
@@ -41,8 +48,17 @@ def converted(value: Any, change: TensorChange) -> Any:
 
 
 def widened(value: Any) -> Any:
-    """Return floating-point tensors in float64, wherever they are; all else stays as it is."""
-    return converted(value, lambda x: x.detach().double() if x.is_floating_point() else x)
+    """Return copies of tensors, wherever they are: in float64 if they are of floating point."""
+    double = torch.float64
+    return converted(
+        value, lambda x: x.detach().to(double if x.is_floating_point() else x.dtype, copy=True)
+    )
+
+
+def copied(x: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor with all of its memory: place and strides stay, gaps and overlaps too."""
+    memory = x.detach().new_empty(0).set_(x.untyped_storage()).clone()
+    return memory.as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def special_values(dtype: torch.dtype, most: float) -> dict[str, TensorChange]:

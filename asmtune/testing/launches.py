@@ -128,7 +128,6 @@ class TrialProcess:
 
     def _exact(self, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
         """Return the exact outputs, from copies: a launch in place changes the arguments."""
-        copies = converted(values, torch.clone)
         outputs, names = self._subject.outputs, tensor_parts(values)
         if unknown := [name for name in outputs if name not in names]:
             raise ProblemError(
@@ -137,7 +136,7 @@ class TrialProcess:
             )
         with torch.no_grad():
             # A reference of the user's own gets float64.
-            given = widened(copies) if self._subject.reference else copies
+            given = widened(values) if self._subject.reference else converted(values, torch.clone)
             exact = guarded("reference", lambda: as_tuple(self._reference(given)))
         if isinstance(exact, Failure):
             raise _RefusedError(f"{BY_REFERENCE}{exact.detail.splitlines()[0]}")

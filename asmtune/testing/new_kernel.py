@@ -69,7 +69,7 @@ class KernelSignature:
         _check_name("name", name)
         if importlib.util.find_spec(name) is not None and not Path(f"{name}.py").exists():
             raise InputError(f"new: {name!r} is the name of an installed module; take another")
-        tensors = tuple(map(_parse_input, split_list(inputs)))
+        tensors = tuple(map(_parse_input, split_list(inputs.strip().removesuffix(","))))
         if not tensors:
             raise InputError(f"--inputs: empty; write {_FORM}")
         unique("--inputs", ((one.name, one) for one in tensors))
@@ -148,7 +148,7 @@ def _parse_input(text: str) -> KernelInput:
     if match is None:
         raise InputError(f"--inputs: {text!r} is not NAME: (SIZES) DTYPE; write {_FORM}")
     _check_name("input", match[1])
-    dtype = canonical_dtype(match[3])
+    dtype = canonical_dtype(match[3].lower())
     if dtype not in _DTYPES:
         raise InputError(f"--inputs: {match[1]} is {dtype}; it must be one of {', '.join(_DTYPES)}")
     return KernelInput(match[1], _parse_sizes(f"--inputs: {match[1]}", match[2]), dtype)

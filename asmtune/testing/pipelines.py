@@ -11,9 +11,9 @@ import torch
 
 from asmtune.base.errors import InputError
 from asmtune.compile.interpreter import exact_floats
-from asmtune.testing.inputs import widened
+from asmtune.testing.inputs import converted, copied, widened
 from asmtune.testing.reports import ResultComparison, TestReport, as_tuple, called, compared
-from asmtune.testing.tolerances import Rows
+from asmtune.testing.tolerances import Rows, Tolerance, rows_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PipelineStage:
     name: str
     function: Callable[..., Any]
     reference: Callable[..., Any]
-    tolerances: Rows = field(default_factory=dict)
+    tolerances: Rows | Tolerance = field(default_factory=dict)
 
 
 def check_pipeline(stages: Sequence[PipelineStage], *inputs: torch.Tensor) -> TestReport:
@@ -57,8 +57,8 @@ def check_pipeline(stages: Sequence[PipelineStage], *inputs: torch.Tensor) -> Te
     for stage in stages:
         want = as_tuple(stage.reference(*widened(values)))
         with exact_floats():
-            values = called(stage.function, *values)
-        found.append(compared("stages", stage.name, values, want, stage.tolerances))
+            values = called(stage.function, *converted(values, copied))
+        found.append(compared("stages", stage.name, values, want, rows_of(stage.tolerances)))
         if not found[-1].right:
             break
     wrong = () if found[-1].right else (f"the first wrong stage is {found[-1].name}",)

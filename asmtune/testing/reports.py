@@ -15,8 +15,8 @@ from asmtune.testing.tolerances import Rows, excess, worst_element
 Outcome = Literal["cause", "risk", "fine", "untested"]
 
 _TRIED: Final = {
-    "mask": "sizes that blocks divide ({even}), and each one more; memory around the arguments "
-    "marked with NaN, then with 3",
+    "mask": "sizes that blocks divide ({even}), and each one more{less}; memory around the "
+    "arguments marked with NaN, then with 3",
     "accumulator": "inputs in fp32, and each size four times as large",
     "race": "{runs}, other configs",
     "alignment": "all arguments one element behind an aligned address",

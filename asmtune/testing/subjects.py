@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import torch
 
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
@@ -16,6 +18,11 @@ from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from asmtune.measure.checks.effects import tensor_parts
+
+_LEAST_SIZE: Final = 16
+_FEW: Final = 1 << 18
+_LARGEST_BLOCK: Final = 8192
 
 BY_REFERENCE: Final = "reference: "
 """Prefix of the text where the reference raises."""
@@ -178,6 +185,59 @@ class FunctionSubject:
 DiagnosisSubject = ModuleSubject | FunctionSubject
 
 
+class LaunchSizes:
+    """Chooses the sizes of small launches by the blocks of a config.
+
+    Attributes:
+        names: of the sizes that may be changed.
+        two_blocks: the sizes as two of the largest blocks each.
+    """
+
+    def __init__(self, subject: DiagnosisSubject, config: Config, most_programs: int) -> None:
+        self._subject, self._config, self._most = subject, config, most_programs
+        own = subject.shape
+        self.names = tuple(n for n, v in own.items() if type(v) is int and v >= _LEAST_SIZE)
+        values = (value for value in config.kwargs.values() if type(value) is int)
+        blocks = (v for v in values if 0 < v <= _LARGEST_BLOCK and not v & (v - 1))
+        self._blocks = sorted(blocks, reverse=True)
+        self.two_blocks = dict.fromkeys(self.names, 2 * max([*self._blocks, _LEAST_SIZE]))
+
+    def covered(self, shape: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the sizes that a block may cover, as large as it: no program more is for them."""
+        whole = {**self._subject.shape, **self.two_blocks}
+        count = self._programs(whole)
+        free = [n for n in self.names if self._programs({**whole, n: _LEAST_SIZE}) == count]
+        for block in self._blocks:
+            yield dict.fromkeys((name for name in free if shape[name] <= block), block)
+
+    def small(self, sizes: Mapping[str, Any], *, tied: bool = False) -> dict[str, Any]:
+        """Halve sizes, and the subject's where none are given, until they make few programs."""
+        shape = {**self._subject.shape, **sizes}
+        names, own = self.names, self._subject.shape
+        groups = [[n for n in names if n == m or (tied and own[n] == own[m])] for m in names]
+        while (count := self._programs(shape)) > self._most:
+            halves = [
+                {**shape, **{n: shape[n] // 2 for n in group}}
+                for group in groups
+                if shape[group[0]] > _LEAST_SIZE
+            ]
+            fewest = min(halves, key=self._programs, default=shape)
+            # The programs of a persistent kernel do not fall, but what each of them does.
+            if self._programs(fewest) >= count and (not halves or self.elements(shape) <= _FEW):
+                break
+            shape = fewest
+        return shape
+
+    def elements(self, shape: Mapping[str, Any]) -> int:
+        """Count the elements of all tensors."""
+        problem = self._subject.problem(shape, self._subject.dtype)
+        values = tensor_parts(problem.arguments).values()
+        return sum(value.numel() for value in values if isinstance(value, torch.Tensor))
+
+    def _programs(self, shape: Mapping[str, Any]) -> int:
+        return math.prod(self._subject.problem(shape, self._subject.dtype).programs(self._config))
+
+
 def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
     """Load the kernel of a request.
 
@@ -190,4 +250,6 @@ def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
         raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
     if not request.reference:
         raise InputError(f"{request.kernel} is a plain function: name its --reference file.py:name")
+    if request.grid is None:
+        raise InputError(f'{request.kernel} is a plain function: give its --grid "cdiv(n, BLOCK)"')
     return FunctionSubject(request)

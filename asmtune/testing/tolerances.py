@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from asmtune.base.errors import InputError
-from asmtune.core.dtypes import TORCH_NAMES, dtype_of
+from asmtune.base.text import did_you_mean
+from asmtune.core.dtypes import TORCH_NAMES, dtype_name, dtype_of
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,31 @@ TOLERANCES: Final = {
 }
 
 
-Rows = Mapping[str, str | Tolerance]
+Rows = Mapping[Any, str | Tolerance]
 """Rows of the table, or tolerances, by the dtype of a result."""
 
 _OWN: Final[Rows] = MappingProxyType({})
+
+
+def rows_of(given: Rows | Tolerance) -> Rows:
+    """Return rows by canonical dtypes, of which all floats share a single tolerance.
+
+    Raises:
+        InputError: a key is no dtype, or a value neither a tolerance nor the name of a row.
+    """
+    if isinstance(given, Tolerance):
+        return {name: given for name in TORCH_NAMES if name[0] not in "iu"}
+    rows: dict[str, str | Tolerance] = {}
+    for key, row in given.items() if isinstance(given, Mapping) else [(given, "")]:
+        name = str(key).rpartition(".")[2]
+        dtype = dtype_name(getattr(torch, TORCH_NAMES.get(name, name), None))
+        if dtype is None:
+            raise InputError(f"tolerances: {key!r} is no dtype{did_you_mean(name, TORCH_NAMES)}")
+        if not isinstance(row, Tolerance) and str(row) not in TOLERANCES:
+            hint = did_you_mean(str(row), TOLERANCES)
+            raise InputError(f"tolerances: {row!r} is none of {', '.join(TOLERANCES)}{hint}")
+        rows[dtype] = row
+    return rows
 
 
 def tolerance_of(result: torch.Tensor, named: Rows = _OWN) -> Tolerance:

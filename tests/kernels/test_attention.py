@@ -18,6 +18,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
+from asmtune.kernels import attention, attention_backward_kv, attention_backward_q
 from asmtune.kernels._attention_host import Attending, mask_arguments, sizes
 from asmtune.kernels._attention_reference import attend, attend_by_key_heads
 from tests.kernels.accuracy import module_of
@@ -142,3 +143,16 @@ def test_the_reference_refuses_heads_that_do_not_share(reference: Callable[..., 
     q, k = torch.ones(1, 2, 4, 32), torch.ones(1, 8, 4, 32)
     with pytest.raises(ValueError, match="8 key heads do not divide 2 heads of queries"):
         reference(q, k, k, Attending(scale=1.0))
+
+
+def test_gradients_of_queries_alone_take_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where keys and values need no gradient, the kernel of queries makes all there are."""
+    given = (*[torch.zeros(1, 1, 4, 16)] * 5, torch.zeros(1, 1, 4))
+    options = (False, None, None, None, 0.0, 0, 0.25, True, True)
+    dq = torch.ones(1)
+    monkeypatch.setattr(attention_backward_q, "attention_backward_q", lambda *_: (dq, None))
+    assert attention._gradients(*given, *options, needed=(True, *[False] * 11)) == (dq,)
+    keys = [torch.ones(2), torch.ones(3)]
+    monkeypatch.setattr(attention_backward_kv, "attention_backward_kv", lambda *_: keys)
+    monkeypatch.setattr(attention, "is_deterministic", lambda: True)
+    assert attention._gradients(*given, *options, needed=(True, True, *[False] * 10)) == (dq, *keys)

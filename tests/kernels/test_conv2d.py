@@ -17,6 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import conv2d
+from asmtune.kernels._conv2d_host import gradient_arguments
 from asmtune.kernels._conv2d_window import Window
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
@@ -152,6 +153,10 @@ def test_tiles_are_shared_where_there_are_few() -> None:
         ({"stride": 0}, "stride is 0; it must be a whole number of 1 or more"),
         ({"padding": "same"}, "padding is 'same'; it must be a whole number of 0 or more"),
         ({"dilation": (1, 2, 3)}, r"dilation is \(1, 2, 3\); it must be a whole number"),
+        (
+            {"x": torch.zeros(1).expand(1 << 16, 4, 256, 256)},
+            "the result is 65536 images of 252 x 256; it must have 2147483392 pixels at most",
+        ),
         ({"padding": 0}, "the window spans 7 pixels down and the padded image has 6; pad more"),
     ],
 )
@@ -160,3 +165,12 @@ def test_refused_arguments(changed: dict[str, Any], message: str) -> None:
     fitting = {"x": torch.zeros(2, 4, 6, 9), "weight": torch.zeros(8, 4, 7, 3), "padding": 1}
     with pytest.raises(ValueError, match=f"^conv2d: {message}"):
         conv2d.conv2d(**{**fitting, **changed})
+
+
+def test_gradients_of_too_many_pixels_are_refused() -> None:
+    """Pixels of x a stride apart are counted in 32 bits too, where the result has few."""
+    x, weight = (torch.zeros(1).expand(n, 4, 256, 256) for n in (1 << 16, 8))
+    window = Window.of(1, 0)
+    with pytest.raises(ValueError, match="conv2d: x is 65536 images of 256 x 256; it must have"):
+        gradient_arguments(torch.zeros(1 << 16, 8, 1, 1), x, weight, window, 1)
+    assert gradient_arguments(torch.zeros(1 << 16, 8, 1, 1), x, weight, Window.of(2, 0), 1)

@@ -268,3 +268,18 @@ def test_checks_are_one_graph() -> None:
     given = torch.randn(2, 3), torch.randn(6, 3), torch.randn(6)
     found = torch.compile(checked, backend="eager", fullgraph=True)(*given)
     assert torch.equal(found, checked(*given))
+
+
+def test_dropout_copies_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An x with gaps is copied once, and its gradient counts elements as the copy does."""
+    copies: list[torch.Tensor] = []
+
+    def dense(x: torch.Tensor) -> Any:
+        copies.append(x)
+        return torch.empty(x.shape), (x.contiguous(),)
+
+    monkeypatch.setattr(dropout, "dense", dense)
+    x = torch.ones(4, 6)[:, ::2].requires_grad_()
+    y = dropout.dropout(x, 1.0, 0)
+    assert len(copies) == 1
+    assert y.grad_fn.stride == (3, 1)  # type: ignore[union-attr]

@@ -33,9 +33,11 @@ PRODUCTS = (
 )
 """Kernels of tiles, whose loads are told apart from others in tests of their own."""
 FORWARD_ONLY = (
-    *("vector_add", "broadcast_relu", "gelu", "softmax"),
+    *("vector_add", "broadcast_relu", "gelu", "softmax", "tiled_matmul"),
     *("matmul", "linear", "scaled_matmul", "quantise", "attention_fp8"),
 )
+
+MANY_ROWS = torch.zeros(1, 1).expand((1 << 31) - 1, 1)
 
 UNLIKE = ("dropout", "scaled_matmul")
 """Dropout draws other numbers than PyTorch; `test_scaled.py` has products of FP8."""
@@ -197,7 +199,7 @@ def call(name: str, **changed: Any) -> Any:
     return getattr(module, name)(**{**inputs, **changed})
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "tiled_matmul"])
+@pytest.mark.parametrize("name", KERNELS)
 def test_refused_dtypes(name: str) -> None:
     """float64 is refused by name, in one line that says what is taken."""
     module = module_of(name)
@@ -225,6 +227,9 @@ def test_refused_gradients(name: str) -> None:
         ("dropout", {"p": 1.5}, "p is 1.5; it must lie between 0 and 1"),
         ("dropout", {"p": float("nan")}, "p is nan; it must lie between 0 and 1"),
         ("dropout", {"seed": -1}, "seed is -1; it must lie between 0 and 2"),
+        ("dropout", {"seed": 1.5}, "seed is 1.5; it must lie between 0 and 2.*an int"),
+        ("dropout", {"p": torch.tensor(0.5)}, "p is 0.5; it must lie between 0 and 1"),
+        ("softmax", {"x": MANY_ROWS}, r"x is \(2147483647, 1\); it must have 2147450880 rows at"),
         ("softmax", {"x": torch.zeros(3, 0)}, r"x is \(3, 0\); it must have one element"),
         ("layernorm", {"weight": torch.zeros(3)}, r"weight is \(3,\); it must be \(70,\)"),
         ("rmsnorm", {"weight": torch.zeros(70).half()}, "weight is torch.float16 on cpu, and x"),
@@ -277,7 +282,10 @@ def test_refused_gradients(name: str) -> None:
             "mask requires a gradient, and gets none: detach it",
         ),
         ("attention", {"scale": -1.0}, "scale is -1.0; it must be above 0 and finite"),
+        ("attention", {"scale": torch.tensor(0.5)}, "scale is 0.5; it must be above 0"),
+        ("attention", {"dropout": torch.tensor(0.5)}, "dropout is 0.5; it must be from 0 to"),
         ("attention", {"seed": -1}, "seed is -1; it must be between 0 and 2"),
+        ("attention", {"dropout": 0.5, "seed": 1.5}, "seed is 1.5; it must be .*, an int"),
         ("attention", {"padding": torch.zeros(1)}, "padding is torch.float32; it must be lengths"),
         ("attention", {"padding": torch.zeros(3).int()}, r"padding is \(3,\); it must be \(1,\)"),
         (

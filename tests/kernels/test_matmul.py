@@ -17,7 +17,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import linear, matmul
-from asmtune.kernels._gemm_host import Product, by_cublas, product
+from asmtune.kernels._gemm_host import Product, product
+from asmtune.kernels._gemm_vendor import as_tf32, by_cublas
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
 from tests.kernels.interpreted_matmul import CASES, UNALIGNED
@@ -242,3 +243,39 @@ def test_cublas_multiplies_fp32_as_our_kernel_does(
     finally:
         products.fp32_precision = before
     assert seen == ["tf32", setting]
+
+
+def test_threads_agree_on_tf32() -> None:
+    """The setting is as before when the last of two threads that overlap has left, not earlier."""
+    products = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    first, second = as_tf32(torch.float32), as_tf32(torch.float32)
+    try:
+        products.fp32_precision = "ieee"
+        for step in (first.__enter__, second.__enter__):
+            step()
+        first.__exit__(None, None, None)
+        between = products.fp32_precision
+        second.__exit__(None, None, None)
+        assert (between, products.fp32_precision) == ("tf32", "ieee")
+    finally:
+        products.fp32_precision = before
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_cublas_gets_rows_of_fp8_that_do_not_overlap(
+    operand: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What shares the key of a dense operand, and is expanded, is copied for `_scaled_mm`."""
+    scaled = torch._scaled_mm
+
+    def multiply(a: torch.Tensor, b: torch.Tensor, *scales: Any, **options: Any) -> torch.Tensor:
+        assert a.stride() == b.mT.stride() == (64, 1)
+        return scaled(a, b, *scales, **options)
+
+    monkeypatch.setattr(torch, "_scaled_mm", multiply)
+    rows = {name: torch.randn(32, 64).to(torch.float8_e4m3fn) for name in "ab"}
+    rows[operand] = rows[operand][:1].expand(32, 64)
+    a, b, c = rows["a"], rows["b"].mT, torch.empty(1, 32, 32, dtype=torch.float16)
+    by_cublas(a[None], b[None], None, c, "none")
+    assert torch.allclose(c[0].float(), a.float() @ b.float(), rtol=1e-2, atol=1e-2)

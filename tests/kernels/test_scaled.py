@@ -17,9 +17,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.kernels import quantise, scaled_matmul
+from asmtune.kernels import _groups, quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
-from asmtune.kernels._groups import amax_kernel
 from asmtune.testing.tolerances import excess
 from tests.interpreter import Interpreter
 
@@ -102,23 +101,15 @@ def test_rounding_is_by_units_that_round_once(format_: str, settings: Settings) 
 
 
 @pytest.mark.parametrize("group", [(0, 0), (0, 1), (300, 700)], ids=str)
-def test_amax_of_large_groups_compiles(
-    group: tuple[int, int], settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The pass before compiles as `quantise` launches it: types of loops are checked there."""
-    made: list[Problem] = []
-
-    class Launches:
-        def __getitem__(self, grid: Any) -> Any:
-            return lambda **given: made.append(Problem(amax_kernel, given, grid, {}, "amax"))
-
-    monkeypatch.setattr(quantise, "amax_tuned", Launches())
+def test_amax_of_large_groups_compiles(group: tuple[int, int], settings: Settings) -> None:
+    """The pass before compiles as `quantise` launches it, and loads ahead."""
     x = torch.empty(8192, 8192, dtype=torch.bfloat16, device="meta")
-    quantise._amaxes(x, quantise._groups(x, group))
-    for problem in made:
-        for target in ("A100", "H200"):
-            assert "max" in ptx(settings, problem, Config({}, num_warps=4), target)
-    assert made
+    grid, given = _groups.amax_launch(x, quantise._groups(x, group))
+    problem = Problem(_groups.amax_kernel, given, grid, {}, "amax")
+    for target in ("A100", "H200"):
+        text = ptx(settings, problem, Config({}, num_warps=4), target)
+        assert "max" in text
+        assert "cp.async" in text
 
 
 def test_vendor_computes_the_same() -> None:

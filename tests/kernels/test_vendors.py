@@ -474,7 +474,8 @@ def chosen_backward(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[frozen
         more.pop("dtype", "fp16"),
         "cpu",
     )
-    given["q"].requires_grad_()
+    for name in "qkv":
+        given[name].requires_grad_()
     module_of("attention").attention(**given, **more).sum().backward()
     return launches[1:]
 

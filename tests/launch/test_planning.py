@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from triton.compiler import compile as triton_compile
 
 from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
-from asmtune.runtime.launch import plain
+from asmtune.runtime.launch import plain, planning
 from asmtune.runtime.launch.planning import (
     TritonLaunch,
     backend,
     entry_widths,
     plan_of,
+    plan_of_alternative,
     quiet_lists,
 )
 
@@ -207,3 +209,26 @@ def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(WIDTH, "value", [4])
     launched = TritonLaunch(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
     assert plan_of(plain, launched, TENSORS) is None  # type: ignore[arg-type]
+
+
+def test_an_alternative_runs_while_a_trace_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The observer of another thread's trace, which may go at any time, is looked at once."""
+
+    class Ending:
+        """A launcher whose trace ends as soon as it has been looked at."""
+
+        def __init__(self) -> None:
+            unheard = SimpleNamespace(unheard=lambda call, *values: call(*values))
+            self.observers = iter((unheard, None))
+
+        @property
+        def observer(self) -> Any:
+            return next(self.observers)
+
+    seen: list[Any] = []
+    won = Config({"B": 16}).with_alternative("vendor")
+    relay = plan_of_alternative(plain, scratch, lambda *v: seen.append(v), ("x", "n"), won).relay
+    monkeypatch.setattr(planning, "plain", Ending())
+    between = (1, 1, 1, 0)  # sizes of the grid, and the stream
+    relay(*between, "x", 5, 16)
+    assert seen == [("x", 5)]

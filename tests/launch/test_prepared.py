@@ -678,6 +678,24 @@ def test_a_prepared_backward_leaves_the_rest_to_the_function(watched: Watched) -
     assert watched.own_calls(lambda: with_gradient(dense)) == 0
 
 
+def test_a_backward_is_told_what_is_needed(watched: Watched) -> None:
+    """`needed` says which parameters require a gradient, whether a call is prepared or not."""
+    seen: list[Any] = []
+
+    def backward(grad: torch.Tensor, scale: float, *, needed: tuple[bool, ...]) -> Any:
+        seen.append(needed)
+        return tuple(grad * scale if one else None for one in needed[:2])
+
+    call = watched.over(
+        lambda x, weight, scale=3.0: ((doubled(x), weight)[0], (scale,)), backward=backward
+    )
+    x, weight = X.clone().requires_grad_(), X.clone().requires_grad_()
+    for _ in range(4):
+        torch.autograd.grad(call(x, X), x, torch.ones_like(X))
+        torch.autograd.grad(call(X, weight), weight, torch.ones_like(X))
+    assert seen == [(True, False, False), (False, True, False)] * 4
+
+
 def test_gradients_by_the_function_itself(watched: Watched) -> None:
     """The first call of a signature, which is not prepared, has the same gradient."""
     call = watched.over(lambda x, k=3.0: (x * k, (k,)), backward=lambda grad, k: (grad * k,))
@@ -773,12 +791,87 @@ def test_an_alternative_of_other_names_and_defaults(c_part: Any, watched: Watche
     seen: list[Any] = []
     won = Config({"BLOCK": 64}).with_alternative("vendor")
     with planned_launches(c_part, config=won, function=0, relay=lambda *_: None):
-        vendor = {"vendor": lambda a, b=9.0: seen.append((a, b))}
+        vendor = {"vendor": lambda a, b=9.0: (seen.append((a, b)), a * b)[1]}
         call = watched.over(doubled, alternatives=vendor)
         assert watched.own_calls(lambda: call(X)) == 0
         call(x=X)
         call(X, scale=2.0)
     assert seen[-2][1] == seen[-1][1] == 2.0
+
+
+MISFITS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "another dtype": lambda x: x.double(),
+    "another shape": lambda x: x[:2],
+    "other strides": lambda x: x.t().contiguous().t(),
+    "a tuple": lambda x: (x, x),
+    "no tensor": lambda _: None,
+    "an error": lambda x: x.view(3),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_an_alternative_of_another_result_is_left_out(
+    name: str, c_part: Any, watched: Watched
+) -> None:
+    """A winner whose first result is not of the function's form is refused, and never returned."""
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    with planned_launches(c_part, config=won, function=0, relay=lambda *_: None):
+        call = watched.over(doubled, alternatives={"vendor": lambda x, _: MISFITS[name](x)})
+        results = [call(X) for _ in range(4)]
+        assert watched.own_calls(lambda: call(X)) == 4
+    assert {(r.dtype, r.shape, r.stride()) for r in results} == {(X.dtype, X.shape, X.stride())}
+    (told,) = call.prepared.refused
+    assert told.startswith("alternative 'vendor' gave ")
+
+
+def test_gradients_do_not_depend_on_the_call_number(c_part: Any, watched: Watched) -> None:
+    """A winner that autograd knows is not called for arguments that require a gradient."""
+    won = Config({"BLOCK": 64}).with_alternative("vendor")
+    with planned_launches(c_part, config=won, function=0, relay=lambda *_: None):
+        call = watched.over(doubled, alternatives={"vendor": lambda x, scale: x * scale})
+        x = X.clone().requires_grad_()
+        assert not any(call(x).requires_grad for _ in range(4))
+        assert watched.own_calls(lambda: call(X)) == 0
+        with torch.no_grad():
+            assert watched.own_calls(lambda: call(x)) == 0
+
+
+def test_results_may_be_changed_in_place(watched: Watched) -> None:
+    """A differentiable function's views are results like any, at each call, with its gradient."""
+
+    def function(x: torch.Tensor) -> Any:
+        kept, y = (doubled(x.view(-1)).view(x.shape) for _ in range(2))
+        return (kept, y), (kept,)
+
+    call = watched.over(function, backward=lambda one, two, _: (one + 3.0 * two,))
+    wanted = torch.full_like(X, 3.0)
+    wanted[:2] = 15.0
+    for _ in range(4):
+        x = X.clone().requires_grad_()
+        _, y = call(x)
+        y.add_(1.0)[:2].mul_(5.0)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+        assert torch.equal(gradient, wanted)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            call(x)[0].add_(1.0).sum().backward()
+    assert len(call.prepared) == 1
+
+
+NO_SIGNATURE: dict[str, tuple[Callable[[], Any], str]] = {
+    "a list": (lambda: [2.0], "a list"),
+    "a shape": (lambda: torch.Size([2]), "a Size"),
+    "a tuple of tensors": (lambda: (X, X), "a Tensor"),
+    "a subclass": (lambda: X.as_subclass(Sub), "a Sub"),
+}
+
+
+@pytest.mark.parametrize("name", NO_SIGNATURE)
+def test_parameters_without_a_signature_are_named(name: str, watched: Watched) -> None:
+    """A value that no signature can hold leaves the call to the function, which says why."""
+    value, kind = NO_SIGNATURE[name]
+    call = watched.over(lambda x, other: (doubled(x), other)[0])
+    assert watched.own_calls(lambda: call(X, value())) == 4
+    assert [*call.prepared.refused] == [f"other: {kind} there has no signature"]
 
 
 def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:

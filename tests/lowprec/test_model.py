@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from torch import nn
 from asmtune.base.errors import InputError
 from asmtune.lowprec import (
     Fp8Linear,
+    Granularity,
     Monitor,
+    Scaler,
     ScaleWarning,
     choose_precision,
     dequantize,
@@ -51,7 +54,8 @@ def test_each_layer_has_its_errors_and_costs() -> None:
     found = trace(low, batch(), reference=model)
     assert low.training
     assert torch.backends.mha.get_fastpath_enabled() == fused
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in low.modules())
+    hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in low.modules()]
+    assert sum(map(sum, hooks)) == 1, "the FP8 layer's own"
     layers = {layer.name: layer for layer in found.layers}
     assert "1.layers.0" not in layers, "it calls others"
     assert {"0", "1.layers.0.self_attn", "1.layers.1.linear1", "1.layers.1.norm2"} <= set(layers)
@@ -174,6 +178,25 @@ def test_conversion_keeps_modes_and_shared_layers() -> None:
     assert isinstance(with_fp8(linear), Fp8Linear)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("names", [None, ["1.layers.1.linear1"]])
+def test_fused_transformer_layers_are_left(names: list[str] | None) -> None:
+    """PyTorch's fused path would multiply by the bytes, without gradients and with a mask too."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)
+    model = nn.Sequential(nn.Linear(16, 32), nn.TransformerEncoder(layer, 2)).eval()
+    low, x = with_fp8(model, names), batch().float()
+    padding = torch.arange(8) >= torch.tensor([[8], [5]])
+    with torch.no_grad():
+        for kwargs in ({}, {"src_key_padding_mask": padding}):
+            exact, found = (m[1](m[0](x), **kwargs)[~padding] for m in (model, low))
+            assert 0 < float((found - exact).norm()) < 0.1 * float(exact.norm())
+        low.get_submodule("1.layers.1.linear1").weight_scale[0] = math.nan
+        with Monitor(low, model, ["1.layers.1.linear1"], patience=1), pytest.warns(ScaleWarning):
+            low(x)
+        assert bool(low(x).isfinite().all()), "also where a layer has fallen back"
+
+
 class Residual(nn.Module):
     """Updates its layers' outputs in place, and returns a mapping whose first tensor is a mask."""
 
@@ -207,6 +230,15 @@ def test_a_layer_that_gives_nan_is_not_kept_in_low_precision() -> None:
     layer = LayerErrors("bad", "Linear", stats, stats, 1, 1.0)
     policy = choose_precision(ModelTrace((layer,), stats), 0.5, ["bad"])
     assert (policy.low, policy.high, policy.error) == ((), ("bad",), 0.0)
+
+
+def test_a_layer_that_is_nan_in_both_models_has_no_error() -> None:
+    """Nothing was compared: the tree shows no zero, and the layer stays in 16 bits."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    nn.init.constant_(model[0].weight, math.nan)
+    found = trace(model, torch.ones(2, 2), repeats=0)
+    assert found.tree().count("nan") == 5
+    assert choose_precision(found, 0.5, ["0"]).high == ("0",)
 
 
 def watched(**options: Any) -> tuple[nn.Sequential, nn.Sequential, Monitor]:
@@ -280,6 +312,34 @@ def test_outliers_and_drops_are_counted() -> None:
     assert counts.calls == 8, "closed"
 
 
+def test_inputs_beyond_a_frozen_scale_are_outliers() -> None:
+    """Outputs of a saturated input look usual, so that the FP8 layer's input counts as well."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16, bias=False))
+    low, x = with_fp8(model), torch.randn(4, 16)
+    low(x)
+    low.eval()
+    with Monitor(low, model, ["0"], patience=2) as monitor:
+        for factor in (1.0, 9.0, 11.0, 0.9):
+            low(factor * x)
+        with pytest.warns(ScaleWarning, match="2 amax outliers"):
+            low(1000.0 * x)
+    counts = monitor.counts["0"]
+    assert (counts.outliers, counts.drops, counts.fell_back) == (2, 0, 5)
+    assert torch.equal(low(1000.0 * x), model(1000.0 * x))
+
+
+def test_the_mean_begins_with_an_output_that_is_not_zero() -> None:
+    """After zeros alone usual numbers are no outliers."""
+    model, _, monitor = watched()
+    with torch.no_grad():
+        model[0].bias.zero_()
+    with monitor:
+        for factor in (0.0, 1.0, 1.0, 1.0):
+            model(torch.full((2, 4), factor))
+    assert monitor.counts["0"].outliers == 0
+
+
 class Cast(nn.Linear):
     """A layer that casts its input to a dtype of its own, so that it has no run in fp64."""
 
@@ -298,6 +358,19 @@ def scripted() -> nn.Module:
         return nn.Sequential(torch.jit.script(nn.ReLU()))
 
 
+def untimed() -> ModelTrace:
+    """A trace without the profiler."""
+    return ModelTrace((replace(layer("a", 0.04, 1000), seconds=0.0),), AccuracyStats(elements=1))
+
+
+def per_row() -> Fp8Linear:
+    """A layer in evaluation whose input has a scale a row, of two rows."""
+    made = Fp8Linear(nn.Linear(4, 4), Scaler(Granularity((1, -1))))
+    made(torch.ones(2, 4))
+    made.eval()
+    return made
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
@@ -306,6 +379,13 @@ def scripted() -> nn.Module:
         (lambda: Monitor(nn.ReLU(), nn.ReLU(), ["x"]), "no module of both"),
         (lambda: choose_precision(ModelTrace((), AccuracyStats(elements=1)), 1, ["x"]), "'x'"),
         (lambda: choose_precision(ModelTrace((), AccuracyStats(elements=1)), -1, []), "budget=-1"),
+        (lambda: choose_precision(untimed(), "0.1", ["a"]), "budget='0.1'"),
+        (lambda: choose_precision(untimed(), 0.1, ["a"], by="seconds"), "no layer has seconds"),
+        (
+            lambda: Monitor(with_fp8(watched()[0]), watched()[1].bfloat16(), ["0"]),
+            r"'0' is torch\.float32, and in fallback= torch\.bfloat16",
+        ),
+        (lambda: per_row()(torch.ones(3, 4)), r"\(3, 1\) scales per .* has \(2, 1\)"),
         (
             lambda: trace(nn.Sequential(nn.ReLU()), torch.ones(2), reference=nn.Sequential()),
             "reference= has no module '0'",

@@ -239,6 +239,44 @@ def test_scales_of_another_shape_are_refused() -> None:
         scaler.update(torch.ones(4, 16))
 
 
+@pytest.mark.parametrize("shape", [(8, 256), (4, 512), (4, 2), (4, 128)])
+def test_casts_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """Scales of other blocks would be a divisor's, or one of several, and wrong silently."""
+    scaler, one = Scaler(Granularity((1, 128))), Scaler(Granularity((1, 128)))
+    scaler.update(torch.ones(4, 256))
+    one.update(torch.ones(1, 128))
+    for each in (scaler, one):
+        for cast in (each.quantize, each.dequantize):
+            with pytest.raises(InputError, match=r"one scaler for each shape|do not divide|pad"):
+                cast(torch.ones(shape))
+
+
+@pytest.mark.parametrize("nothing", [0.0, math.nan])
+def test_the_average_begins_with_a_number(nothing: float) -> None:
+    """A first batch of zeros or NaN says nothing of a block's range, nor of its recent mean."""
+    scaler = Scaler(Granularity((1,)))
+    first = torch.tensor([[nothing, 4.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if math.isnan(nothing) else "error", ScaleWarning)
+        for _ in range(12):
+            scaler.update(first)
+    assert scaler.scale[0, 0] == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            scaler.update(torch.full((1, 2), 4.0))
+    assert scaler.amax.flatten().tolist() == [4.0, 4.0]
+
+
+def test_scalers_compare_and_scales_are_finite() -> None:
+    """Two scalers are two, and head room ends at the largest fp32."""
+    scaler = Scaler(margin=60.0)
+    scaler.update(torch.full((2,), 3e38))
+    assert scaler != Scaler(margin=60.0)
+    assert float(scaler.scale) == torch.finfo(torch.float32).max
+    assert scaler.quantize(torch.full((2,), 3e38)).float().tolist() == [0.875, 0.875]
+
+
 def test_the_format_follows_the_range() -> None:
     """Normal numbers take e4m3; a wide range e5m2, unless finer blocks make it narrow."""
     torch.manual_seed(0)

@@ -114,13 +114,14 @@ def test_unequal_nonfinite_values_count() -> None:
 
 
 @pytest.mark.parametrize("fill", [NAN, INF, 0.0, 1e308, 5e-324])
-def test_no_statistic_is_ever_nan(fill: float) -> None:
+def test_no_statistic_is_nan_where_anything_differs_or_is_finite(fill: float) -> None:
     """All NaN, all infinite, all zero, huge and tiny tensors give finite numbers."""
     one, other = torch.full((3, 4), fill, dtype=torch.float64), normal(3, 4)
     for output, reference in ((one, one), (one, other), (other, one), (one, -one)):
-        assert all(map(math.isfinite, numbers(measure_accuracy(output, reference))))
-        scalars = measure_accuracy(output[0, 0], reference[0, 0])
-        assert all(map(math.isfinite, numbers(scalars)))
+        for pair in ((output, reference), (output[0, 0], reference[0, 0])):
+            stats = measure_accuracy(*pair)
+            none = not math.isfinite(fill) and stats.nonfinite == 0
+            assert none or all(map(math.isfinite, numbers(stats)))
 
 
 def test_empty_tensors_have_no_error() -> None:
@@ -272,3 +273,15 @@ def test_statistics_go_through_json() -> None:
     stats = replace(measure_accuracy(normal(9).half(), normal(9)), kl=0.5)
     assert decoded(AccuracyStats, to_json(stats), "here") == stats
     assert decoded(Bound, to_json(Bound(p99=0.1)), "here") == Bound(p99=0.1)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_without_a_finite_pair_no_limit_is_kept(value: float) -> None:
+    """Where output and reference are NaN everywhere, nothing was compared, and nothing is right."""
+    same = torch.full((4,), value)
+    stats = measure_accuracy(same, same)
+    assert stats.nonfinite == 0
+    assert math.isnan(stats.p99)
+    assert Bound(p99=1.0).violations(stats) == ("p99 nan > 1",)
+    assert Bound(cosine=0.0).violations(stats) == ("cosine nan < 0",)
+    assert Bound(p99=1.0).violations(measure_accuracy(same, torch.ones(4))) == ("nonfinite 4 > 0",)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,8 @@ class Kernel:
     def run(self, seed: int, *, doubled: bool = False) -> AccuracyRun:
         """Measure on inputs of a seed, as a request does: the first run stands for the rest."""
         torch.manual_seed(seed)
-        x = distributed(
-            self._subject.module.inputs(self._subject.shape, "fp32", "cpu"), self._inputs
-        )
+        make = partial(self._subject.module.inputs, self._subject.shape, "fp32", "cpu")
+        x = distributed(make, self._inputs)
         y = self._subject.function(**x)["y"]
         if doubled:
             y[:, 3] *= 2

@@ -42,11 +42,17 @@ def both(x):
 def named(x):
     return {"sum": x + 1, "difference": x - 1}
 
+def cut(x):
+    return {"sum": x + 1, "difference": x[1:]}
+
 def turned(x):
     return {"difference": x - 1, "sum": x + 1}
 
 def others(x):
     return {"less": x - 1, "more": x + 1}
+
+def nothing(x):
+    return x * float("nan")
 
 def short(x):
     return x[1:]
@@ -56,6 +62,28 @@ def unable(x):
 
 def unreadable(x):
     return x.to_sparse()
+
+def by_group(x, size=4):
+    groups = x.unflatten(-1, (-1, size))
+    scale = groups.abs().amax(-1, keepdim=True)
+    return {"y": x + 0, "scale": scale, "limit": 448 * scale}
+
+def halved(x, axes=2):
+    half = x.unflatten(-1, (-1, 4)).abs().amax(-1, keepdim=axes == 2) / 2
+    y = x.unflatten(-1, (-1, 4)).clamp(-half.view(-1, 1), half.view(-1, 1)).flatten()
+    return {"y": y, "limit": half}
+
+def scale(x):
+    return {"scale": x.view(-1, 4).abs().amax(-1)}
+
+def whole_scale(x):
+    return {"scale": x.abs().amax()}
+
+def whole(x):
+    return {"y": x + 0, "scale": x.abs().amax()}
+
+def plain(x):
+    return x + 0
 
 def stored(x, most=1.0):
     y = (2 * x).clamp(-most, most).bfloat16()
@@ -123,14 +151,35 @@ def test_heavy_tails_and_outliers_keep_what_they_should() -> None:
     """Distributions keep shape, dtype and scale, and have the tails that they are named for."""
     torch.manual_seed(0)
     x = torch.randn(512, 256)
-    inputs = {"x": x, "index": torch.arange(3)}
+
+    def inputs() -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        return {"x": torch.randn(512, 256), "index": torch.arange(3)}
+
     heavy = distributed(inputs, "heavy-tailed")
-    assert torch.equal(heavy["index"], inputs["index"])
+    assert torch.equal(heavy["index"], torch.arange(3))
     assert heavy["x"].dtype == x.dtype
     assert heavy["x"].abs().max() > 4 * x.abs().max()
     assert float(heavy["x"].square().mean()) == pytest.approx(1.0, rel=0.3)
     amax = distributed(inputs, "outlier-channels")["x"].abs().amax(0)
     assert int((amax > 20).sum()) == 4
+
+
+@pytest.mark.parametrize("source", ["heavy-tailed", "outlier-channels"])
+def test_scales_and_statistics_stay_true(source: str) -> None:
+    """Drawn scales stay positive, and what is computed of the numbers is of the changed ones."""
+    torch.manual_seed(0)
+
+    def inputs() -> dict[str, torch.Tensor]:
+        x = torch.empty(64, 64).normal_()
+        return {"x": x, "scale": torch.rand(64) + 0.5, "rstd": torch.rsqrt(x.var(1) + 1e-5)}
+
+    found = distributed(inputs, source)
+    assert bool(((found["scale"] >= 0.5) & (found["scale"] <= 1.5)).all())
+    assert torch.equal(found["rstd"], torch.rsqrt(found["x"].var(1) + 1e-5))
+    assert found["x"].abs().max() > 6
+    with pytest.raises(InputError, match=f"{source}: the inputs draw no normal numbers"):
+        distributed(lambda: {"x": torch.rand(4)}, source)
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".npy"])
@@ -164,7 +213,8 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
     safe.write_bytes(b"\0")
     files = {"shape": torch.ones(5), "kind": {"x": torch.ones(64, dtype=torch.int32)}}
     files |= {"name": {"y": torch.ones(64)}, "text": {"x": "text"}, "pickle": Path("x"), "none": {}}
-    files |= {"list": [torch.ones(64)]}
+    files |= {"list": [torch.ones(64)], "meta": {"x": torch.ones(64, device="meta")}}
+    files |= {"sparse": torch.ones(64).to_sparse()}
     for name, content in files.items():
         torch.save(content, tmp_path / f"{name}.pt")
     for path, message in {
@@ -175,6 +225,8 @@ def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
         tmp_path / "kind.pt": r"x is torch\.int32, not torch\.float32",
         tmp_path / "name.pt": r"no input is called 'y'; they are x",
         tmp_path / "text.pt": r"expected a tensor, or tensors by name, got str at 'x'",
+        tmp_path / "meta.pt": r"cannot be read as \.pt \(TypeError: can't convert meta",
+        tmp_path / "sparse.pt": r"cannot be read as \.pt \(TypeError: can't convert Sparse",
         tmp_path / "list.pt": r"expected a tensor, or tensors by name, got list$",
         tmp_path / "none.pt": "holds no tensors",
         tmp_path / "pickle.pt": r"cannot be read as \.pt \(not tensors alone",
@@ -198,15 +250,47 @@ def test_clipping_counts_by_the_limit_of_what_is_stored(functions: str) -> None:
     assert clip["wide"] == 0
     assert clip["odd"] == clip["stored"], "1.001 is 1 in bfloat16"
     assert all(row.scales is None for row in run.rows)
+    static = asmtune.accuracy(f"{SCALES}:static", shape=SMALL, variants={"1": {"amax": 1.0}})
+    assert 0 < errors(static, "clip")["static"] < 0.01 < 0.2 < errors(static, "clip")["1"]
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_limits_of_groups(functions: str, axes: int) -> None:
+    """A limit of each group counts for its elements, also with the axis that the output joins."""
+    variants = {"a": {"axes": axes}}
+    run = asmtune.accuracy(f"{functions}:halved", against=f"{functions}:plain", variants=variants)
+    torch.manual_seed(0)
+    size = torch.randn(16, 4).abs()
+    beyond = size > size.amax(1, keepdim=True) / 2
+    assert errors(run, "clip")["a"] == float(beyond.double().mean())
+
+
+def test_granularities_are_compared(functions: str) -> None:
+    """Scales of other shapes, or that one of the two lacks, are no outputs to compare."""
+    variants = {"g": "by_group", "g8": "by_group(size=8)", "whole": "whole"}
+    for against in ("g", "whole"):
+        run = asmtune.accuracy(f"{functions}:by_group", variants=variants, against=against)
+        assert {row.variant for row in run.rows} == {"by_group", *variants}
+        assert {row.stats.max_abs for row in run.rows} == {0.0}
 
 
 def test_inputs_stay_numbers_in_narrow_formats(tmp_path: Path) -> None:
     """What a narrow format cannot hold becomes its largest number; in FP8 the cast gives NaN."""
-    x = {"x": torch.full((4, 64), 200.0).to(torch.float8_e4m3fn)}
-    outliers = distributed(x, "outlier-channels")["x"].float()
-    assert outliers.max() == 448
+
+    def inputs() -> dict[str, torch.Tensor]:
+        return {"x": torch.randn(4, 64).mul(200).to(torch.float8_e4m3fn)}
+
+    assert distributed(inputs, "outlier-channels")["x"].float().abs().max() == 448
     np.save(tmp_path / "x.npy", np.full((4, 64), 1e4))
-    assert distributed(x, str(tmp_path / "x.npy"))["x"].float().max() == 448
+    assert distributed(inputs, str(tmp_path / "x.npy"))["x"].float().max() == 448
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_narrow_files_are_widened(functions: str, tmp_path: Path, dtype: torch.dtype) -> None:
+    """Inputs may be wider than the numbers of a file, FP8's included."""
+    torch.save(torch.full((64,), 1.5).to(dtype), tmp_path / "x.pt")
+    run = asmtune.accuracy(f"{functions}:twice", inputs=tmp_path / "x.pt")
+    assert run.rows[0].stats.amax == 3.0
 
 
 def test_the_users_random_numbers_go_on(functions: str) -> None:
@@ -229,12 +313,18 @@ def test_outputs_are_paired_by_their_names(functions: str, against: str) -> None
     [
         ({"kernel": "short", "against": "{}:twice"}, r"output has shape \[63\], the reference"),
         ({"kernel": "unable"}, "fp8 is not supported on this device"),
+        ({"kernel": "scale", "against": "{}:whole_scale"}, r"output has shape \[16\], the"),
+        ({"kernel": "nothing"}, "variant nothing: output and reference have no finite number"),
         ({"kernel": "text"}, "expected a tensor, or several, as result"),
         ({"kernel": "twise"}, "no function 'twise'; did you mean"),
         ({"against": "fp16"}, "'fp16': one of fp64, fp32, twice, or file.py:function"),
         ({"variants": {"twice": "wrong"}}, "the kernel itself has this name"),
-        ({"kernel": "unreadable"}, "unreadable, variant unreadable: NotImplementedError"),
-        ({"variants": {"a": "nothing"}}, "no function 'nothing'"),
+        ({"kernel": "unreadable"}, "unreadable, variant unreadable: accuracy: NotImplementedError"),
+        (
+            {"kernel": "named", "variants": {"v": "cut"}, "against": "named"},
+            r"named, variant v difference: accuracy: the output has shape \[63\]",
+        ),
+        ({"variants": {"a": "absent"}}, "no function 'absent'"),
         ({"variants": {"a": "twice(factor)"}}, "'factor' is not NAME=VALUE"),
         ({"variants": {"a": "facto=2"}}, "unexpected keyword argument 'facto'"),
         ({"variants": {"a": "both"}, "against": "twice"}, "2 outputs, and the reference has 1"),

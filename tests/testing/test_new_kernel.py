@@ -128,6 +128,12 @@ def test_names_that_mean_nothing_else_are_taken(name: str, inputs: str, output: 
     assert f"def {name}(" in texts[f"{name}.py"]
 
 
+def test_dtypes_in_capitals_and_a_last_comma() -> None:
+    """A dtype may be in capitals, and a comma may follow the last input."""
+    plain = KernelSignature.parse("new", "x: (M,) bf16", "(M,)")
+    assert KernelSignature.parse("new", "x: (M,) BF16, ", "(M,)") == plain
+
+
 def test_all_files_or_none(tmp_path: Path) -> None:
     """Nothing is written where one of the files exists, or the folder takes none."""
     (tmp_path / "bench_dots.py").write_text("mine")

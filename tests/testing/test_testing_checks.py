@@ -15,12 +15,14 @@ import torch
 from asmtune.base.errors import InputError
 from asmtune.testing import (
     PipelineStage,
+    Tolerance,
     WrongResultError,
     check_kernel,
     check_leaks,
     check_pipeline,
     odd_shapes,
 )
+from asmtune.testing.checks import KINDS
 from asmtune.testing.new_kernel import KernelSignature, write_kernel
 from asmtune.testing.tolerances import excess
 
@@ -112,8 +114,7 @@ def test_a_right_function_passes(dtype: torch.dtype) -> None:
     """All checks run on a plain function, and none is wrong."""
     report = check_kernel(add, add, cases(dtype), gradients=("x", "y"))
     report.raise_if_wrong()
-    kinds = {one.check for one in report.comparisons}
-    assert kinds == {"shapes", "values", "layouts", "aliasing", "repeats", "gradients"}
+    assert {one.check for one in report.comparisons} == set(KINDS)
     assert len(report.comparisons) > 30
 
 
@@ -144,6 +145,58 @@ def test_written_cases_are_kept() -> None:
     report = check_kernel(changes_input, add, [case], writes=("x",), checks=("shapes", "repeats"))
     assert not report.wrong, report
     assert torch.equal(case["x"], before)
+
+
+def test_undeclared_writes_reach_no_other_check() -> None:
+    """A function that writes where it must not gets the values of the case in each check."""
+    whole = torch.randn(5, 8, dtype=torch.float64)
+    case = {"x": whole[:, ::2], "y": torch.randn(5, 4, dtype=torch.float64)}
+    before, seen = whole.clone(), []
+
+    def noted(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append((x.clone(), x.stride()))
+        return x.add_(y)
+
+    for checks in (("shapes",), ("repeats",), ("shapes", "values", "repeats")):
+        assert check_kernel(noted, add, [case], checks=checks).wrong or checks == ("repeats",)
+        assert torch.equal(whole, before)
+        assert torch.equal(seen[-1][0], case["x"])
+        assert seen[-1][1] == (8, 2)
+
+
+def test_inputs_that_a_function_updates_are_no_aliases() -> None:
+    """An input and one that the function may write to are not put in one memory."""
+
+    def accumulate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y.add_(x)
+
+    check_kernel(accumulate, add, cases()[:1], writes=("y",)).raise_if_wrong()
+
+
+def test_one_element() -> None:
+    """An input of one element with gaps behind it is compared as any other."""
+    report = check_kernel(add, add, [{"x": torch.ones(1), "y": torch.ones(1)}])
+    report.raise_if_wrong()
+    assert any(one.name == "x every other element" for one in report.comparisons)
+
+
+def test_gradients_of_all_outputs() -> None:
+    """A wrong gradient of a second output is found; one that has none by design is left out."""
+
+    def pair(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * y, x + y
+
+    def wrong(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * y, wrong_gradient(x, y)
+
+    def constant(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * y, (x + y).detach()
+
+    options = {"gradients": ("x", "y"), "checks": ("gradients",)}
+    (found, *_) = check_kernel(wrong, pair, cases()[:1], **options).wrong
+    assert found.detail.startswith("result 1: ")
+    for right in (pair, constant):
+        check_kernel(right, pair, cases()[:1], **options).raise_if_wrong()
 
 
 def test_a_function_that_returns_nothing() -> None:
@@ -187,14 +240,85 @@ def test_a_refused_layout_is_a_note() -> None:
     ("options", "message"),
     [
         ({"gradient": "x"}, "no option 'gradient'; did you mean gradients"),
-        ({"varied": ("z",)}, "the first case has no argument 'z'; it has x, y"),
+        ({"varied": ("z",)}, r"has no tensor 'z'; it has x \(17, 33\) float32, y"),
         ({"checks": ("shape",)}, "'shape' is none of .*; did you mean shapes"),
+        ({"tolerances": {"fp23": "fp32"}}, "tolerances: 'fp23' is no dtype; did you mean fp32"),
+        ({"tolerances": {"fp32": "tf32 weight"}}, "is none of .*; did you mean tf32 weights"),
+        ({"tolerances": "tf32 weights"}, "tolerances: 'tf32 weights' is no dtype"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     """Options that fit nothing are refused in one line."""
     with pytest.raises(InputError, match=message):
         check_kernel(add, add, cases(), **options)
+
+
+@pytest.mark.parametrize("option", ["varied", "gradients"])
+def test_options_that_name_a_number(option: str) -> None:
+    """A number has no layouts and no gradient: a line names it."""
+    with pytest.raises(InputError, match=r"has no tensor 'n'; it has .*, n=2"):
+        check_kernel(torch.mul, torch.mul, [{"input": torch.ones(3), "n": 2}], **{option: ("n",)})
+
+
+def test_an_optional_tensor_may_be_left_out() -> None:
+    """An input that is None in a case has no layouts and no gradient there."""
+
+    def biased(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return x * 2 if bias is None else x * 2 + bias
+
+    cases = [{"x": torch.ones(3), "bias": None}, {"x": torch.ones(3), "bias": torch.ones(3)}]
+    for given in (cases, cases[::-1]):
+        names = ("x", "bias")
+        check_kernel(biased, biased, given, varied=names, gradients=names).raise_if_wrong()
+
+
+def test_shapes_of_no_sizes() -> None:
+    """Shapes without a name of a size are refused in a line."""
+    with pytest.raises(InputError, match="odd_shapes: name the sizes"):
+        odd_shapes()
+
+
+@pytest.mark.parametrize(
+    "tolerances",
+    [
+        Tolerance(0.02, 0, 0),
+        *({key: Tolerance(0.02, 0, 0)} for key in (torch.float32, "float32", "torch.float32")),
+    ],
+)
+def test_dtypes_of_tolerances(tolerances: Any) -> None:
+    """A dtype may have any of its names, and one tolerance holds for all floats."""
+
+    def inexact(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return 1.01 * (x + y)
+
+    assert not check_kernel(
+        inexact, add, cases()[:1], checks=("shapes",), tolerances=tolerances
+    ).wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "result", "reference", "right"),
+    [
+        (torch.float32, torch.float16, torch.Tensor.clone, False),
+        (torch.float16, torch.bfloat16, torch.Tensor.clone, False),
+        (torch.float16, torch.float32, torch.Tensor.clone, True),
+        (torch.float32, torch.float8_e4m3fn, torch.Tensor.clone, True),
+        (torch.bfloat16, torch.bfloat16, torch.Tensor.float, True),
+        (torch.float32, torch.float16, torch.Tensor.double, True),
+    ],
+)
+def test_dtypes_of_results(
+    given: torch.dtype, result: torch.dtype, reference: Function, right: bool
+) -> None:
+    """A result in fewer digits than the reference keeps is wrong; sums and conversions are not."""
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return x.to(result)
+
+    case = {"x": torch.ones(5, 7, dtype=given)}
+    report = check_kernel(rounded, lambda x: reference(x), [case], checks=("shapes", "dtypes"))
+    assert [one.check for one in report.wrong] == ([] if right else ["dtypes"])
+    assert right or "; the reference's is fp" in report.wrong[0].detail
 
 
 def test_tuples_of_tensors() -> None:
@@ -248,6 +372,14 @@ def test_pipeline_names_the_first_wrong_stage() -> None:
     assert report.notes == ("the first wrong stage is norm",)
     assert ran == ["scale", "norm"]
     assert not check_pipeline([stages[0], stages[2]], torch.randn(100)).wrong
+
+
+def test_pipelines_keep_their_inputs() -> None:
+    """A stage that writes to its input changes neither the caller's tensors nor its reference's."""
+    x = torch.ones(3, dtype=torch.float64)
+    stage = PipelineStage("twice", lambda x: x.mul_(2), lambda x: x.mul_(2), Tolerance(0, 0, 0))
+    assert not check_pipeline([stage], x).wrong
+    assert torch.equal(x, torch.ones_like(x))
 
 
 def test_leaks_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:

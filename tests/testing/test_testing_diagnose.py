@@ -163,6 +163,49 @@ def reference(arguments):
     return 2 * arguments["x_ptr"].double()
 """
 
+COVERED = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = at < cols
+    x = tl.load(x_ptr + row * cols + at, mask=inside, other=-float("inf"))
+    y = tl.exp(x - tl.max(x, 0))
+    tl.store(y_ptr + row * cols + at, y / tl.sum(y, 0), mask=inside)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"rows": 4096, "cols": 100},)
+
+def space():
+    return Space({"BLOCK": (128,), "num_warps": (4,)}, default=Config({"BLOCK": 128}))
+
+def problem(shape, dtype, device):
+    x = torch.randn(shape["rows"], shape["cols"], device=device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": shape["cols"]}
+    return Problem(kernel, arguments, (shape["rows"],), shape, "covered")
+
+def reference(arguments):
+    return arguments["x_ptr"].double().softmax(1)
+"""
+"""A softmax of rows that one block covers."""
+SUMS = [
+    ("    y = tl.exp(x - tl.max(x, 0))\n", ""),
+    ("y_ptr + row * cols + at, y / tl.sum(y, 0), mask=inside", "y_ptr + row, tl.sum(x, 0)"),
+    ('other=-float("inf")', "other=0.0"),
+    ("torch.empty_like(x)", "torch.empty_like(x[:, 0])"),
+    (".softmax(1)", ".sum(1)"),
+]
+"""Sums of such rows, of which larger ones are wrong, and are written all the same."""
+WIDER = [
+    ("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, OTHER: tl.constexpr"),
+    ('{"BLOCK": (128,)', '{"BLOCK": (128,), "OTHER": (256,)'),
+    ('Config({"BLOCK": 128', 'Config({"BLOCK": 128, "OTHER": 256'),
+]
+"""A value of the config that looks like a larger block."""
+
 TILES_FAULTS = {
     "bounds by the other size": [("y_ptr + m * N + n", "y_ptr + m * M + n")],
     "bounds by a grid of whole blocks": [("triton.cdiv(N, 16)", "N // 16")],
@@ -240,7 +283,7 @@ def findings(found: Diagnosis) -> dict[str, str]:
 @pytest.fixture
 def found_in(
     monkeypatch: pytest.MonkeyPatch, interpreter: Interpreter, target: Target
-) -> Callable[[str], Diagnosis]:
+) -> Callable[..., Diagnosis]:
     """Diagnose with trials in the tests' own process with an interpreter."""
 
     class Shared:
@@ -257,7 +300,9 @@ def found_in(
             pass
 
     monkeypatch.setattr("asmtune.testing.diagnose.Child", Shared)
-    return lambda kernel: diagnose(DiagnosisRequest(kernel=kernel, device="cpu"), target)
+    return lambda kernel, **more: diagnose(
+        DiagnosisRequest(kernel=kernel, device="cpu", **more), target
+    )
 
 
 @pytest.mark.slow
@@ -315,6 +360,34 @@ def test_what_a_kernel_refuses_is_no_fault(
         "alignment": "untested",
     }
     assert "mask: N=33 is refused: InterpreterError" in found.text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replacements", "cause"),
+    [
+        ([], ""),
+        (WIDER, ""),
+        ([*WIDER, ('other=-float("inf")', "other=0.0")], "mask"),
+        ([("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, WIDE: tl.constexpr = 256")], ""),
+        ([("mask=inside)", "mask=at < cols - 1)")], "bounds"),
+        (SUMS, ""),
+        ([*SUMS, ("other=0.0", "other=1.0")], "mask"),
+    ],
+)
+def test_one_block_that_covers_a_row(
+    replacements: list[tuple[str, str]],
+    cause: str,
+    tmp_path: Path,
+    found_in: Callable[[str], Diagnosis],
+) -> None:
+    """No size is larger than a block that must cover it, and its mask is tried with one less."""
+    found = found_in(planted(tmp_path, replacements, COVERED))
+    assert found.wrong == bool(cause), found.text()
+    assert (found.cause.cause if found.cause else "") == cause, found.text()
+    if cause != "bounds":
+        tried = "(rows=16, cols=128), and each one more (cols: one less)"
+        assert tried in found.findings[0].tried
 
 
 @pytest.mark.slow
@@ -490,10 +563,46 @@ def test_plain_function(
     assert "behind the end of y_ptr were written" in first["seen"]
 
 
+PLAIN = {
+    "arguments": ("x_ptr=fp16[n]", "y_ptr=fp16[n]", "n=1000"),
+    "axes": {"BLOCK": [64]},
+    "grid": "cdiv(n, BLOCK)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "wrong"), [("2", False), ("(2 + (n == 1000))", True)])
+def test_a_fault_at_the_given_size_alone(
+    times: str, wrong: bool, tmp_path: Path, found_in: Callable[..., Diagnosis]
+) -> None:
+    """A plain function is launched at the sizes that the user gives, and judged by them as well."""
+    stored = "    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)"
+    assert stored in FUNCTION
+    masked = f"    x = tl.load(x_ptr + at, at < n)\n    tl.store(y_ptr + at, x * {times}, at < n)"
+    (tmp_path / "double.py").write_text(FUNCTION.replace(stored, masked))
+    more = {**PLAIN, "reference": f"{tmp_path}/double.py:twice"}
+    found = found_in(f"{tmp_path}/double.py:double", **more)
+    assert found.wrong == wrong, found.text()
+    assert found.cause is None
+    assert ("at n=1000 the result is wrong" in found.conclusion) == wrong
+
+
+def test_code_that_does_not_compile(tmp_path: Path, found_in: Callable[..., Diagnosis]) -> None:
+    """The exception of a kernel whose outputs cannot be read from its code is told."""
+    (tmp_path / "double.py").write_text(FUNCTION.replace("* 2)", "* missing)"))
+    more = {**PLAIN, "reference": f"{tmp_path}/double.py:twice"}
+    with pytest.raises(InputError, match=r"double: line 3 of the kernel, .*missing"):
+        found_in(f"{tmp_path}/double.py:double", **more)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("{}/plain.py:jitted",), "is a plain function: name its --reference"),
+        (
+            ("{}/plain.py:jitted", "--reference", "{}/plain.py:plain"),
+            'is a plain function: give its --grid "cdiv(n, BLOCK)"',
+        ),
         (("nothing",), "unknown kernel 'nothing'"),
         (("{}/doubled.py", "--device", "tpu"), "--device 'tpu': cuda or cpu"),
         (("softmax", "--dtype", "i8"), "does not support i8"),

@@ -254,10 +254,10 @@ def plan_of_alternative(
     call = caller(alternative, names, given, skip=_BEFORE_VALUES)
 
     def relay(*values: Any) -> None:
-        if plain.observer is None:
+        if (observer := plain.observer) is None:  # read once: another thread may end its trace
             call(*values)
         else:  # what the function does is no part of what a prepared call must do again
-            plain.observer.unheard(call, *values)
+            observer.unheard(call, *values)
 
     return backend.Plan(0, 0, 0, (), values, None, config, (), relay, (), None, chosen)
 

@@ -7,13 +7,16 @@
   arXiv:2208.07339).
 - a file: .pt, .npy or .safetensors, of one tensor or of several by the names of inputs.
 
+A distribution takes the place of the normal numbers that `inputs` draws, as it draws them: scales
+that it draws otherwise stay, and statistics that it computes are those of the changed numbers.
 Values beyond the largest finite number of an input's dtype become that number.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +34,7 @@ SUFFIXES: Final = (".pt", ".npy", ".safetensors")
 _FREEDOM: Final = 3
 _EVERY: Final = 64
 _LARGER: Final = 20.0
+_NORMAL: Final = ("randn", "randn_like", "normal", "normal_")
 
 
 class InputsWarning(UserWarning):
@@ -52,21 +56,38 @@ def check_source(source: str) -> None:
         raise InputError(f"--inputs {source}: no such file")
 
 
-def distributed(inputs: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Give floating-point inputs the values of a source; shapes, dtypes and devices stay.
+def distributed(make: Callable[[], dict[str, Any]], source: str) -> dict[str, Any]:
+    """Make inputs with the values of a source; shapes, dtypes and devices stay.
 
     Raises:
-        InputError: a file cannot be read, or its tensors do not fit the inputs.
+        InputError: no normal numbers are drawn that a distribution could replace, a file cannot be
+            read, or its tensors do not fit the inputs.
     """
     import torch
+    from torch.overrides import TorchFunctionMode
 
-    own = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    changes = {"heavy-tailed": _heavy_tailed, "outlier-channels": _outliers}
+    drawn = []
+
+    class Drawing(TorchFunctionMode):
+        def __torch_function__(self, call: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result, name = call(*args, **(kwargs or {})), getattr(call, "__name__", "")
+            with torch.no_grad():
+                if name in _NORMAL and result.is_floating_point() and result.numel():
+                    drawn.append(name)
+                    result.copy_(_cast(changes[source](result.double()), result))
+                elif name in ("to", "half") and result.dtype != args[0].dtype:
+                    result.copy_(_cast(args[0], result))
+            return result
+
+    with Drawing() if source in changes else nullcontext():
+        inputs = make()
+    if source in changes and not drawn:
+        raise InputError(f"--inputs {source}: the inputs draw no normal numbers by torch.randn")
     if source not in DISTRIBUTIONS:
-        return {**inputs, **_placed(own, f"--inputs {source}", read_tensors(Path(source)))}
-    change = {"heavy-tailed": _heavy_tailed, "outlier-channels": _outliers}.get(source)
-    real = {n: x for n, x in own.items() if change and x.is_floating_point() and x.numel()}
-    wide = {name: x.to(torch.float64, copy=True) for name, x in real.items()}
-    return {**inputs, **{n: _cast(change(x), own[n]) for n, x in wide.items() if change}}
+        own = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        inputs |= _placed(own, f"--inputs {source}", read_tensors(Path(source)))
+    return inputs
 
 
 def _heavy_tailed(x: Tensor) -> Tensor:
@@ -90,7 +111,7 @@ def _cast(x: Tensor, like: Tensor) -> Tensor:
     import torch
 
     if like.is_floating_point() and x.dtype != like.dtype:
-        most = torch.finfo(like.dtype).max
+        x, most = x.double(), torch.finfo(like.dtype).max  # FP8 has no arithmetic
         x = x.where(x.isinf(), x.clamp(-most, most))
     return x.to(like.device, like.dtype)
 
@@ -116,7 +137,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
         return load_file(path)
 
-    loaded = guarded("inputs", load)
+    loaded = guarded("inputs", lambda: _dense(load()))
     if isinstance(loaded, Failure):
         line = loaded.detail.splitlines()[0][:200]
         if "No module named 'safetensors'" in line:
@@ -134,6 +155,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 f"--inputs {path}: expected a tensor, or tensors by name, got {kind}{place}"
             )
     return {str(name): value for name, value in tensors.items()}
+
+
+def _dense(found: Any) -> Any:
+    """Widen floats of all formats; raise for sparse, quantised, nested and meta tensors."""
+    import torch
+
+    if isinstance(found, torch.Tensor):
+        found = found.detach().double() if found.is_floating_point() else found.detach()
+        found.numpy()
+    return {n: _dense(x) for n, x in found.items()} if isinstance(found, Mapping) else found
 
 
 def _placed(
@@ -160,4 +191,4 @@ def _placed(
                 InputsWarning,
                 stacklevel=user_stacklevel(),
             )
-    return {name: _cast(value.detach(), own[name]) for name, value in tensors.items()}
+    return {name: _cast(value, own[name]) for name, value in tensors.items()}

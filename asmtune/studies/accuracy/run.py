@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +33,7 @@ from asmtune.studies.regression.run import BenchSubject, Environment
 WIDER: Final = ("fp64", "fp32")
 _SCALE: Final = "scale"
 _LIMIT: Final = "limit"
+_BESIDE: Final = re.compile(rf"{_SCALE}|^{_LIMIT}$")
 
 GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
 """Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
@@ -57,7 +60,8 @@ class AccuracyRow:
         dtype: of the inputs.
         histogram: elements by relative error.
         scales: of the variant's outputs whose name holds "scale"; None without. These, and "limit",
-            the largest magnitude that `clip` counts by, are compared if the reference has them.
+            the largest magnitude that `clip` counts by, are compared if the reference has them in
+            the same shape.
     """
 
     variant: str
@@ -199,18 +203,27 @@ class AccuracyRequest:
         wanted = self._reference(variant, device, seed)
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
         scales = {name: x for name, x in found.items() if _SCALE in name}
-        limit = None if _LIMIT in wanted else found.get(_LIMIT)
-        beside = {*scales, _LIMIT} - wanted.keys()
-        found = {name: x for name, x in found.items() if name not in beside}
+        named = found | wanted if found.keys() & wanted.keys() else found
+        own, other = ({n: x.shape for n, x in side.items()} for side in (found, wanted))
+        beside = {n for n in named if _BESIDE.search(n) and own.get(n) != other.get(n)}
+        if own.keys() <= beside:  # nothing else could be compared
+            beside = set()
+        limit = found.get(_LIMIT) if _LIMIT in beside else None
+        found, wanted = ({n: side[n] for n in side if n not in beside} for side in (found, wanted))
         wanted = _by_names(where, found, wanted)
         rows = []
         for name, output in found.items():
-            measure = partial(measure_with_histogram, output, wanted[name], limit=limit)
-            own = name if len(found) > 1 else ""
-            about = f"{where} {own}".strip()
-            rows.append(
-                AccuracyRow(variant.name, own, dtype, *required(about, measure), _scales(scales))
-            )
+            most = None if limit is None else _by_blocks(limit, output)
+            measure = partial(measure_with_histogram, output, wanted[name], limit=most)
+            label = name if len(found) > 1 else ""
+            about = f"{where} {label}".strip()
+            try:
+                errors = required("accuracy", measure)
+            except InputError as error:
+                raise InputError(f"{about}: {error}") from error
+            if math.isnan(errors[0].p99):
+                raise InputError(f"{about}: output and reference have no finite number to compare")
+            rows.append(AccuracyRow(variant.name, label, dtype, *errors, _scales(scales)))
         return rows
 
     def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
@@ -218,7 +231,7 @@ class AccuracyRequest:
 
         torch.manual_seed(seed)
         dtype = variant.dtype or self.subject.dtype
-        return distributed(self.subject.inputs(dtype, device), self.inputs)
+        return distributed(partial(self.subject.inputs, dtype, device), self.inputs)
 
     def _reference(self, variant: Variant, device: str, seed: int) -> Outputs:
         """Compute what a variant is compared with; another variant has inputs of its own dtype."""
@@ -230,6 +243,17 @@ class AccuracyRequest:
             function = function_of(self.against)[1]
             other = Variant(self.against, function, accepted(function, variant.keywords))
         return self.subject.outputs(other, inputs)
+
+
+def _by_blocks(limit: Any, output: Any) -> Any:
+    """Repeat the limits of blocks, such as those of groups that share a scale, for each element."""
+    if limit.dim() > output.dim() > 0:  # of axes that the output joins again
+        limit = limit.flatten(output.dim() - 1)
+    if limit.dim() == output.dim():
+        for axis, (count, most) in enumerate(zip(limit.shape, output.shape, strict=True)):
+            if 1 < count < most and most % count == 0:
+                limit = limit.repeat_interleave(most // count, axis)
+    return limit
 
 
 def _by_names(where: str, found: Outputs, wanted: Outputs) -> Outputs:
