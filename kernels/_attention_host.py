@@ -102,6 +102,8 @@ class Attending:
     def checked(self, what: str, q: torch.Tensor, k: torch.Tensor) -> Attending:
         """Return these options with the scale filled in, checked against the tensors.
 
+        The window is None where it hides no key, so that the vendor is a candidate.
+
         Raises:
             ValueError: an option is out of bounds, or padding or mask do not fit the tensors.
         """
@@ -122,7 +124,11 @@ class Attending:
             _check_padding(what, self.padding, k)
         if self.mask is not None:
             _check_mask(what, self.mask, q, k)
-        return replace(self, scale=scale)
+        left, right = self.sides
+        left = None if left is None or left + 1 >= q.shape[2] else left
+        right = None if self.causal or right is None or right + 1 >= k.shape[2] else right
+        window = None if left is None and right is None else (left, right)
+        return replace(self, scale=scale, window=window)
 
 
 def _is_number(value: Any) -> bool:

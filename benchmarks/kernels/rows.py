@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
+from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
@@ -68,13 +70,14 @@ class Timer:
             expected = as_tuple((entry.exact or module.baseline)(**doubled(inputs)))
             allowed = case_of(name).rows(self.device, dtype)
             row["error_by_tolerance"] = max(_error(one, expected, allowed) for one in made)
-            del expected, made
             if not row["error_by_tolerance"] <= 1.0:
                 return {**row, "wrong": min(row.pop("error_by_tolerance"), 1e300)}
             moved = _bytes([*inputs.values(), *results])
             with torch.enable_grad():
                 vendor = entry.vendor(inputs)
                 others = {name: make(inputs) for name, make in entry.others.items()}
+            row |= _vendor_error(vendor, expected, allowed)
+            del expected, made
             launches: dict[str, Callable[[], Any]] = {
                 "ours": ours,
                 "vendor": vendor,
@@ -200,6 +203,20 @@ def _error(
     """Compute the largest error of the results, relative to what is allowed."""
     pairs = zip(results, expected, strict=True)
     return max(excess(a, b.detach(), allowed) for a, b in pairs)
+
+
+def _vendor_error(
+    vendor: Callable[[], Any], expected: Sequence[torch.Tensor], allowed: Any
+) -> dict[str, float]:
+    """Compute the error of the vendor's results likewise; nothing where they are others."""
+    made = guarded("vendor", lambda: as_tuple(vendor()))
+    if isinstance(made, Failure) or _shapes(made) != _shapes(expected):
+        return {}  # the race says why it cannot run
+    return {"vendor_error_by_tolerance": min(_error(made, expected, allowed), 1e300)}
+
+
+def _shapes(results: Sequence[Any]) -> list[Any]:
+    return [getattr(result, "shape", None) for result in results]
 
 
 def _bytes(values: Sequence[Any]) -> int:

@@ -81,9 +81,29 @@ def test_figures_of_a_row(target: Target) -> None:
     assert found["share_of_dram"] == pytest.approx(12 * N / 10e-6 / 4.8e12)
     assert found["share_of_flops"] == pytest.approx(N / 10e-6 / 6.7e13)
     assert found["config"] == {"BLOCK": 512, "num_warps": 4, "num_stages": 3}
-    assert found["error_by_tolerance"] == 0.0
+    assert found["error_by_tolerance"] == found["vendor_error_by_tolerance"] == 0.0
     assert "vector_add" in line(found)
     assert " 2.00 " in line(found)
+
+
+def test_the_vendor_is_compared_with_float64_too(target: Target) -> None:
+    """A row says how wrong the vendor's results are, and nothing where they are others."""
+
+    class Untimed(Timer):
+        def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
+            return [(label, Failure("launch", "cuda", "not timed"))] * len(launches)
+
+    def found(result: Callable[[Any], Any]) -> float | None:
+        entry = replace(ENTRY, vendor=lambda given: lambda: result(given))
+        timer = Untimed(TimingPolicy(), target, device="cpu")
+        return timer.row(adding(0.0), entry, SHAPE, "fp32").get("vendor_error_by_tolerance")
+
+    near = found(lambda given: given["x"] + given["y"] + 1e-6)
+    assert near is not None
+    assert 0.0 < near < 1.0
+    assert found(lambda given: given["x"][:3]) is None
+    assert found(lambda given: (None, given["x"])) is None
+    assert found(lambda given: given["z"]) is None
 
 
 @pytest.mark.slow

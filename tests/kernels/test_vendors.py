@@ -255,6 +255,10 @@ def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
     masks: list[dict[str, Any]] = [{"window": 2}, {"window": (None, 3)}, {"dropout": 0.1}]
     for options in (*masks, {"padding": torch.ones(1)}, {"mask": torch.ones(1)}):
         assert not has_vendor(q, q, how(**options))
+    for window, hides in ((7, True), (8, False), ((None, 6), True), ((9, 7), False)):
+        checked = how(window=window).checked("attention", q, q)
+        assert has_vendor(q, q, checked) is not hides
+    assert how(window=(3, 7)).checked("attention", q, q).sides == (3, None)
 
 
 LENGTHS = torch.tensor([0, 75])
