@@ -36,7 +36,7 @@ MOST_LINES = 400
 # the place of several launches 20 lines; wrong verdicts and errors that were not seen, of checks,
 # scalers and prepared calls, 280.
 MOST_FILES = 378
-MOST_LINES_IN_ALL = 77_230
+MOST_LINES_IN_ALL = 77_233
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

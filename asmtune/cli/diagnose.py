@@ -16,6 +16,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
 
 _WRONG: Final = 1
+_RESULTS: Final = {"tf32": "fp32", "fp8": "fp16"}
+"""Dtypes of results, by the first word of a row that is named for operands."""
 
 
 def diagnose(
@@ -63,6 +65,7 @@ def diagnose(
     if tolerance and tolerance not in TOLERANCES:
         hint = did_you_mean(tolerance, TOLERANCES)
         raise InputError(f"--tolerance {tolerance!r}: one of {', '.join(TOLERANCES)}{hint}")
+    first = tolerance.partition(" ")[0]
     request = DiagnosisRequest(
         kernel=kernel,
         reference=reference,
@@ -72,7 +75,7 @@ def diagnose(
         arguments=tuple(arg or ()),
         grid=grid,
         axes=unique("--axis", map(parse_axis, axis or ())),
-        tolerances={tolerance.partition(" ")[0]: tolerance} if tolerance else {},
+        tolerances={_RESULTS.get(first, first): tolerance} if tolerance else {},
     )
     found = find_cause(request, machine)
     write_result(json.dumps(found.document(), indent=2) if json_ else found.text(), output)

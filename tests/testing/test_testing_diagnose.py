@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
+from asmtune.cli.diagnose import diagnose as diagnose_command
 from asmtune.core.hardware.model import Target
 from asmtune.testing.diagnose import diagnose
 from asmtune.testing.reports import Diagnosis
@@ -617,3 +618,22 @@ def test_bad_input(
 ) -> None:
     """Bad input gets one line, and no launch."""
     assert message in Commands(tmp_path, capsys).refused("diagnose", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"), [("tf32 weights", "fp32"), ("fp8 sums", "fp16"), ("bf16 weights", "bf16")]
+)
+def test_a_row_of_tolerances_is_for_the_dtype_of_results(
+    row: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No result is tf32 or fp8: rows for such operands hold for what is made of them."""
+    asked: list[Any] = []
+
+    def kept(request: Any, _: Any) -> Any:
+        asked.append(request.tolerances)
+        raise InputError("seen")
+
+    monkeypatch.setattr("asmtune.testing.diagnose.diagnose", kept)
+    with pytest.raises(InputError, match="seen"):
+        diagnose_command("softmax", tolerance=row, device="cpu")
+    assert asked == [{dtype: row}]
