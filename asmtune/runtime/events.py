@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -166,3 +167,16 @@ def key_text(key: TuneKey) -> str:
     values = [f"{name}={value}" for name, value in key.shape.items()]
     values += [f"{name} {dtype}" for name, dtype in key.dtypes.items()]
     return f"kernel {key.kernel} at {', '.join(values) or 'any arguments'} on {key.device}"
+
+
+def miss_message(request: TuningRequest) -> str:
+    """Say that no store knows a launch, and how to tune it."""
+    function = jit_function(request.problem.kernel)
+    file = inspect.getsourcefile(function.fn) or function.__module__
+    shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
+    command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
+    return (
+        f"{key_text(request.key)}: no store knows a config, and on_miss='raise'; "
+        f"`{command}` tunes it where the file is a kernel module, "
+        "and so does one launch with on_miss='tune'"
+    )

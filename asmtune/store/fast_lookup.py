@@ -8,9 +8,10 @@ row is unexpected, it answers "not sure", and the caller opens the `Store`.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -39,6 +40,11 @@ the log is being made or recovered."""
 _NAMES: Final = ("kernel", "shape", "dtypes", "device", "winner", *codec.PROVENANCE_FIELDS)
 _SELECTED: Final = ", ".join(_NAMES)
 _TUNED: Final = f"SELECT head, seal, {_SELECTED} FROM keys WHERE digest = ?"
+_TRIED: Final = " UNION ALL ".join(
+    f"SELECT config FROM {table} WHERE key_id = (SELECT id FROM keys WHERE digest = :digest) "
+    "AND config LIKE '%@alternative%'"
+    for table in ("timings", "failures")
+)
 _PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WHERE digest = ?"
 
 
@@ -53,11 +59,13 @@ class StoredConfig:
         config: config to launch; without `pre_hook`.
         how: "tuned", or "predicted" and never timed.
         predicted_us: predicted microseconds of a launch; None for a tuned config.
+        tried: names of the alternatives that were timed beside it, or that failed.
     """
 
     config: Config
     how: Origin
     predicted_us: float | None = None
+    tried: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -93,14 +101,19 @@ def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
                 return FastAnswer(False)
             tuned = connection.execute(_TUNED, (digest,)).fetchone()
             predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
+            tried = connection.execute(_TRIED, {"digest": digest}).fetchall()
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
         # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
         seen = _valid(tuned, digest, expected, "tuned")
-        seen = seen or _valid(predicted, digest, expected, "predicted")
-    except InputError:
+        if seen is None:
+            seen = _valid(predicted, digest, expected, "predicted")
+        elif tried:
+            names = (Config.from_dict(json.loads(config)).alternative for (config,) in tried)
+            seen = replace(seen, tried=frozenset(filter(None, names)))
+    except (InputError, ValueError):
         return FastAnswer(False)
     return FastAnswer(True, seen)
 

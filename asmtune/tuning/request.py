@@ -19,6 +19,7 @@ from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import described
 from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import driver_version
@@ -103,9 +104,35 @@ class TuningRequest:
         name = stored.alternative
         return own.with_alternative(name) if name in self.alternatives else own.plain
 
+    def complete(self, record: TuneRecord, beside: TuneRecord | None) -> TuneRecord:
+        """Note alternatives that were not timed in a new record, so that each is once.
+
+        Args:
+            record: what was found now.
+            beside: the record whose winner alone was searched; it gives what else was timed.
+        """
+        timed, failed = {m.config: m for m in record.measurements}, dict(record.failures)
+        if beside is not None:
+            others = (m for m in beside.config_timings if m.config not in timed)
+            timed |= {m.config: m for m in others}
+            old = ((c, f) for c, f in beside.failures if c.alternative is None and c not in timed)
+            failed = dict(old) | failed
+        for name in sorted(self.alternatives.keys() - record.tried):
+            untimed = Failure("launch", "untimed", "no alternative was timed")
+            failed[record.winner.with_alternative(name)] = untimed
+        return replace(record, measurements=(*timed.values(),), failures=(*failed.items(),))
+
     def with_arguments_of(self, problem: Problem) -> TuningRequest:
         """Make the same request for other tensors of the same shape; provenance is handed on."""
-        other = replace(self, problem=problem)
+        return self._changed(problem=problem)
+
+    def only(self, stored: Config) -> TuningRequest:
+        """Make the same request with a stored config alone to search; provenance is handed on."""
+        own = self.own(stored)
+        return self if own is None else self._changed(space=Space.from_configs([own.plain]))
+
+    def _changed(self, **parts: Any) -> TuningRequest:
+        other = replace(self, **parts)
         vars(other)["expected"] = self.expected
         return other
 

@@ -45,7 +45,7 @@ from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_own_values
 from asmtune.tuning.session import Opener, Session
-from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession
+from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession, guarded_search
 
 _READ: Final = "cuda"
 """The backend whose machine code is read and launched."""
@@ -134,7 +134,8 @@ class Tuner:
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
             known = lookup.record if lookup.outcome == "hit" else None
-        if known is not None and request.own(known.winner) is not None:
+        names = request.alternatives.keys()
+        if known is not None and request.own(known.winner) is not None and names <= known.tried:
             result = TuningResult(request, "known", known)
         else:
             result = self._leased(request, force=self.options.force)
@@ -207,10 +208,13 @@ class Tuner:
         self.store.save_prediction(prediction)
         return prediction
 
-    def _leased(self, request: TuningRequest, *, force: bool) -> TuningResult:
+    def _leased(
+        self, request: TuningRequest, *, force: bool, beside: TuneRecord | None = None
+    ) -> TuningResult:
         """Tune under a lease of the key, or take the record of the process that holds it.
 
-        A record whose config is not in the space is replaced, as `force` replaces any.
+        A record whose config is not in the space is replaced, as `force` replaces any. To one that
+        lacks alternatives, `beside` whose winner they are timed then, they are added.
         """
         options = self.options
         lease = self.store.lease(
@@ -223,18 +227,21 @@ class Tuner:
         with lease:
             known = lease.record
             if known is not None and request.own(known.winner) is not None:
-                return TuningResult(request, "known", known)
+                if request.alternatives.keys() <= known.tried:
+                    return TuningResult(request, "known", known)
+                beside = known
             if known is None and not lease.mine:
                 return TuningResult(request, "busy", error=f"{lease.holder} tunes it")
             if known is None or force:
-                result = self._searched(request)
+                result = self._searched(request if beside is None else request.only(beside.winner))
                 if result.record is None:
                     return result
+                made = request.complete(result.record, beside)
                 # Processes that tuned one key use the same record: the one that was stored first.
-                first = lease.finish(result.record)
-                fits = first is result.record or request.own(first.winner) is not None
-                return replace(result, record=first if fits else result.record)
-        return self._leased(request, force=True)
+                first = lease.finish(made)
+                fits = first is made or request.own(first.winner) is not None
+                return replace(result, record=first if fits else made)
+        return self._leased(request, force=True, beside=beside)
 
     def with_listener(self, listener: ProgressListener) -> Self:
         """Make the same tuner, which tells a listener how far it is."""
@@ -304,14 +311,6 @@ class UnrankedTuner(Tuner):
     def _searched(self, request: TuningRequest) -> TuningResult:
         with returning_memory():
             return self._unranked(self.unread).run(request)
-
-
-def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:
-    """Tune without ranking; None where Triton can run no config either."""
-    try:
-        return session.run(request)
-    except (CompileError, MeasureError):
-        return None
 
 
 def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None]:

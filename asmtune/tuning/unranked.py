@@ -255,3 +255,11 @@ def _notify(device: str, reason: str, configs: int) -> None:
         UnrankedWarning,
         stacklevel=user_stacklevel(),
     )
+
+
+def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:
+    """Tune without ranking; None where Triton can run no config either."""
+    try:
+        return session.run(request)
+    except (CompileError, MeasureError):
+        return None

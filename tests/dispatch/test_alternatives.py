@@ -17,7 +17,7 @@ from rich.console import Console
 
 import asmtune.runtime.autotuner as autotuner
 from asmtune import asm_autotune, patch
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.alternatives import caller, calls_in_race, unfinished
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -25,6 +25,7 @@ from asmtune.report.runs import run_report
 from asmtune.runtime import choosing
 from asmtune.runtime.calls import KernelCall, timings_ms
 from asmtune.runtime.launch.layout import CurrentStream
+from asmtune.runtime.misses.interpolation import MissWarning
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.store import interchange
 from asmtune.store.codec import record_from_json, record_to_json
@@ -33,6 +34,7 @@ from asmtune.store.seeds import configs_of
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import TracedRun, run_files
 from asmtune.tuning.request import TuningRequest
+from asmtune.tuning.tuner import Tuner
 from tests.dispatch.host import Host, miss
 from tests.tuning_support import (
     BEST,
@@ -117,6 +119,34 @@ def test_a_name_that_vanishes_leaves_the_best_config(tmp_path: Path) -> None:
     assert known.record.winner == BEST
 
 
+def test_a_name_that_is_new_is_timed_beside_the_stored_winner_alone(tmp_path: Path) -> None:
+    """The joined record has all timings, and neither set of names is timed again."""
+    before = tuned(tmp_path, 3.0)
+    machine, functions = HostMachine(us_of(3.0)), {"vendor": vendor}
+    added = resolved(workshop(tmp_path, machine, alternatives=functions), space(warps=(4, 8)))
+    assert (added.outcome, {*machine.timed}) == ("tuned", {BEST, WON})
+    assert added.record is not None
+    assert added.record.winner == WON
+    timed = [m.config for m in added.record.measurements]
+    assert sorted(map(str, timed)) == sorted(str(c) for c in (WON, *configs_timed(before)))
+    machine.timed.clear()
+    for names, winner in (({}, BEST), (functions, WON)):
+        again = resolved(workshop(tmp_path, machine, alternatives=names), space(warps=(4, 8)))
+        assert (again.outcome, machine.timed) == ("known", [])
+        assert again.record is not None
+        assert again.record.winner == winner
+    more = {**functions, "other": vendor}
+    machine.us = lambda config: 1.0 if config.alternative == "other" else us_of(3.0)(config)
+    most = resolved(workshop(tmp_path, machine, alternatives=more), space(warps=(4, 8))).record
+    assert most is not None
+    assert (most.winner.alternative, most.tried) == ("other", {"vendor", "other"})
+
+
+def configs_timed(record: TuneRecord) -> list[Config]:
+    """Return the configs that a record has timings of."""
+    return [m.config for m in record.measurements]
+
+
 def test_the_slower_function_loses(tmp_path: Path) -> None:
     """A config wins, and the function's time is in the record."""
     record = tuned(tmp_path, 50.0, vendor=vendor)
@@ -182,6 +212,10 @@ def test_an_objective_beside_time_leaves_functions_out(tmp_path: Path) -> None:
     record = resolved(maker, space(warps=(4, 8))).record
     assert record is not None
     assert record.winner.alternative is None
+    # The record says so, or each process would try again.
+    assert record.tried == {"vendor"}
+    again = workshop(tmp_path, HostMachine(), "quick", **choices)
+    assert resolved(again, space(warps=(4, 8))).outcome == "known"
 
 
 @pytest.mark.parametrize(
@@ -317,6 +351,39 @@ def test_a_lookup_gives_the_function_while_the_code_has_it(host: Host) -> None:
     gone = with_functions(miss(), other=vendor)
     assert host.resolver().resolve(gone).config == BEST
     assert host.resolver().resolve(miss()).config == BEST
+
+
+@pytest.mark.parametrize("on_miss", ["tune", "raise", "background", "predict"])
+def test_a_lookup_times_a_name_that_the_record_lacks(on_miss: str, host: Host) -> None:
+    """Only where keys are tuned; while a graph is captured the stored config serves."""
+    host.machine.us = us_of(3.0)
+    Store.open(host.folder / "store.sqlite").save(as_stored(miss(), BEST))
+    here = with_functions(miss(), vendor=vendor)
+    options = {"on_miss": on_miss, "choices": {"alternatives": {"vendor": vendor}}}
+    resolver = host.resolver(**options)
+    assert resolver.resolve(here, capturing=True).config == BEST
+    assert host.machine.timed == []
+    found = resolver.resolve(here)
+    expected = ("tuned", WON) if on_miss == "tune" else ("known", BEST)
+    assert (found.how, found.config) == expected
+    host.machine.timed.clear()
+    assert host.resolver(**options).resolve(here).config == expected[1]
+    assert host.machine.timed == []
+
+
+def test_a_stored_config_serves_where_no_alternative_can_be_timed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning says why."""
+    Store.open(host.folder / "store.sqlite").save(as_stored(miss(), BEST))
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise MeasureError("no GPU")
+
+    monkeypatch.setattr(Tuner, "resolve", fails)
+    with pytest.warns(MissWarning, match="alternatives are not timed, no GPU; goes on with"):
+        found = host.resolver().resolve(with_functions(miss(), vendor=vendor))
+    assert (found.how, found.config) == ("known", BEST)
 
 
 def test_predict_takes_a_function_from_the_nearest_record_alone(host: Host) -> None:

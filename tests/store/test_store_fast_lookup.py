@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from store_records import PROVENANCE, record, records
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import rows
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
@@ -62,7 +63,22 @@ def test_sees_any_record(tmp_path: Path, kept: TuneRecord) -> None:
         found = store.lookup(kept.key, kept.provenance).record
     assert found is not None
     seen = fast_lookup(str(path), kept.key, kept.provenance)
-    assert seen == FastAnswer(True, StoredConfig(found.winner, "tuned"))
+    assert seen == FastAnswer(True, StoredConfig(found.winner, "tuned", tried=found.tried))
+
+
+def test_sees_which_alternatives_were_tried(path: Path) -> None:
+    """Those that were timed and those that failed, as the store proper has them."""
+    won = record().winner
+    timed = Measurement(won.with_alternative("timed"), 1.0, 1.0, 1.0, (1.0,))
+    failed = (won.with_alternative("failed"), Failure("check", "wrong_output", "it differs"))
+    text = Config({"BLOCK_M": "@alternative"}), Failure("launch", "timeout", "")
+    kept = replace(record(), failures=(failed, text))
+    kept = replace(kept, measurements=(*kept.measurements, timed))
+    with Store.open(path) as store:
+        store.save(kept)
+    seen = fast_lookup(str(path), KEY, PROVENANCE).seen
+    assert seen == StoredConfig(won, "tuned", tried=kept.tried)
+    assert kept.tried == {"timed", "failed"}
 
 
 @pytest.mark.parametrize("name", ["source", "space", "triton"])

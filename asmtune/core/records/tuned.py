@@ -168,6 +168,12 @@ class TuneRecord:
         """Return the timings of configs, without those of alternatives."""
         return tuple(m for m in self.measurements if m.config.alternative is None)
 
+    @property
+    def tried(self) -> frozenset[str]:
+        """Return the names of the alternatives that were timed, or that failed."""
+        configs = (*(m.config for m in self.measurements), *(config for config, _ in self.failures))
+        return frozenset(c.alternative for c in configs if c.alternative is not None)
+
     def winner_among(self, alternatives: Collection[str]) -> Config:
         """Return the fastest, where only alternatives of these names can be called.
 

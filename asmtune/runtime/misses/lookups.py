@@ -143,8 +143,9 @@ class MissLookup:
         key, expected, stored = self.request.key, self.request.expected, self._fast_answer.seen
         names, sure = self.request.alternatives, self._fast_answer.sure
         if stored is not None and stored.how == "tuned":
-            # Where the winner cannot be called, the whole record has the times of the others.
-            if stored.config.alternative is None or stored.config.alternative in names:
+            # Where the winner cannot be called, the whole record has the times of the others; where
+            # a name was not tried, it tells so.
+            if {*filter(None, [stored.config.alternative])} <= names.keys() <= stored.tried:
                 yield stored.config, None
             else:
                 sure = False

@@ -8,7 +8,6 @@ Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy for a sto
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 import warnings
@@ -21,10 +20,9 @@ from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
-from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
-from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.events import LAUNCHING_MODULES, key_text, miss_message
 from asmtune.runtime.misses.early_start import start_workers
 from asmtune.runtime.misses.interpolation import Interpolator, MissWarning
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
@@ -123,7 +121,7 @@ class Resolver:
             lookup = MissLookup(request, Settings.from_environment())
             known, raises = lookup.tuned(), self.options.on_miss == "raise"
             if known is None and raises and not capturing:
-                raise MissError(_miss_message(request))
+                raise MissError(miss_message(request))
             # A rank of a job asks as if it captured: a pick that is final would never raise.
             return known or replace(self._deterministic(lookup), final=not raises)
         # Each launch meanwhile: before what takes milliseconds.
@@ -133,7 +131,7 @@ class Resolver:
         lookup = MissLookup(request, Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
         if known is not None:
-            return known
+            return known if capturing else self._beside_all(lookup, known)
         stored = self._stored_pick(lookup)
         if stored is not None:
             return stored
@@ -162,7 +160,7 @@ class Resolver:
     def _on_miss(self, lookup: MissLookup) -> Choice:
         on_miss = self.options.on_miss
         if on_miss == "raise":
-            raise MissError(_miss_message(lookup.request))
+            raise MissError(miss_message(lookup.request))
         if on_miss == "predict":
             return self._predicted(lookup)
         if on_miss == "tune":
@@ -278,6 +276,20 @@ class Resolver:
         warnings.warn(message, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
         return choice
 
+    def _beside_all(self, lookup: MissLookup, known: Choice) -> Choice:
+        """Time a stored config beside the alternatives that its record lacks, if keys are tuned."""
+        names = lookup.request.alternatives.keys()
+        lacks = known.record is not None and not names <= known.record.tried
+        if self.options.on_miss != "tune" or not lacks:
+            return known
+        try:
+            found = self._tuned(lookup)
+        except AsmtuneError as error:
+            text = f"{key_text(lookup.request.key)}: alternatives are not timed, {error}"
+            warnings.warn(f"{text}; goes on with {known.config}", MissWarning, stacklevel=2)
+            return known
+        return found if found.how in ("tuned", "known") else known
+
     def _in_background(self, lookup: MissLookup, pick: Choice) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
@@ -322,18 +334,6 @@ class Resolver:
         except AsmtuneError as error:
             return str(error)
         return str(outcome) if isinstance(outcome, Failure) else outcome
-
-
-def _miss_message(request: TuningRequest) -> str:
-    function = jit_function(request.problem.kernel)
-    file = inspect.getsourcefile(function.fn) or function.__module__
-    shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
-    command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
-    return (
-        f"{key_text(request.key)}: no store knows a config, and on_miss='raise'; "
-        f"`{command}` tunes it where the file is a kernel module, "
-        "and so does one launch with on_miss='tune'"
-    )
 
 
 def current_job() -> RankGroup | None:
