@@ -56,6 +56,14 @@ def group(leader: int) -> list[int]:
     return members
 
 
+def is_gone(leader: int) -> bool:
+    """Whether no process of a group lives, or will in a moment: a busy host ends them later."""
+    end = time.monotonic() + 10
+    while group(leader) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not group(leader)
+
+
 def leader_of(sandbox: Sandbox) -> int:
     """The child's process id, which is its group's."""
     assert sandbox._child is not None
@@ -75,7 +83,7 @@ def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     assert outcome.kind == "timeout"
     assert outcome.stage in ("ttgir", "llir", "ptx", "cubin")
     assert "after 1.5 s; ASMTUNE_COMPILE_TIMEOUT_S sets" in outcome.detail
-    assert group(child) == []
+    assert is_gone(child)
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
     assert leader_of(sandbox) != child
 
@@ -99,7 +107,7 @@ def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path)
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("cubin", "timeout")
     assert watched.result(5), "the assembler never ran"
-    assert group(child) == []
+    assert is_gone(child)
 
 
 def _watch(leader: int, name: str) -> Future[bool]:
@@ -146,7 +154,7 @@ def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Sign
     assert isinstance(outcome, Failure)
     assert outcome.kind == "crash"
     assert number.name in outcome.detail
-    assert group(child) == []
+    assert is_gone(child)
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
 
 
@@ -161,7 +169,7 @@ def test_a_segmentation_fault(sandbox: Sandbox, target: Target) -> None:
     killer.join()
     assert isinstance(outcome, Failure)
     assert outcome.kind in ("crash", "compiler")
-    assert group(child) == []
+    assert is_gone(child)
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
 
 
@@ -245,7 +253,7 @@ def test_children_end_with_their_parent() -> None:
     deadline = time.monotonic() + 5
     while group(child) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert group(child) == []
+    assert is_gone(child)
 
 
 @pytest.mark.slow
