@@ -212,6 +212,7 @@ def _correct(undo: ExitStack) -> None:
     for name in _ARITHMETIC:
         _replace(undo, builder, name, _in_fp32(getattr(builder, name)))
     _replace(undo, builder, "cast_impl", _cast_by_fp32(builder.cast_impl))
+    _replace(undo, builder, "create_splat", _splat_of_booleans(builder.create_splat))
     _replace(undo, interpreter.ReduceOps, "sum", _summed_in_fp32(interpreter.ReduceOps.sum))
 
 
@@ -302,6 +303,18 @@ def _cast_by_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
         return _rounded(method(self, source, tl.float32))
 
     return cast
+
+
+def _splat_of_booleans(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a block of one condition be booleans: Triton 3.9 takes no other masks."""
+
+    def splat(self: Any, type: Any, source: Any) -> Any:  # noqa: A002 - Triton's keyword
+        result = method(self, type, source)
+        if source.data.dtype == bool:  # the handle's dtype is that of what was compared
+            result.data = result.data.astype(bool)
+        return result
+
+    return splat
 
 
 def _summed_in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:

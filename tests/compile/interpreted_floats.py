@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 from contextlib import nullcontext
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.interpreter import TensorHandle, interpreter_builder
 
 from asmtune.compile.interpreter import exact_floats, quick_interpreter
 
@@ -175,6 +177,23 @@ def quick_and_plain() -> list[list[float]]:
                 nested[(1,)](x, out, BLOCK=size)
             found.append(out.tolist())
     return [found[0] + found[1], found[2] + found[3]]
+
+
+@triton.jit
+def by_condition(out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, at, mask=(at < n) & (tl.program_id(0) == 0))
+
+
+def masked() -> tuple[list[float], str]:
+    """Return what is stored by a block and one condition, and the dtype of a condition's block."""
+    out = torch.full((8,), -1.0)
+    numbers = TensorHandle(np.array([3], np.int32), tl.int32)
+    with exact_floats():
+        by_condition[(2,)](out, 5, BLOCK=8)
+        condition = interpreter_builder.create_icmpEQ(numbers, numbers)
+        block = interpreter_builder.create_splat(tl.block_type(tl.int1, [4]), condition)
+    return out.tolist(), str(block.data.dtype)
 
 
 def warned() -> list[str]:

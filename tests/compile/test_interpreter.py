@@ -38,6 +38,14 @@ def test_bf16_is_computed_in_fp32_and_rounded(interpreter: Interpreter) -> None:
 
 
 @pytest.mark.slow
+def test_a_mask_may_be_of_a_block_and_a_condition(interpreter: Interpreter) -> None:
+    """The condition's block is of booleans: Triton 3.9 refuses other masks."""
+    stored, dtype = interpreter.call(f"{CHECKS}:masked")
+    assert stored == [0, 1, 2, 3, 4, -1, -1, -1]
+    assert dtype == "bool"
+
+
+@pytest.mark.slow
 def test_nothing_stays_changed() -> None:
     """Once it ends, Triton's interpreter is as it was, and a quick run gives what its own gives."""
     code = (
