@@ -32,6 +32,9 @@ _ARITHMETIC: Final = (
 )
 """Methods of the interpreter's builder; the last tensor of the operands has the result's dtype."""
 
+_REDUCTIONS: Final = {"ReduceOps": ("sum", "min_max"), "ScanOps": ("cumsum", "cumprod")}
+"""Methods of the interpreter that reduce or scan a tensor."""
+
 
 def is_interpreting() -> bool:
     """Return whether Triton's interpreter runs kernels, on tensors of any device."""
@@ -78,8 +81,8 @@ def exact_floats() -> Iterator[None]:
     """Let Triton's interpreter compute with bf16 and FP8 as a GPU does; else do nothing.
 
     Casts round to nearest, ties to even, and saturate in FP8. What is computed in bf16 is computed
-    in fp32, and rounded after each operation. A sum over an axis is one operation. NumPy warns of
-    nothing. Kernels run as under `quick_interpreter`.
+    in fp32, and rounded after each operation; a reduction or scan over an axis is one. NumPy warns
+    of nothing. Kernels run as under `quick_interpreter`.
     """
     with quick_interpreter(), ExitStack() as undo:
         if is_interpreting():
@@ -213,7 +216,10 @@ def _correct(undo: ExitStack) -> None:
         _replace(undo, builder, name, _in_fp32(getattr(builder, name)))
     _replace(undo, builder, "cast_impl", _cast_by_fp32(builder.cast_impl))
     _replace(undo, builder, "create_splat", _splat_of_booleans(builder.create_splat))
-    _replace(undo, interpreter.ReduceOps, "sum", _summed_in_fp32(interpreter.ReduceOps.sum))
+    for owner, names in _REDUCTIONS.items():
+        for name in names:
+            method = getattr(getattr(interpreter, owner), name)
+            _replace(undo, getattr(interpreter, owner), name, _reduced_in_fp32(method))
 
 
 def _converted(own: Callable[..., Any], data: Any, source: Any, target: Any, rounding: Any) -> Any:
@@ -317,16 +323,26 @@ def _splat_of_booleans(method: Callable[..., Any]) -> Callable[..., Any]:
     return splat
 
 
-def _summed_in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a sum of bf16 be one of fp32, rounded at its end; Triton widens for other reductions."""
+def _reduced_in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a reduction or scan of bf16 be one of fp32, rounded at its end.
 
-    def summed(self: Any, given: Any) -> Any:
+    Triton 3.6 itself widens for all but sums.
+    """
+
+    def reduced(self: Any, given: Any, *how: Any, **named: Any) -> Any:
         import triton.language as tl
 
-        if given.dtype != tl.bfloat16:
-            return method(self, given)
-        result = method(self, self.to_tensor(_widened(given.handle).data, tl.float32))
-        bits = _rounded(result.handle).data
-        return self.to_tensor(bits if result.type.is_block() else bits.item(), tl.bfloat16)
+        def narrowed(result: Any) -> Any:
+            if isinstance(result, list | tuple):
+                return type(result)(map(narrowed, result))
+            if result.dtype != tl.float32:  # indices
+                return result
+            bits = _rounded(result.handle).data
+            return self.to_tensor(bits if result.type.is_block() else bits.item(), tl.bfloat16)
 
-    return summed
+        if given.dtype != tl.bfloat16:
+            return method(self, given, *how, **named)
+        wide = self.to_tensor(_widened(given.handle).data, tl.float32)
+        return narrowed(method(self, wide, *how, **named))
+
+    return reduced
