@@ -34,7 +34,8 @@ MOST_LINES = 400
 # plans over heuristics 31 files and 5,900; functions that are not inlined, quotients in addresses,
 # more causes of a wrong result, and the quicker interpreter 1 file and 600; a vendor's function in
 # the place of several launches 20 lines; wrong verdicts and errors that were not seen, of checks,
-# scalers and prepared calls, 280; alternatives that a record has not tried, and what newer interpreters do otherwise, 100.
+# scalers and prepared calls, 280; alternatives that a record has not tried, and what newer
+# interpreters do otherwise, 100.
 MOST_FILES = 378
 MOST_LINES_IN_ALL = 77_331
 
