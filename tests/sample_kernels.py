@@ -101,6 +101,12 @@ def refused(x_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def refused_by_size(x_ptr, n, BLOCK: tl.constexpr):
+    """Make the front end refuse it with a text that has the size of the block."""
+    tl.store(x_ptr + tl.arange(0, BLOCK), tl.arange(0, BLOCK) + tl.arange(0, 2 * BLOCK))
+
+
+@triton.jit
 def masked_square(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     """Load, compute on two lines, and store, in a loop, all masked."""
     at = tl.arange(0, BLOCK)

@@ -28,6 +28,7 @@ from tests.sample_kernels import (
     one_pointer,
     product_problem,
     refused,
+    refused_by_size,
     scale,
     scale_problem,
     tensor,
@@ -229,6 +230,14 @@ def test_guesses_are_told(funnel: Funnel) -> None:
     assert note.endswith(": 16 trips or 32 trips or 64 trips or others assumed")  # best first
     sure = replace(funnel, keep=None).prune(scale_problem(), Space({"BLOCK": (64, 128)}))
     assert sure.notes == ()
+
+
+def test_failures_of_one_rule_are_counted_together(target: Target, settings: Settings) -> None:
+    """Their texts name each config's own values."""
+    funnel = Funnel(target, make_scorer("weights"), settings)
+    problem = one_pointer(refused_by_size, n=8)
+    with pytest.raises(CompileError, match="2 of 2 fail with kernel, such as BLOCK=64"):
+        funnel.prune(problem, Space({"BLOCK": (64, 128), "num_warps": (1,)}))
 
 
 def test_all_fail(target: Target, settings: Settings) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import CompileError, InputError
 from asmtune.cli.arguments import KernelArguments, refuse_options
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.hardware.shipped import load_target
@@ -118,9 +118,11 @@ def prune_report(
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills. What was only
     ranked or sketched never met LLVM or ptxas: --compile all looks for failures there as well.
+
+    A target on which no config can run is told, and the others are reported; the exit status is 1.
     """
     check_destinations([("--output", output)] if output else [])
-    is_page = format is ReportFormat.HTML
+    is_page, failed = format is ReportFormat.HTML, False
     if kernel.endswith(".json"):
         allowed = ("kernel", "format", "output", "timings", "check")
         refuse_options(context, allowed, f"{kernel} is a report")
@@ -132,16 +134,17 @@ def prune_report(
         request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
         request.check(target)
         measured = measured_times(timings, arguments.load_all(), target)
-        reports, assumed = make_reports(arguments, target, request), arguments.assumptions()
-        reports = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
+        made, assumed = make_reports(arguments, target, request), arguments.assumptions()
+        reports = [replace(one, notes=(*one.notes, *assumed)) for one in made.values()]
         reports = with_timings(reports, measured)
-        page = page_of(reports, arguments.load()[0], target) if is_page else None
+        page = page_of(reports, arguments.load()[0], [*made]) if is_page else None
         result = _render(reports, format) if page is None else page
+        failed = len(made) < len(target)
     write_result(result, output)
-    problems = [finding for report in reports for finding in findings(report)]
-    if check and problems:
-        for finding in problems:
-            print_line(f"asmtune: {finding}", err=True)
+    problems = [finding for report in reports for finding in findings(report)] if check else []
+    for finding in problems:
+        print_line(f"asmtune: {finding}", err=True)
+    if problems or failed:
         raise typer.Exit(1)
 
 
@@ -169,14 +172,27 @@ class PruneReportRequest:
 
 def make_reports(
     arguments: KernelArguments, targets: Sequence[str], request: PruneReportRequest
-) -> list[PruneReport]:
-    """Make a report for each target, with progress on stderr."""
+) -> dict[str, PruneReport]:
+    """Make a report for each target, with progress on stderr; say there which have none.
+
+    Raises:
+        CompileError: no config can run on any of them.
+    """
     problem, space = arguments.load()
+    made: dict[str, PruneReport] = {}
+    failed: list[CompileError] = []
     with ProgressBar() as progress:
-        return [
-            run_prune_report(problem, space, target=name, progress=progress, **vars(request))
-            for name in targets
-        ]
+        how = {"progress": progress, **vars(request)}
+        for name in targets:
+            try:
+                made[name] = run_prune_report(problem, space, target=name, **how)
+            except CompileError as error:
+                failed.append(error)
+    if not made:
+        raise failed[0]
+    for one in failed:
+        print_line(f"asmtune: {one}", err=True)
+    return made
 
 
 def findings(report: PruneReport) -> Iterable[str]:

@@ -65,6 +65,33 @@ def test_timings_in_every_format(form: str, commands: Commands) -> None:
         assert "<h1>tiled_matmul</h1>" in ran.out
 
 
+FP8 = (
+    "prune-report", "{}/plain.py:jitted", "--arg", "x_ptr=fp8e4nv[n]", "--arg", "n=4096", "--axis",
+    "BLOCK=128", "--axis", "num_warps=1,4", "--grid", "cdiv(n,BLOCK)", "--scorer", "weights",
+)  # fmt: skip
+
+
+def test_a_target_that_runs_no_config_leaves_the_others(commands: Commands) -> None:
+    """It is told in one line, and the exit status is 1; where none is left, it is an error."""
+    targets = ("--target", "A100", "--target", "H200", "--format", "json")
+    ran = commands.run(*FP8, *targets)
+    assert ran.code == 1
+    assert re.fullmatch("asmtune: no config of plain can run on A100: 2 of 2 .*fp8.*\n", ran.err)
+    assert [report["target"] for report in json.loads(ran.out)["reports"]] == ["H200"]
+    assert "can run on A100: 2 of 2" in commands.refused(*FP8, "--target", "A100")
+
+
+def test_axes_are_dtypes_and_sizes_too(commands: Commands) -> None:
+    """An axis may list dtypes as an argument does, and one of a single number is a size."""
+    axes = ("--axis", "ACC=fp32,tl.bfloat16", "--axis", "BLOCK=128", "--axis", "num_warps=4")
+    grid = ("--grid", "cdiv(n,BLOCK)", "--scorer", "weights", "--format", "json")
+    given = ("--arg", "x_ptr=fp16[n, BLOCK]", "--arg", "n=4096")
+    ran = commands.run("prune-report", "{}/plain.py:jitted", *given, *axes, *grid)
+    assert (ran.code, ran.err) == (0, "")
+    (report,) = json.loads(ran.out)["reports"]
+    assert sorted(one["config"]["ACC"] for one in report["verdicts"]) == ["bf16", "fp32"]
+
+
 def test_json(commands: Commands) -> None:
     """As JSON the whole report, and what fell adds up to the candidates."""
     ran = commands.run(*SMALL, "--format", "json", "--keep", "1", "--scorer", "weights")

@@ -39,6 +39,7 @@ def plain_function(
         InputError: an argument, the grid or the reference is wrong; says which.
     """
     kernel = load_function(reference)
+    axes = {name: [_constexpr(one) for one in many] for name, many in axes.items()}
     values = unique("--arg", (_argument(kernel, text) for text in arguments))
     configs = configs_of(kernel)
     if configs is not None and not axes:
@@ -47,8 +48,10 @@ def plain_function(
         space = Space({"num_warps": (1, 2, 4, 8), **axes})
     numbers = {n: v for n, v in values.items() if isinstance(v, int | float | bool)}
     _check_sizes(kernel, values, grid)
-    values |= {n: v.sized(n, numbers) for n, v in values.items() if isinstance(v, Pointer)}
-    drawn = {n: _index_tensor(n, v, numbers) for n, v in values.items() if isinstance(v, Pattern)}
+    fixed = {name: one[0] for name, one in axes.items() if len(one) == 1 and type(one[0]) is int}
+    sizes = {**numbers, **fixed}
+    values |= {n: v.sized(n, sizes) for n, v in values.items() if isinstance(v, Pointer)}
+    drawn = {n: _index_tensor(n, v, sizes) for n, v in values.items() if isinstance(v, Pattern)}
     values |= {name: tensor for name, (tensor, _) in drawn.items()}
     bound = {n: v for n, v in values.items() if n in jit_function(kernel).arg_names}
     known = {name: table for name, (_, table) in drawn.items()}
@@ -200,10 +203,12 @@ def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, A
     return lambda values: sizes({**known, **values})
 
 
-def _constexpr(text: str) -> Any:
-    """Return the dtype that a text names, as in `ACC=fp32`, else the text."""
+def _constexpr(text: Any) -> Any:
+    """Return the dtype that a text names, as in `ACC=fp32`, else what is given."""
     import triton.language as tl
 
+    if not isinstance(text, str):
+        return text
     if text in TORCH_NAMES or text.removeprefix("tl.") in TORCH_NAMES.values():
         return getattr(tl, tl.dtype(canonical_dtype(text)).__repr__().split(".")[-1], text)
     return text

@@ -303,14 +303,15 @@ class _Clock:
 
 def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict]) -> str:
     tried = [verdict for verdict in verdicts if verdict.dropped_at != "sketch"]
-    reasons = Counter(verdict.reasons[0] for verdict in tried)
-    (reason, count) = reasons.most_common(1)[0]
-    worst = next(v for v in tried if v.reasons[0] == reason)
-    detail = (worst.failure.detail if worst.failure else reason.text).strip().partition("\n")[0]
+    rules = Counter(verdict.reasons[0].rule for verdict in tried)
+    (rule, count) = rules.most_common(1)[0]
+    worst = next(v for v in tried if v.reasons[0].rule == rule)
+    text = worst.failure.detail if worst.failure else worst.reasons[0].text
+    detail = text.strip().partition("\n")[0]
     left = len(verdicts) - len(tried)
     compiled = " that was compiled" if left else ""
     more = f"; {left} were not compiled: compile more" if left else ""
     return (
         f"no config of {problem.name}{compiled} can run on {target.name}: "
-        f"{count} of {len(tried)} fail with {reason.rule}, such as {worst.config}: {detail}{more}"
+        f"{count} of {len(tried)} fail with {rule}, such as {worst.config}: {detail}{more}"
     )

@@ -125,9 +125,10 @@ class AccessPattern:
         in_all = ""
         if self.tile_share > 1.5 * self.share and self.share <= 0.5:
             in_all = f", a tile's requests together {self.tile_share:.0%}"
+        asked, used = (format(n, ",.0f" if n >= 1000 else ".3g") for n in (self.asked, self.used))
         return (
-            f"{pattern}: {self.asked:,.3g} sector{'s' * (self.asked != 1)} asked for {whose}, "
-            f"{self.used:,.3g} used ({self.share:.0%}){in_all}"
+            f"{pattern}: {asked} sector{'s' * (self.asked != 1)} asked for {whose}, "
+            f"{used} used ({self.share:.0%}){in_all}"
         )
 
 
