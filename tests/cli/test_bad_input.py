@@ -112,7 +112,7 @@ WHOLE = "expected a whole number"
         ((*PRUNE, "--arg", "M=4"), "--arg is for a plain function"),
         ((*PRUNE, "--grid", "1"), "--grid is for a plain function"),
         ((*SIZED, "--arg", "x_ptr=fp16[n"), "a pointer is written as x_ptr=fp16[M,K]"),
-        ((*SIZED, "--arg", "x_ptr=fp16[m]"), "--arg x_ptr 'm': no number is called 'm'; known: n, BLOCK"),
+        ((*SIZED, "--arg", "x_ptr=fp16[m]"), "no number is called 'm'; known: n, BLOCK"),
         ((*SIZED, "--arg", "x_ptr=fp16[2**40,2**40]"), "--arg x_ptr=.*overflow"),
         ((*PLAIN, "--axis", "BLOCK=128", "--grid", "BLOK"), "'BLOK'.*BLOCK.*mean BLOCK?"),
         ((*PLAIN, "--axis", "BLOCK=128", "--grid", "x_ptr"), "no number is called 'x_ptr'"),
