@@ -35,9 +35,9 @@ MOST_LINES = 400
 # more causes of a wrong result, and the quicker interpreter 1 file and 600; a vendor's function in
 # the place of several launches 20 lines; wrong verdicts and errors that were not seen, of checks,
 # scalers and prepared calls, 280; alternatives that a record has not tried, and what newer
-# interpreters do otherwise, 120.
+# interpreters do otherwise, 130.
 MOST_FILES = 378
-MOST_LINES_IN_ALL = 77_354
+MOST_LINES_IN_ALL = 77_365
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A docstring that begins so is a noun clause, which a reader must solve.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -39,6 +39,11 @@ class StoreLookup:
     record: TuneRecord | None = None
     detail: str = ""
     layer: Layer = "store"
+
+    def lacks(self, alternatives: Collection[str]) -> bool:
+        """Return whether the user's own record has not tried one; what is shipped stays."""
+        mine = self.record if (self.outcome, self.layer) == ("hit", "store") else None
+        return mine is not None and not {*alternatives} <= mine.tried
 
 
 @dataclass(frozen=True)

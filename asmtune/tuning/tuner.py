@@ -134,8 +134,8 @@ class Tuner:
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
             known = lookup.record if lookup.outcome == "hit" else None
-        names = request.alternatives.keys()
-        if known is not None and request.own(known.winner) is not None and names <= known.tried:
+            known = None if lookup.lacks(request.alternatives) else known
+        if known is not None and request.own(known.winner) is not None:
             result = TuningResult(request, "known", known)
         else:
             result = self._leased(request, force=self.options.force)

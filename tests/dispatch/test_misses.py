@@ -92,6 +92,19 @@ def test_shipped_config_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> 
     assert host.resolver().resolve(miss()).config == support.BEST
 
 
+def test_shipped_config_is_used_whatever_was_tried(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is tuned for an alternative that a shipped record has no time of."""
+    ship(monkeypatch, record(miss(), SLOWEST))
+    functions: Any = {"vendor": lambda *_: None}
+    at = replace(miss(), choices={"alternatives": functions})
+    choices = {"alternatives": functions}
+    assert host.prepared.resolve(at).outcome == "known"
+    monkeypatch.setattr(Tuner, "open", closed)
+    assert described(host.resolver(choices=choices).resolve(at)) == ("known", True, SLOWEST)
+
+
 def test_shipped_neighbour_is_the_pick(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `nearest` what is shipped for another size is picked where the store has nothing."""
     ship(monkeypatch, record(miss(4096), SLOWEST), record(miss(1 << 20), support.BEST))

@@ -143,9 +143,8 @@ class MissLookup:
         key, expected, stored = self.request.key, self.request.expected, self._fast_answer.seen
         names, sure = self.request.alternatives, self._fast_answer.sure
         if stored is not None and stored.how == "tuned":
-            # Where the winner cannot be called, the whole record has the times of the others; where
-            # a name was not tried, it tells so.
-            if {*filter(None, [stored.config.alternative])} <= names.keys() <= stored.tried:
+            # Where the winner cannot be called, the whole record has the times of the others.
+            if stored.config.alternative is None or stored.config.alternative in names:
                 yield stored.config, None
             else:
                 sure = False
@@ -153,6 +152,15 @@ class MissLookup:
             answer = find_tuned(key, expected, layer)
             if answer.outcome == "hit" and answer.record is not None:
                 yield answer.record.winner_among(names), answer.record
+
+    @property
+    def lacks_alternatives(self) -> bool:
+        """Return whether the user's own record has not tried one; what is shipped stays."""
+        names, answer = self.request.alternatives.keys(), self._fast_answer
+        if answer.sure:
+            seen = answer.seen
+            return seen is not None and seen.how == "tuned" and not names <= seen.tried
+        return self._store.lookup(self.request.key, self.request.expected).lacks(names)
 
     @property
     def predicted(self) -> StoredConfig | None:

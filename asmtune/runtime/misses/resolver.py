@@ -278,9 +278,7 @@ class Resolver:
 
     def _beside_all(self, lookup: MissLookup, known: Choice) -> Choice:
         """Time a stored config beside the alternatives that its record lacks, if keys are tuned."""
-        names = lookup.request.alternatives.keys()
-        lacks = known.record is not None and not names <= known.record.tried
-        if self.options.on_miss != "tune" or not lacks:
+        if self.options.on_miss != "tune" or not lookup.lacks_alternatives:
             return known
         try:
             found = self._tuned(lookup)
