@@ -40,7 +40,7 @@ _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyStats:
-    """Holds the errors of an output; every number is finite.
+    """Holds the errors of an output; every number is finite where one could be compared.
 
     Places where the output or the reference is NaN or infinite enter `elements`, `nonfinite` and
     `clip` alone. Where all are, and the output as the reference is, errors are NaN: no number was

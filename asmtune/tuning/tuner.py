@@ -133,8 +133,8 @@ class Tuner:
         known = None
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
-            known = lookup.record if lookup.outcome == "hit" else None
-            known = None if lookup.lacks(request.alternatives) else known
+            serves = lookup.outcome == "hit" and not lookup.lacks(request.alternatives)
+            known = lookup.record if serves else None
         if known is not None and request.own(known.winner) is not None:
             result = TuningResult(request, "known", known)
         else:
@@ -213,8 +213,8 @@ class Tuner:
     ) -> TuningResult:
         """Tune under a lease of the key, or take the record of the process that holds it.
 
-        A record whose config is not in the space is replaced, as `force` replaces any. To one that
-        lacks alternatives, `beside` whose winner they are timed then, they are added.
+        A record whose config is not in the space is replaced, as `force` replaces any. Where one
+        lacks alternatives, they are timed `beside` its winner, and join it.
         """
         options = self.options
         lease = self.store.lease(
