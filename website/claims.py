@@ -310,6 +310,27 @@ def quantised_wide() -> str:
     return table(heads, lines)
 
 
+def scaled_errors() -> str:
+    """Compare the errors of scaled products with `torch._scaled_mm`'s, from float64.
+
+    They are in shares of the tolerance, the largest of a row's elements.
+    """
+    by_scales: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for device, files in DEVICES.items():
+        for row in results(files[1])["rows"]:
+            if row["kernel"] == "scaled_matmul" and "vendor_error_by_tolerance" in row:
+                errors = (row["error_by_tolerance"], row["vendor_error_by_tolerance"])
+                by_scales.setdefault((device, _group(row)), []).append(errors)
+    lines = []
+    for (device, group), errors in sorted(by_scales.items()):
+        most = (f"{max(each):.3f}" for each in zip(*errors, strict=True))
+        larger = sum(ours > theirs for ours, theirs in errors)
+        scales = group.rpartition(", ")[2]
+        lines.append([device, scales, str(len(errors)), *most, str(larger)])
+    heads = ("GPU", "scales", "rows", "largest error", "of `torch._scaled_mm`")
+    return table((*heads, "rows where ours is larger"), lines)
+
+
 def slower() -> str:
     """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
 

@@ -134,6 +134,26 @@ def test_retakes_are_bounded() -> None:
     assert sample == pytest.approx(1_001_000 + 1_002_000 + 2 * gpu.call_us)
 
 
+def test_one_that_outlasts_every_hold_makes_no_other_late() -> None:
+    """Beside launches that take the host 200 ms, one that takes it 600 us is timed without them."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+
+    def hosted(host_us: float, us: float) -> Subject:
+        def run() -> None:
+            gpu.host_us += host_us
+            gpu.launch(f"run {us:g}", us)
+
+        return Subject(Config({"us": us}), run, lambda: None)
+
+    subjects = [hosted(200_000.0, 5.0), hosted(600.0, 40.0)]
+    for order in (subjects, subjects[::-1]):
+        clock.delayed = 0
+        samples = dict(zip((s.config for s in order), clock.round(order), strict=True))
+        assert samples[subjects[1].config] == pytest.approx(40.0)
+        assert clock.delayed == 1
+
+
 def test_the_lead_is_given_up() -> None:
     """When the other thread is done, the GPU is soon no longer held back."""
     gpu = SimulatedGpu()

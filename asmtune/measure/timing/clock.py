@@ -107,8 +107,7 @@ def _flush_size(wanted: int) -> int:
     import torch
 
     least = int(getattr(torch.cuda.get_device_properties("cuda"), "L2_cache_size", 0)) or wanted
-    room = free_bytes() - CHECK_BYTES
-    size = wanted
+    room, size = free_bytes() - CHECK_BYTES, wanted
     while size > room and size // 2 >= least:
         size //= 2
     return size
@@ -192,8 +191,9 @@ class GpuClock:
     Before each launch a flush of L2 keeps the GPU busy while the host queues the launch between two
     marks. If the GPU passed the first mark before the second was queued, the host may have been
     late (another thread held the interpreter, up to 5 ms). The sample is then taken again, with the
-    GPU held back for as long as the host seems to need. After three such retakes the smallest
-    sample counts, since a late host can only add time.
+    GPU held back for as long as the host seems to need: beside the other late ones, then alone,
+    since launches that outlast any hold make the next one late. After three such retakes the
+    smallest sample counts: a late host can only add time.
 
     Attributes:
         delayed: number of samples for which the host was late in every take.
@@ -254,14 +254,14 @@ class GpuClock:
         """Sample each with marks around one launch; take late samples again a few times."""
         samples = [float("inf")] * len(subjects)
         waiting = list(range(len(subjects)))
-        for _ in range(1 + _RETAKES):
-            taken = self._take([subjects[place] for place in waiting])
-            takes = list(zip(waiting, taken, strict=True))
-            for place, (sample, was_late) in takes:
-                samples[place] = min(samples[place], sample) if was_late else sample
-            waiting = [place for place, (_, was_late) in takes if was_late]
-            if not waiting:
-                break
+        for number in range(1 + _RETAKES):
+            batches = [waiting] if number <= 1 else [[place] for place in waiting]
+            waiting = []
+            for places in filter(None, batches):
+                taken = self._take([subjects[place] for place in places])
+                for place, (sample, was_late) in zip(places, taken, strict=True):
+                    samples[place] = min(samples[place], sample) if was_late else sample
+                    waiting += [place] if was_late else []
         self.delayed += len(waiting)
         return samples
 
