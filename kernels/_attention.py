@@ -40,12 +40,29 @@ def row_stride(stride, ptr, D: tl.constexpr, DENSE: tl.constexpr):
     return step
 
 
+@triton.constexpr_function
+def columns_of(D):
+    """Return the extent of a tile's rows: the power of 2, 16 or more, that holds heads of D."""
+    return max(16, 1 << (D - 1).bit_length())
+
+
 @triton.jit
 def load_rows(ptr, first, stride, end, D: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr):
-    """Load BLOCK rows of D; those from `end` on, which a FULL block does not have, are 0."""
+    """Load BLOCK rows of D columns, and as many as tiles have; the others are 0.
+
+    So are rows from `end` on, which a FULL block does not have.
+    """
     row = tl.arange(0, BLOCK)[:, None]
-    at = ptr + tl.cast(first, tl.int64) * stride + row * stride + tl.arange(0, D)[None, :]
-    return tl.load(at) if FULL else tl.load(at, mask=first + row < end, other=0.0)
+    at = ptr + tl.cast(first, tl.int64) * stride + row * stride
+    column = tl.arange(0, columns_of(D))[None, :]
+    at += column
+    if columns_of(D) == D:
+        rows = tl.load(at) if FULL else tl.load(at, mask=first + row < end, other=0.0)
+    elif FULL:
+        rows = tl.load(at, mask=column < D, other=0.0)
+    else:
+        rows = tl.load(at, mask=(first + row < end) & (column < D), other=0.0)
+    return rows
 
 
 @triton.jit
@@ -54,9 +71,13 @@ def store_rows(
 ):
     """Store BLOCK rows, rounded to the tensor's dtype, where `load_rows` would load them."""
     row = tl.arange(0, BLOCK)[:, None]
-    at = ptr + tl.cast(first, tl.int64) * stride + row * stride + tl.arange(0, D)[None, :]
+    at = ptr + tl.cast(first, tl.int64) * stride + row * stride
+    column = tl.arange(0, columns_of(D))[None, :]
+    at += column
     rows = rows.to(ptr.dtype.element_ty)
-    if FULL:
+    if columns_of(D) != D:
+        tl.store(at, rows, mask=(first + row < end) & (column < D))
+    elif FULL:
         tl.store(at, rows)
     else:
         tl.store(at, rows, mask=first + row < end)
@@ -81,7 +102,8 @@ def key_limit(length_ptr, batch, N, PADDING: tl.constexpr):
     """Return how many keys a batch has: N, or its length."""
     limit = N
     if PADDING == 1:
-        limit = tl.maximum(tl.minimum(tl.load(length_ptr + batch).to(tl.int32), N), 0)
+        length = tl.load(length_ptr + batch).to(tl.int64)
+        limit = tl.maximum(tl.minimum(length, N), 0).to(tl.int32)
     return limit
 
 
@@ -237,7 +259,8 @@ def walk_spans(
     begin, free, whole, end = spans
     # The least float, not -inf: the difference of two would be NaN.
     top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)
-    state = (tl.zeros([BLOCK_M, D], tl.float32), top, tl.zeros([BLOCK_M], tl.float32))
+    acc = tl.zeros([BLOCK_M, columns_of(D)], tl.float32)
+    state = (acc, top, tl.zeros([BLOCK_M], tl.float32))
     if WINDOWED:
         state = walk(
             *(q, keys, values, state, m, (begin, free), masks, draw, scale, D, BLOCK_N),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from asmtune.kernels._attention import added, kept, load_rows, seen
+from asmtune.kernels._attention import added, columns_of, kept, load_rows, seen
 
 
 @triton.jit
@@ -47,7 +47,7 @@ def query_gradients(
 ):  # fmt: skip
     """Sum what the keys of the spans that `key_spans` returns contribute to dq."""
     begin, free, whole, end = spans
-    dq = tl.zeros([BLOCK_M, D], tl.float32)
+    dq = tl.zeros([BLOCK_M, columns_of(D)], tl.float32)
     if WINDOWED:
         dq = add_keys(
             *(q, dy, sums, keys, values, dq, m, (begin, free), masks, draw, scale, D, BLOCK_N),
@@ -115,8 +115,8 @@ def key_gradients(
 ):  # fmt: skip
     """Sum what the queries of the spans that `query_spans` returns contribute to dk and dv."""
     begin, free, whole, end = spans
-    dk = tl.zeros([BLOCK_N, D], tl.float32)
-    dv = tl.zeros([BLOCK_N, D], tl.float32)
+    dk = tl.zeros([BLOCK_N, columns_of(D)], tl.float32)
+    dv = tl.zeros([BLOCK_N, columns_of(D)], tl.float32)
     if CAUSAL:
         dk, dv = add_queries(
             *(k, v, queries, grads, sums, dk, dv, n, (begin, free, first), masks, draw),

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from asmtune.kernels._attention import (
     at_head,
+    columns_of,
     key_spans,
     load_rows,
     query_spans,
@@ -109,7 +110,8 @@ def of_keys(
     values = load_rows(v_ptr, first, step_v, N, D, HELD, EVEN)
     masks = (N, M, 0, None, lse_ptr, lse_ptr, 0)
     spans = query_spans(first, masks, CAUSAL, False, 0, STEP, HELD)
-    sums = (tl.zeros([HELD, D], tl.float32), tl.zeros([HELD, D], tl.float32))
+    WIDTH: tl.constexpr = columns_of(D)
+    sums = (tl.zeros([HELD, WIDTH], tl.float32), tl.zeros([HELD, WIDTH], tl.float32))
     for place in range(GROUP):
         head = own * GROUP + place
         sums = _add_head(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +14,8 @@ from asmtune.kernels._common import check_shape, check_tensors, multiple
 
 DTYPES = ("fp16", "bf16", "fp32")
 
-DIMS = (16, 32, 64, 128, 256)
-"""Head sizes: the extents that a tile in Triton may have."""
+MOST_DIM = 256
+"""Largest head size, of halves: tiles of 256 columns of 4 bytes do not fit shared memory."""
 
 KEY = (
     *("D", "CAUSAL", "WINDOWED", "PADDING", "MASK", "DROPOUT", "MULTIPLE", "DENSE"),
@@ -176,17 +177,19 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
     check_tensors(what, {"q": q, "k": k, "v": v}, DTYPES)
-    check_extents(what, q, k, v)
+    most = MOST_DIM * 2 // max(2, q.element_size())
+    check_extents(what, (q, k, v), range(8, most + 1, 8), f"that is a multiple of 8 up to {most}")
 
 
-def check_extents(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuse shapes that do not fit each other or the kernels; raises as `check`."""
-    # Tiles of 256 elements of 4 bytes do not fit shared memory.
-    dims = DIMS if q.element_size() == 2 else DIMS[:-1]
+def check_extents(
+    what: str, heads: tuple[torch.Tensor, ...], dims: Collection[int], wanted: str
+) -> None:
+    """Refuse shapes that do not fit each other or the kernels' dims; raises as `check`."""
+    q, k, v = heads
     if q.ndim != 4 or q.shape[-1] not in dims:
         raise ValueError(
             f"{what}: q is {tuple(q.shape)}; it must be (batch, heads, queries, dim) "
-            f"with a dim of {', '.join(map(str, dims))}"
+            f"with a dim {wanted}"
         )
     if k.ndim != 4 or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
         raise ValueError(

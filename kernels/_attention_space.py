@@ -8,6 +8,7 @@ import triton
 
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
+from asmtune.kernels._attention import columns_of
 
 SPLITS = (1, 2, 4, 8, 16, 32)
 """Into how many parts keys are split."""
@@ -110,7 +111,7 @@ def of_keys(default: Config) -> Space:
 
     def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
         fits = _fits_threads(num_warps, (BLOCK_N, BLOCK_M, D), 2, 160)
-        return fits or (D == 256 and BLOCK_N == 64)  # sums of 256 columns spill in any block
+        return fits or (D > 128 and BLOCK_N == 64)  # sums of 256 columns spill in any block
 
     def fits_shared(BLOCK_M: int, BLOCK_N: int, D: int, num_stages: int) -> bool:
         return _fits_shared(D, 2 * (BLOCK_N + num_stages * BLOCK_M))
@@ -137,7 +138,7 @@ def of_both(default: Config) -> Space:
 
     def fits_threads(HELD: int, STEP: int, D: int, num_warps: int) -> bool:
         fits = _fits_threads(num_warps, (HELD, STEP, D), 2, 160)
-        return fits or (D == 256 and HELD == 64)  # sums of 256 columns spill in any block
+        return fits or (D > 128 and HELD == 64)  # sums of 256 columns spill in any block
 
     def fits_shared(HELD: int, STEP: int, D: int, num_stages: int) -> bool:
         return _fits_shared(D, 2 * HELD + 3 * num_stages * STEP)
@@ -161,15 +162,16 @@ def _is_of_use(block: int, extent: int) -> bool:
 def _fits_threads(warps: int, extents: tuple[int, int, int], results: int, most: int) -> bool:
     # `block` rows of `results` sums of D columns; more than 4 warps take 16 rows each.
     block, other, D = extents
-    scores, sums = (block * width // (warps * 32) for width in (other, results * D))
+    widths = (other, results * columns_of(D))
+    scores, sums = (block * width // (warps * 32) for width in widths)
     return scores <= 64 and scores + sums <= most and (block >= 16 * warps or warps == 4)
 
 
 def _may_cap(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int, maxnreg: int | None) -> bool:
     # More scores or sums a thread would spill.
-    fits = max(2 * BLOCK_N, D) * BLOCK_M <= 64 * 32 * num_warps
+    fits = max(2 * BLOCK_N, columns_of(D)) * BLOCK_M <= 64 * 32 * num_warps
     return maxnreg is None or (num_warps == 8 and fits)
 
 
 def _fits_shared(D: int, rows: int, programs: int = 1) -> bool:
-    return programs * (rows * D * 2 + _RESERVED) <= _SHARED + _RESERVED
+    return programs * (rows * columns_of(D) * 2 + _RESERVED) <= _SHARED + _RESERVED

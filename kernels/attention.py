@@ -9,8 +9,9 @@ Three more variants were tried on an H200 and are not here. The copy engine (TMA
 shapes of nine; a sum over values a block behind the scores never won; Triton 3.6 compiled
 specialized warps to wrong results.
 
-Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is 16,
-32, 64, 128 or (not in fp32) 256; the key heads divide the heads, and each serves neighbours.
+Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is a multiple
+of 8 up to 256, in fp32 up to 128; the key heads divide the heads, and each serves neighbours.
+A tile has the next power of 2 of columns, whose products are computed as well.
 Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; softmax in fp32.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
 Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.

@@ -143,6 +143,8 @@ DTYPES = ("fp16", "bf16")
 
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
+_DIMS = (16, 32, 64, 128, 256)
+
 
 def _shape(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int, group: int) -> Any:
     names = ("B", "H", "KV", "M", "N", "D", "causal", "group", "e5m2")
@@ -302,7 +304,8 @@ def attention_fp8(
     fp32 = {torch.float32: "fp32"}
     kinds = {"q": _KINDS, "k": NAMES, "v": NAMES, "scale_k": fp32, "scale_v": fp32}
     check_kinds("attention_fp8", given, kinds)
-    host.check_extents("attention_fp8", q, k, v)
+    wanted = f"of {', '.join(map(str, _DIMS))}"
+    host.check_extents("attention_fp8", (q, k, v), _DIMS, wanted)
     how = Attending(causal, window, padding, mask, scale=scale).checked("attention_fp8", q, k)
     arguments = _arguments(**given, how=how)
     y: torch.Tensor = arguments["y_ptr"]

@@ -311,10 +311,7 @@ def quantised_wide() -> str:
 
 
 def scaled_errors() -> str:
-    """Compare the errors of scaled products with `torch._scaled_mm`'s, from float64.
-
-    They are in shares of the tolerance, the largest of a row's elements.
-    """
+    """Compare errors of scaled products, in shares of the tolerance, with `torch._scaled_mm`'s."""
     by_scales: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for device, files in DEVICES.items():
         for row in results(files[1])["rows"]:
@@ -349,8 +346,7 @@ def slower() -> str:
                     newest[place] = (date, row)
         by_kernel: dict[str, list[Mapping[str, Any]]] = {}
         for _, row in newest.values():
-            heads = f", heads of {row['shape']['D']}" if "D" in row["shape"] else ""
-            by_kernel.setdefault(f"{row['kernel']}{heads}", []).append(row)
+            by_kernel.setdefault(f"{row['kernel']}{_heads(row['shape'])}", []).append(row)
         for kernel, rows in sorted(by_kernel.items()):
             low = sum(row["over_vendor"] < BELOW for row in rows)
             least = min(rows, key=lambda row: float(row["over_vendor"]))
@@ -387,11 +383,17 @@ def _ways_of(record: Mapping[str, Any]) -> list[str]:
     return [*sizes, *times, fastest, record["provenance"]["date"][:10]]
 
 
+def _heads(shape: Mapping[str, Any]) -> str:
+    """Name the size of heads where a shape has some; those that are no tile's are one group."""
+    size = shape.get("D")
+    return "" if size is None else f", heads of {size if size in (64, 128) else '40 to 192'}"
+
+
 def _group(row: Mapping[str, Any]) -> str:
     shape, kernel = row["shape"], row["kernel"]
     if kernel == "matmul":
         return f"matmul, {row['dtype']}, M {'up to' if shape['M'] <= 64 else 'over'} 64"
     if kernel in ("attention", "attention_backward"):
-        return f"{kernel}, {row['dtype']}, heads of {shape['D']}"
+        return f"{kernel}, {row['dtype']}{_heads(shape)}"
     scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
     return f"{kernel}, e4m3, a scale a {scales}"

@@ -74,31 +74,49 @@ def gemms() -> tuple[Shape, ...]:
     return (*generated, *large, *read, *squares, *batches)
 
 
+def _attention(B: int, H: int, KV: int, length: int, D: int, causal: int) -> Shape:
+    return {"B": B, "H": H, "KV": KV, "M": length, "N": length, "D": D, "causal": causal}
+
+
 def attentions() -> tuple[Shape, ...]:
-    """List 24 problems: heads of 64 and 128, causal or not, grouped or not, 512 to 16,384 long."""
-    return tuple(
-        {"B": batch, "H": heads, "KV": keys, "M": length, "N": length, "D": dim, "causal": causal}
-        for batch, heads, keys, length in (
-            (8, 16, 16, 512), (4, 16, 16, 2048), (2, 16, 16, 8192),
-            (4, 32, 8, 1024), (2, 32, 8, 4096), (1, 32, 8, 16384),
-        )
-        for dim in (64, 128)
-        for causal in (0, 1)
+    """List 24 problems: heads of 64 and 128, causal or not, grouped or not, 512 to 16,384 long.
+
+    Six more have heads of other sizes: those of Stable Diffusion 1.5 (40 and 160), SigLIP So400m
+    (72), Phi-2 (80), Phi-3 mini (96), and of DeepSeek V3's queries and keys (192).
+    """
+    return (
+        *(
+            _attention(batch, heads, keys, length, dim, causal)
+            for batch, heads, keys, length in (
+                (8, 16, 16, 512), (4, 16, 16, 2048), (2, 16, 16, 8192),
+                (4, 32, 8, 1024), (2, 32, 8, 4096), (1, 32, 8, 16384),
+            )
+            for dim in (64, 128)
+            for causal in (0, 1)
+        ),
+        _attention(2, 8, 8, 4096, 40, 0),
+        _attention(8, 16, 16, 729, 72, 0),
+        _attention(2, 32, 32, 2048, 80, 1),
+        _attention(1, 32, 32, 4096, 96, 1),
+        _attention(8, 8, 8, 1024, 160, 0),
+        _attention(1, 32, 32, 2048, 192, 1),
     )  # fmt: skip
 
 
 def backwards() -> tuple[Shape, ...]:
     """List 8 problems: heads of 64 and 128, causal or not, grouped or not, 1024 to 8192 long.
 
-    Of the weights in float64 that they are checked against, the largest have 4 GiB, six at once.
+    Three more have heads of 40, 80 and 96. Of the weights in float64 that they are checked
+    against, the largest have 4 GiB, six at once.
     """
     return tuple(
-        {"B": batch, "H": heads, "KV": keys, "M": length, "N": length, "D": dim, "causal": causal}
+        _attention(batch, heads, keys, length, dim, causal)
         for batch, heads, keys, length, dim, causal in (
             (4, 32, 8, 1024, 64, 1), (4, 32, 8, 1024, 128, 0),
             (2, 16, 16, 2048, 64, 0), (2, 16, 16, 2048, 128, 1),
             (1, 32, 8, 4096, 64, 0), (1, 32, 8, 4096, 128, 1),
             (1, 8, 8, 8192, 64, 1), (1, 8, 8, 8192, 128, 0),
+            (2, 8, 8, 4096, 40, 0), (2, 32, 32, 2048, 80, 1), (1, 32, 32, 2048, 96, 1),
         )
     )  # fmt: skip
 

@@ -53,6 +53,7 @@ def options(device: str) -> dict[str, float]:
     mask = torch.rand(2, 100, device=device) > 0.7
     more: list[tuple[dict[str, Any], Config]] = [
         ({"padding": lengths}, blocks(64)),
+        ({"padding": lengths + (1 << 33)}, blocks(64)),
         ({"padding": lengths.int() + 60, "causal": True, "window": 20}, blocks(32)),
         ({"padding": mask}, blocks(64, 64)),
         ({"padding": mask, "causal": True, "window": 9, "dropout": 0.2}, blocks(32, 128)),
@@ -178,6 +179,8 @@ def of_gradients(*configs: Config) -> Case:
             heads(1, 1, 1, 64, 64, 32, 1),
             heads(1, 2, 1, 33, 20, 16, 1),
             heads(1, 1, 1, 1, 9, 16, 0),
+            heads(1, 2, 1, 40, 64, 24, 1),
+            heads(1, 1, 1, 35, 20, 8, 0),
         ),
         configs=configs,
         varied=("dy", "v"),
@@ -194,6 +197,9 @@ CASE = Case(
         heads(1, 4, 2, 100, 33, 16, 1),
         heads(1, 1, 1, 1, 9, 16, 0),
         heads(1, 1, 1, 33, 130, 64, 1),
+        heads(1, 2, 1, 64, 64, 24, 1),
+        heads(1, 1, 1, 35, 20, 8, 0),
+        heads(1, 1, 1, 17, 40, 80, 1),
     ),
     configs=(blocks(32, stages=3), blocks(64, 64, 3), blocks(128)),
     varied=("v",),
