@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
+from asmtune.kernels._attention import columns_of
 from asmtune.kernels._attention_host import Window
 from asmtune.kernels._fp8 import FORMATS, NAMES, halves, has_fp8, typed
 from asmtune.kernels._scaled_host import extent_of_group
@@ -39,15 +40,17 @@ def kernel(
     blocks = tl.cdiv(N, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
     batch, own = head // heads, head % heads
-    n, d = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, D)
+    n, d = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, columns_of(D))
     inside = (n < N)[:, None]
+    if columns_of(D) != D:
+        inside = inside & (d < D)[None, :]
     x = typed(x_ptr, FORMAT) + batch * stride_xb + own * stride_xh
     at = n.to(tl.int64)[:, None] * stride_xr + d.to(tl.int64)[None, :] * stride_xd
     values = tl.load(x + at, mask=inside, other=0.0 if has_fp8() else 0)
     values = (values if has_fp8() else halves(values, FORMAT)).to(tl.float32)
     scales = scale_ptr + batch * stride_scale_b + own * stride_scale_h
     if GROUP == -1:
-        scale = tl.load(scales + d * stride_scale_d)[None, :]
+        scale = tl.load(scales + d * stride_scale_d, mask=d < D, other=0.0)[None, :]
     elif GROUP == 0:
         scale = tl.load(scales)
     else:
@@ -94,8 +97,9 @@ def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.T
     batch, heads, keys, dim = x.shape
     wide = torch.empty(x.shape, dtype=dtype, device=x.device)
     group, steps = scale_layout("attention_fp8: scales", scale, keys)
-    sizes = {"FORMAT": NAMES[x.dtype], "GROUP": group, "D": dim, "BLOCK": _PROGRAM // dim}
-    programs = batch * heads * triton.cdiv(keys, sizes["BLOCK"])
+    block = _PROGRAM // columns_of(dim)
+    sizes = {"FORMAT": NAMES[x.dtype], "GROUP": group, "D": dim, "BLOCK": block}
+    programs = batch * heads * triton.cdiv(keys, block)
     tensors = x.view(torch.uint8), scale, wide
     if programs:
         _tuned[(programs,)](*tensors, heads, keys, *x.stride(), *steps, **sizes)

@@ -12,16 +12,26 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from asmtune.kernels._attention import added, load_rows, seen, softmax_step
+from asmtune.kernels._attention import added, columns_of, load_rows, seen, softmax_step
 from asmtune.kernels._fp8 import halves, has_fp8
 from asmtune.kernels._scaled import load_scales
 
 
 @triton.jit
 def channel_scales(scales, GROUP: tl.constexpr, D: tl.constexpr):
-    """Load a head's scales that all keys share: one number, or one for each of D channels."""
+    """Load a head's scales that all keys share: one number, or one for each of D channels.
+
+    Columns that a tile has besides get 0.
+    """
     ptr, _, stride = scales
-    return tl.load(ptr + tl.arange(0, D) * stride) if GROUP == -1 else tl.load(ptr)
+    if GROUP != -1:
+        found = tl.load(ptr)
+    elif columns_of(D) == D:
+        found = tl.load(ptr + tl.arange(0, D) * stride)
+    else:
+        channel = tl.arange(0, columns_of(D))
+        found = tl.load(ptr + channel * stride, mask=channel < D, other=0.0)
+    return found
 
 
 @triton.jit
@@ -101,7 +111,8 @@ def walk_spans(
     # Not -inf, as in `_attention`; the least scale that `quantise` makes.
     top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)
     unit = tl.full([], 1.1754943508222875e-38, tl.float32)
-    state = (tl.zeros([BLOCK_M, D], tl.float32), top, tl.zeros([BLOCK_M], tl.float32), unit)
+    acc = tl.zeros([BLOCK_M, columns_of(D)], tl.float32)
+    state = (acc, top, tl.zeros([BLOCK_M], tl.float32), unit)
     if WINDOWED:
         state = walk(
             *(q, keys, values, state, m, (begin, free), masks, N, scale, D, BLOCK_N),

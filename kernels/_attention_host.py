@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,18 +177,17 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """
     check_tensors(what, {"q": q, "k": k, "v": v}, DTYPES)
     most = MOST_DIM * 2 // max(2, q.element_size())
-    check_extents(what, (q, k, v), range(8, most + 1, 8), f"that is a multiple of 8 up to {most}")
+    check_extents(what, q, k, v, range(8, most + 1, 8))
 
 
 def check_extents(
-    what: str, heads: tuple[torch.Tensor, ...], dims: Collection[int], wanted: str
+    what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dims: range
 ) -> None:
     """Refuse shapes that do not fit each other or the kernels' dims; raises as `check`."""
-    q, k, v = heads
     if q.ndim != 4 or q.shape[-1] not in dims:
         raise ValueError(
             f"{what}: q is {tuple(q.shape)}; it must be (batch, heads, queries, dim) "
-            f"with a dim {wanted}"
+            f"with a dim that is a multiple of {dims.step} up to {dims[-1]}"
         )
     if k.ndim != 4 or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
         raise ValueError(

@@ -91,7 +91,7 @@ def room_for_parts(heads: int, M: int, N: int, D: int, SMS: int) -> int:
     heads, M, N, most = _largest(heads, M, N)
     parts = min(SPLITS[-1], N // LEAST_OF_A_PART)
     rows = min(heads * max(M, 16) * parts, 4 * SMS * most)
-    return rows * (D + 2) * 4 if parts > 1 and heads <= 2 * SMS else 4
+    return rows * (columns_of(D) + 2) * 4 if parts > 1 and heads <= 2 * SMS else 4
 
 
 def _largest(heads: int, M: int, N: int) -> tuple[int, int, int, int]:

@@ -8,8 +8,8 @@ result. Scales of groups of keys multiply scores and weights. Keys may be split 
 the last of which merges their parts in one order: decoding has few queries and many keys. There
 the heads that share keys are one block of queries, and read them once.
 
-Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is 16, 32,
-64, 128 or 256; the key heads divide the heads, and each serves neighbours. Scales are one number,
+Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is a multiple
+of 16 up to 256; the key heads divide the heads, and each serves neighbours. Scales are one number,
 or of 4 axes: (batch, key heads, groups of keys, 1) or (batch, key heads, 1, dim), batch and
 key heads being theirs or 1. Groups are of 128 keys, the last short, or divide the keys evenly.
 Dtypes: q fp16 or bf16; k and v e4m3 or e5m2, each its own; scales fp32, above 0 and finite.
@@ -142,8 +142,6 @@ DTYPES = ("fp16", "bf16")
 """Dtypes of q."""
 
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-
-_DIMS = (16, 32, 64, 128, 256)
 
 
 def _shape(B: int, H: int, KV: int, M: int, N: int, D: int, causal: int, group: int) -> Any:
@@ -304,8 +302,7 @@ def attention_fp8(
     fp32 = {torch.float32: "fp32"}
     kinds = {"q": _KINDS, "k": NAMES, "v": NAMES, "scale_k": fp32, "scale_v": fp32}
     check_kinds("attention_fp8", given, kinds)
-    wanted = f"of {', '.join(map(str, _DIMS))}"
-    host.check_extents("attention_fp8", (q, k, v), _DIMS, wanted)
+    host.check_extents("attention_fp8", q, k, v, range(16, host.MOST_DIM + 1, 16))
     how = Attending(causal, window, padding, mask, scale=scale).checked("attention_fp8", q, k)
     arguments = _arguments(**given, how=how)
     y: torch.Tensor = arguments["y_ptr"]

@@ -65,17 +65,18 @@ def widened() -> list[str]:
     """Name the scales, formats and layouts by which keys are not widened to PyTorch's bits."""
     torch.manual_seed(0)
     wrong = []
-    for scales in (
-        (),
-        (1,),
-        (2, 1, 1, 1),
-        (1, 3, 1, 16),
-        (2, 3, 2, 1),
-        (1, 1, 5, 1),
-        (2, 1, 130, 1),
+    for dim, scales in (
+        (16, ()),
+        (48, (1,)),
+        (16, (2, 1, 1, 1)),
+        (16, (1, 3, 1, 16)),
+        (48, (1, 3, 1, 48)),
+        (16, (2, 3, 2, 1)),
+        (48, (1, 1, 5, 1)),
+        (16, (2, 1, 130, 1)),
     ):
         for kind in (torch.float8_e4m3fn, torch.float8_e5m2):
-            x, scale = torch.randn(2, 3, 130, 16).to(kind), torch.rand(scales) + 0.5
+            x, scale = torch.randn(2, 3, 130, dim).to(kind), torch.rand(scales) + 0.5
             for dtype in (torch.float16, torch.bfloat16):
                 for name, laid in LAYOUTS.items():
                     want = attention_fp8.dequantised(laid(x), scale, dtype)
@@ -83,7 +84,7 @@ def widened() -> list[str]:
                     if not torch.equal(got, want):
                         wrong.append(f"{scales} {kind} {dtype} {name}")
     empty = _attention_dequantised.widened(x[:, :, :0], scale[:, :, :1], torch.float16)
-    return wrong + ["no keys"] * (empty.shape != (2, 3, 0, 16))
+    return wrong + ["no keys"] * (empty.shape != (2, 3, 0, dim))
 
 
 @pytest.mark.slow(seconds=6)

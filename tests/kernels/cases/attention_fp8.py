@@ -144,7 +144,7 @@ def edges(device: str) -> dict[str, float]:
         some = module.attention_fp8(**{**given, "q": given["q"][:, :, :0]})
     found["no keys give 0"] = float(none.abs().max()) * 1e9
     found["no queries"] = float(some.shape != (1, 2, 0, 16)) * 2
-    arguments = module.problem(heads(1, 2, 2, 70, 200, 16, 1, 40), "fp16", device).arguments
+    arguments = module.problem(heads(1, 2, 2, 70, 200, 48, 1, 40), "fp16", device).arguments
     arguments["parts_ptr"] = torch.full((1 << 18,), math.nan, device=device)
     config = blocks(32, 32, 4).all_kwargs()
     for _ in range(2):
@@ -168,6 +168,8 @@ CASE = Case(
         heads(1, 1, 1, 1, 9, 16, 0, 1),
         heads(1, 1, 1, 33, 130, 64, 1, 128),
         heads(1, 2, 1, 5, 70, 128, 0, -1),
+        heads(1, 2, 1, 33, 40, 48, 1, -1),
+        heads(1, 1, 1, 17, 64, 80, 0, 32),
     ),
     configs=(blocks(32), blocks(128, 64)),
     varied=("v",),
