@@ -115,7 +115,8 @@ SHAPES = host.SHAPES
 DEFAULT = Config({"BLOCK_M": 64, "BLOCK_N": 64}, num_warps=4, num_stages=3)
 """The fastest, or within 1% of it, at nine shapes on an H200.
 
-It does not fit where dim is 256, nor in fp32 where it is 128 and weights are dropped.
+It does not fit where dim is over 128, nor in fp32 where it is over 64 and weights are dropped or
+scores have a mask.
 """
 
 

@@ -198,7 +198,6 @@ CASE = Case(
         heads(1, 1, 1, 1, 9, 16, 0),
         heads(1, 1, 1, 33, 130, 64, 1),
         heads(1, 2, 1, 64, 64, 24, 1),
-        heads(1, 1, 1, 35, 20, 8, 0),
         heads(1, 1, 1, 17, 40, 80, 1),
     ),
     configs=(blocks(32, stages=3), blocks(64, 64, 3), blocks(128)),
