@@ -43,7 +43,7 @@ def row_stride(stride, ptr, D: tl.constexpr, DENSE: tl.constexpr):
 @triton.constexpr_function
 def columns_of(D):
     """Return the extent of a tile's rows: the power of 2, 16 or more, that holds heads of D."""
-    return max(16, 1 << (D - 1).bit_length())
+    return max(16, triton.next_power_of_2(D))
 
 
 @triton.jit

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from asmtune.kernels._attention_host import of_length
 from asmtune.kernels.scaled_matmul import GRANULARITIES
 
 Shape = Mapping[str, int]
@@ -74,10 +75,6 @@ def gemms() -> tuple[Shape, ...]:
     return (*generated, *large, *read, *squares, *batches)
 
 
-def _attention(B: int, H: int, KV: int, length: int, D: int, causal: int) -> Shape:
-    return {"B": B, "H": H, "KV": KV, "M": length, "N": length, "D": D, "causal": causal}
-
-
 def attentions() -> tuple[Shape, ...]:
     """List 24 problems: heads of 64 and 128, causal or not, grouped or not, 512 to 16,384 long.
 
@@ -86,7 +83,7 @@ def attentions() -> tuple[Shape, ...]:
     """
     return (
         *(
-            _attention(batch, heads, keys, length, dim, causal)
+            of_length(batch, heads, keys, length, dim, causal)
             for batch, heads, keys, length in (
                 (8, 16, 16, 512), (4, 16, 16, 2048), (2, 16, 16, 8192),
                 (4, 32, 8, 1024), (2, 32, 8, 4096), (1, 32, 8, 16384),
@@ -94,12 +91,12 @@ def attentions() -> tuple[Shape, ...]:
             for dim in (64, 128)
             for causal in (0, 1)
         ),
-        _attention(2, 8, 8, 4096, 40, 0),
-        _attention(8, 16, 16, 729, 72, 0),
-        _attention(2, 32, 32, 2048, 80, 1),
-        _attention(1, 32, 32, 4096, 96, 1),
-        _attention(8, 8, 8, 1024, 160, 0),
-        _attention(1, 32, 32, 2048, 192, 1),
+        of_length(2, 8, 8, 4096, 40, 0),
+        of_length(8, 16, 16, 729, 72, 0),
+        of_length(2, 32, 32, 2048, 80, 1),
+        of_length(1, 32, 32, 4096, 96, 1),
+        of_length(8, 8, 8, 1024, 160, 0),
+        of_length(1, 32, 32, 2048, 192, 1),
     )  # fmt: skip
 
 
@@ -110,8 +107,8 @@ def backwards() -> tuple[Shape, ...]:
     against, the largest have 4 GiB, six at once.
     """
     return tuple(
-        _attention(batch, heads, keys, length, dim, causal)
-        for batch, heads, keys, length, dim, causal in (
+        of_length(*extents)
+        for extents in (
             (4, 32, 8, 1024, 64, 1), (4, 32, 8, 1024, 128, 0),
             (2, 16, 16, 2048, 64, 0), (2, 16, 16, 2048, 128, 1),
             (1, 32, 8, 4096, 64, 0), (1, 32, 8, 4096, 128, 1),
