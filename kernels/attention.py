@@ -165,7 +165,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Compute the result and the logarithms of the sums in float64 from a problem's arguments."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return exact.attend_by_key_heads(q, k, v, how)
+    return exact.attend_by_heads(q, k, v, how)
 
 
 def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor, ...]:

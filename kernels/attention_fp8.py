@@ -244,7 +244,7 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
         for name in "kv"
     )
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return exact.attend(q, k, v, how)[0]
+    return exact.attend_by_heads(q, k, v, how)[0]
 
 
 def _launch_dequantised(*values: Any) -> Any:

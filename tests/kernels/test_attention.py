@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
@@ -20,7 +23,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import attention, attention_backward_kv, attention_backward_q
 from asmtune.kernels._attention_host import Attending, mask_arguments, sizes
-from asmtune.kernels._attention_reference import attend, attend_by_key_heads
+from asmtune.kernels._attention_reference import attend, attend_by_heads
 from tests.kernels.accuracy import module_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}
@@ -137,12 +140,35 @@ def test_every_size_leaves_configs() -> None:
                 assert space.first(**shape) in list(space.configs(**shape))
 
 
-@pytest.mark.parametrize("reference", [attend, attend_by_key_heads])
+@pytest.mark.parametrize("reference", [attend, attend_by_heads])
 def test_the_reference_refuses_heads_that_do_not_share(reference: Callable[..., object]) -> None:
     """More key heads than heads have no result: `asmtune diagnose` called that of ours wrong."""
     q, k = torch.ones(1, 2, 4, 32), torch.ones(1, 8, 4, 32)
     with pytest.raises(ValueError, match="8 key heads do not divide 2 heads of queries"):
         reference(q, k, k, Attending(scale=1.0))
+
+
+class Largest(TorchDispatchMode):
+    """Keep the bytes of the largest tensor that an operation makes."""
+
+    nbytes = 0
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = op(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor):
+                self.nbytes = max(self.nbytes, tensor.nbytes)
+        return made
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_fp8", *BACKWARD])
+def test_references_leave_room_for_others(name: str) -> None:
+    """Scores of the module's largest shapes are made for a head, as six tests share a GPU."""
+    module = module_of(name)
+    for shape in module.SHAPES:
+        with Largest() as made:
+            module.reference(module.problem(shape, module.DTYPES[0], "meta").arguments)
+        assert made.nbytes <= 2 << 30, shape  # keys in float64 of a decoding step
 
 
 def test_gradients_of_queries_alone_take_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
