@@ -58,8 +58,6 @@ class Settings:
         compile_memory_bytes: address space one compile may take.
         import_timeout_s: seconds the import of a file of kernels may take, with what it imports.
         launch: the launcher: "native", "python", or "auto".
-        compiler: identity of the compiler of another host, which has to be registered with
-            `compile.sandbox`; "" for this host's.
     """
 
     cache_dir: Path
@@ -73,7 +71,6 @@ class Settings:
     compile_memory_bytes: int = 16384 * _MIB
     import_timeout_s: float = 60.0
     launch: str = "auto"
-    compiler: str = ""
 
     @property
     def artifacts_dir(self) -> Path:

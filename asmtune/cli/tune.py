@@ -25,7 +25,7 @@ from asmtune.store.trace.run import CostRow
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
     from asmtune.studies.tuning_queue import TuningGpu
-    from asmtune.tuning.options import Bits, Choices, CompilePlace, Effort, TuneOptions
+    from asmtune.tuning.options import Bits, Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
@@ -37,7 +37,6 @@ class TuneRequest:
     strategy: str | None = None
     objective: str = "time"
     devices: Sequence[str] = ()
-    compile_at: str = "auto"
     seconds: float | None = None
     compiles: int | None = None
     timings: int | None = None
@@ -59,7 +58,6 @@ class TuneRequest:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
         flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
         flags |= {"bits": cast("Bits", self.bits)}
-        flags |= {"compile_at": cast("CompilePlace", self.compile_at)}
         flags |= {"accuracy": None if self.accuracy is None else Bound.parse(self.accuracy)}
         options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
         effort = self._limited(options.effort)
@@ -76,25 +74,18 @@ class TuneRequest:
         )
         return replace(effort, limits=limits, strategy=self.strategy or effort.strategy)
 
-    def _devices(self) -> tuple[int | str, ...] | None:
+    def _devices(self) -> tuple[int, ...] | None:
         if not self.devices:
             return None
         import torch
 
-        from asmtune.measure.bench.links import RemoteAddress
-
         count, given = torch.cuda.device_count(), ",".join(self.devices)
-        devices: list[int | str] = []
+        devices: list[int] = []
         for part in (name.strip() for name in given.split(",")):
-            if "://" in part:
-                RemoteAddress.parse(part)
-                devices.append(part)
-            else:
-                devices += range(count) if part == "all" else [_index(part, given)]
+            devices += range(count) if part == "all" else [_index(part, given)]
         if len(set(devices)) != len(devices):
             raise InputError(f"--devices: {given!r} names a GPU twice")
-        here = [device for device in devices if not isinstance(device, str)]
-        missing = [index for index in here if index >= count]
+        missing = [index for index in devices if index >= count]
         if missing and count:
             raise InputError(f"--devices: no GPU {missing[0]}: there are {count}, from 0 on")
         return tuple(devices) or None
@@ -102,10 +93,7 @@ class TuneRequest:
 
 def _index(text: str, given: str) -> int:
     if not text.isdecimal():
-        raise InputError(
-            f'--devices: {given!r} is neither "all", indices such as 0,1 nor addresses such as '
-            "ssh://user@host"
-        )
+        raise InputError(f'--devices: {given!r} is neither "all" nor indices such as 0,1')
     return int(text)
 
 
@@ -125,16 +113,7 @@ Seconds = Annotated[float | None, typer.Option(help="At most so many for a shape
 Most = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
 Devices = Annotated[
     list[str],
-    typer.Option(
-        help='GPUs of one model to time on: "all", indices such as 0,1, or those of other hosts: '
-        "ssh://user@host, dask://scheduler, ray://head."
-    ),
-]
-CompileAt = Annotated[
-    str,
-    typer.Option(
-        help="Compile for other hosts at home, remote, or auto: home if Triton is the same."
-    ),
+    typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
 ]
 Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which may die.")]
 Objective = Annotated[
@@ -166,7 +145,6 @@ def tune(
     compiles: Most = None,
     timings: Most = None,
     devices: Devices = [],  # noqa: B006 - typer copies it
-    compile_at: CompileAt = "auto",
     isolate: Isolate = True,
     objective: Objective = "time",
     tiles: Tiles = False,
@@ -214,7 +192,7 @@ def tune(
     ranked_by = None if target is None else load_target(target)
     aims = (effort, strategy, objective)
     limits = (seconds, compiles, timings)
-    request = TuneRequest(*aims, devices, compile_at, *limits, bits, accuracy)
+    request = TuneRequest(*aims, devices, *limits, bits, accuracy)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if sweep is not None:
         from asmtune.cli.sweep import SweepRequest, run_sweep

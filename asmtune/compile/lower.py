@@ -102,7 +102,6 @@ class Lowering:
     Args:
         timeout_s: seconds the front end may take for one config; an unrolled
             `static_range` can take minutes.
-        compiler: identity of a compiler on another host; "" for this host's.
         stored: TTIR that other problems and processes made.
     """
 
@@ -111,7 +110,6 @@ class Lowering:
         problem: Problem,
         target: Target,
         timeout_s: float,
-        compiler: str = "",
         stored: StoredTtir | None = None,
     ) -> None:
         from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
@@ -124,7 +122,7 @@ class Lowering:
         self._gluon = is_gluon(problem.kernel)
         self._timeout_s = timeout_s
         self.environment = environment()
-        self._compiler = compiler or compiler_identity()
+        self._compiler = compiler_identity()
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
         self._stored = stored

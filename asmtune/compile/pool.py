@@ -262,8 +262,7 @@ def warm(
     """
     from asmtune.compile.toolchain import environment
 
-    memory_bytes, compiler = settings.compile_memory_bytes, settings.compiler
-    start = StartCompiler(machine, environment(), memory_bytes, tuple(modules), compiler)
+    start = StartCompiler(machine, environment(), settings.compile_memory_bytes, tuple(modules))
     chosen = workers or Workers(settings.jobs)
     chosen.prepare()
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")

@@ -6,8 +6,8 @@ import base64
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,20 +21,8 @@ _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold di
 _POLL_S: Final = 0.1  # between two checks of the cancel flag
 
 
-Starter = Callable[[Sequence[str], Mapping[str, str | None]], Any]
-"""Starts `child_main` with arguments and variables, None for one that is to be taken away; returns
-what has the methods of a `Child`."""
-
-elsewhere: Final[dict[str, Starter]] = {}
-"""Compilers of other hosts by their identity, as a `LowerRequest` names them."""
-
-
 class JobCancelledError(Exception):
     """Says that nobody waits any more for the compile."""
-
-
-class CompilerLostError(Exception):
-    """Says that the host which compiles is lost; another one may compile."""
 
 
 class Sandbox:
@@ -51,7 +39,6 @@ class Sandbox:
         self._child: Child | None = None
         self._environment: Mapping[str, str | None] = {}
         self._variables: Mapping[str, str] = {}
-        self._compiler = ""
         self._lock = threading.Lock()
 
     def compile(
@@ -89,24 +76,17 @@ class Sandbox:
         return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
 
     def start(
-        self,
-        machine: tuple[str, int | str, int],
-        environment: Mapping[str, str | None],
-        compiler: str = "",
+        self, machine: tuple[str, int | str, int], environment: Mapping[str, str | None]
     ) -> None:
         """Start the child if there is none, and wait until it could compile."""
-        request = LowerRequest("", {}, machine, environment, compiler)
+        request = LowerRequest("", {}, machine, environment, "")
         self._ask({"start": machine}, request, _START_S, None)
 
-    def begin(
-        self, environment: Mapping[str, str | None] | None = None, compiler: str | None = None
-    ) -> None:
+    def begin(self, environment: Mapping[str, str | None] | None = None) -> None:
         """Start the child if there is none, by default as the last one was; do not wait."""
         with self._lock:
             if environment is not None:
                 self._environment = environment
-            if self._child is None and compiler is not None:
-                self._compiler = _of_another_host(compiler)
             self._ready()
 
     def _ask(
@@ -118,18 +98,12 @@ class Sandbox:
     ) -> dict[str, Any] | Failure:
         with self._lock:
             self._environment = environment = request.environment
-            compiler = _of_another_host(request.compiler)
             is_other = any(
                 self._variables.get(name) != value for name, value in environment.items()
             )
-            if is_other or compiler != self._compiler:
+            if is_other:
                 self.close()
-            self._compiler = compiler
-            try:
-                return self._answer(message, timeout_s, flag)
-            except CompilerLostError:
-                self.close()
-                return self._answer(message, timeout_s, flag)
+            return self._answer(message, timeout_s, flag)
 
     def _answer(
         self, message: dict[str, Any], timeout_s: float, flag: Path | None
@@ -165,8 +139,7 @@ class Sandbox:
     def close(self) -> None:
         """Kill the child and everything it started."""
         if self._child is not None:
-            with suppress(CompilerLostError):
-                self._child.kill()
+            self._child.kill()
         self._child = None
 
     def _ready(self) -> Child:
@@ -175,11 +148,8 @@ class Sandbox:
             memory = str(self._memory_bytes)
             variables = {**os.environ, **self._environment}
             self._variables = {n: value for n, value in variables.items() if value is not None}
-            if self._compiler:
-                self._child = elsewhere[self._compiler]([memory], self._environment)
-            else:
-                command = module_command("asmtune.compile.child_main", memory)
-                self._child = Child(command, self._variables)
+            command = module_command("asmtune.compile.child_main", memory)
+            self._child = Child(command, self._variables)
         return self._child
 
     def _with_diagnostics(self, failure: Failure) -> Failure:
@@ -231,11 +201,6 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
         except TimeoutError:
             if time.monotonic() >= end:
                 raise
-
-
-def _of_another_host(compiler: str) -> str:
-    """Return a compiler's identity if it is another host's; "" for this host's."""
-    return compiler if compiler in elsewhere else ""
 
 
 def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:

@@ -336,7 +336,7 @@ def compiler_identity() -> str:
 def front_end_identity() -> tuple[str, str | None]:
     """Return what tells this process's front end from another: Triton's files, and its knob.
 
-    The knob may be set without its variable; the compiler may be another host's.
+    The knob may be set without its variable.
     """
     return _triton_identity(), language_knobs.fp32_default
 

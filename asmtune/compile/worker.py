@@ -208,20 +208,18 @@ class StartCompiler:
         environment: variables that the compiler reads; None for one that is not set.
         memory_bytes: address space of the child.
         modules: what reads artifacts there.
-        compiler: identity of the compiler.
     """
 
     machine: tuple[str, int | str, int] | None
     environment: Mapping[str, str | None]
     memory_bytes: int
     modules: tuple[str, ...]
-    compiler: str = ""
 
     def __call__(self) -> None:
         """Wait until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
-            sandbox.begin(self.environment, self.compiler)
+            sandbox.begin(self.environment)
             for name in self.modules:
                 import_module(name)
             if self.machine is not None:
-                sandbox.start(self.machine, self.environment, self.compiler)
+                sandbox.start(self.machine, self.environment)

@@ -11,7 +11,6 @@ from typing import Any
 from asmtune.base.errors import AsmtuneError, InputError, ProblemError
 from asmtune.core.failures import guarded, required
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import choose_target
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.keys.rules import BucketRules
 from asmtune.core.problem import Problem
@@ -42,22 +41,15 @@ def open_machine(
 ) -> TuningGpu:
     """Open this machine's GPU, or the first of those asked for; ranks by `target` if given.
 
-    For GPUs of other hosts alone, tensors are made in this host's memory.
-
     Raises:
-        InputError: an address is malformed, or nothing there can time.
         MeasureError: there is no GPU.
     """
     import torch
 
     device, tuner = Tuner.on_devices(options, target)
-    here = [index for index in options.devices or () if not isinstance(index, str)]
-    if here:
-        torch.cuda.set_device(here[0])
-    elif options.devices:
-        choose_target(tuner.funnel.target)  # kernels ask for its SMs
-    place = "cuda" if here or not options.devices else "cpu"
-    return TuningGpu(device, place, tuner.with_listener(progress))
+    if options.devices:
+        torch.cuda.set_device(options.devices[0])
+    return TuningGpu(device, "cuda", tuner.with_listener(progress))
 
 
 @dataclass(frozen=True)
@@ -157,7 +149,6 @@ def _shared(options: TuneOptions) -> Choices:
         "effort": options.effort,
         "isolate": options.isolate,
         "devices": options.devices,
-        "compile_at": options.compile_at,
         "seed": options.seed,
         "force": options.force,
     }

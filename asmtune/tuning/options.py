@@ -212,7 +212,6 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
 
 
 OnBusy = Literal["wait", "heuristic"]
-CompilePlace = Literal["auto", "home", "remote"]
 Bits = Literal["close", "equal"]
 
 
@@ -264,8 +263,7 @@ class Choices(TypedDict, total=False):
 
     effort: str | Effort
     isolate: bool
-    devices: tuple[int | str, ...] | None
-    compile_at: CompilePlace
+    devices: tuple[int, ...] | None
     objective: str | Objective
     seed: int
     tiles: bool
@@ -296,11 +294,8 @@ class TuneOptions:
         effort: how hard to search.
         isolate: whether configs run in a process of their own, so that one that faults or
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
-        devices: GPUs to time on, one process each (which isolates as well): indices of those
-            here, and addresses of other hosts, such as "ssh://user@host"; None for the current
-            one.
-        compile_at: where configs are compiled for GPUs of other hosts: at "home", "remote", or
-            "auto": at home if both ends have the same Triton.
+        devices: indices of the GPUs to time on, one process each (which isolates as well); None
+            for the current one.
         objective: meaning of "best".
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
@@ -318,8 +313,7 @@ class TuneOptions:
 
     effort: Effort
     isolate: bool = False
-    devices: tuple[int | str, ...] | None = None
-    compile_at: CompilePlace = "auto"
+    devices: tuple[int, ...] | None = None
     objective: Objective = field(default_factory=lambda: Objective({"time": 1.0}))
     seed: int = 0
     tiles: bool = False
@@ -346,9 +340,6 @@ class TuneOptions:
         on_busy = choices.get("on_busy", "wait")
         if on_busy not in ("wait", "heuristic"):
             raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'heuristic'")
-        compile_at = choices.get("compile_at", "auto")
-        if compile_at not in get_args(CompilePlace):
-            raise InputError(f"compile_at={compile_at!r}: give 'auto', 'home' or 'remote'")
         effort = effort_of(choices.get("effort", "balanced"))
         objective = Objective.parse(objective) if isinstance(objective, str) else objective
         checks = checks_of(choices)
@@ -361,7 +352,6 @@ class TuneOptions:
             effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
-            compile_at=compile_at,
             objective=objective,
             seed=choices.get("seed", 0),
             tiles=choices.get("tiles", False),

@@ -186,18 +186,16 @@ def provenance(
     objective: Objective | None = None,
     clock: str = "",
     checked_by: Sequence[str] = (),
-    made_with: Mapping[str, str] | None = None,
 ) -> Provenance:
     """Make the provenance of a config that is tuned here and now.
 
     No `objective` stands for time, and no name of a `clock`, the user's function, for ours.
     `checked_by` says how outputs are checked where that is not by the dtypes' tolerances.
-    `made_with` has the versions of another host that tunes it.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
     if objective is not None and not objective.only_time:
         aims += (str(objective),)
-    made_with = made_with or {**versions(), "driver": driver_version()}
+    made_with = versions()
     source = source_digest(problem.kernel)
     return Provenance(
         # Timings of one source serve all its spaces; those of another clock must not, and what
@@ -207,7 +205,7 @@ def provenance(
         triton=made_with["triton"],
         torch=made_with["torch"],
         asmtune=made_with["asmtune"],
-        driver=made_with["driver"],
+        driver=driver_version(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
@@ -239,7 +237,6 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         objective=objective,
         clock=clock,
         checked_by=checked_by,
-        made_with=choices.get("made_with"),
     )
 
 

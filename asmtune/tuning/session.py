@@ -12,12 +12,10 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import build_launcher
 from asmtune.core.config import Config
-from asmtune.core.hardware.model import plain
 from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -116,9 +114,7 @@ class Session:
                 if not hooked:  # hooks would write to what the bench saves
                     ranking.start()
             with watch.timed_stage("open"):
-                bench = stack.enter_context(
-                    closing(self._bench(front, effects, request.key.device))
-                )
+                bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
             covers = partial(_covers, effects, front)
             timer = BenchTimer(bench, cache, default, watch.measured, covers, front.slots)
@@ -228,7 +224,7 @@ class Session:
         prior = with_edited(known, configs)
         return State(ranking.verdicts, default, prior, later=ranking.later), measured
 
-    def _bench(self, front: Front, effects: Effects, device: str) -> Bench:
+    def _bench(self, front: Front, effects: Effects) -> Bench:
         options = self.options
         setup = BenchSetup(
             # Its own: the front's is busy in another thread while configs are timed.
@@ -243,15 +239,7 @@ class Session:
         )
         if self.opener is not None:
             return self.opener(setup)
-        bench = open_bench(setup, isolate=options.isolate, devices=options.devices)
-        is_remote = any(isinstance(device, str) for device in options.devices or ())
-        if is_remote and plain(bench.device) != plain(device):
-            bench.close()
-            raise InputError(
-                f"devices={list(options.devices or ())}: {bench.device} is there, and the config "
-                f"is for {device}: choose GPUs of that model"
-            )
-        return bench
+        return open_bench(setup, isolate=options.isolate, devices=options.devices)
 
     def _header(self, request: TuningRequest, default: Config) -> Header:
         effort = self.options.effort

@@ -6,7 +6,7 @@ store -> shipped -> another process that tunes it now -> tune -> store
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, overload
@@ -32,6 +32,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.memory import returning_memory
+from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
@@ -40,7 +41,6 @@ from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
-from asmtune.tuning.devices import compiling_by, device_of, reconnected
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_own_values
@@ -56,8 +56,7 @@ class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
     `done` holds the records of this call, which the requests after them learn from; `opener` is
-    a `Session`'s. `unread` says why configs are not ranked, where that turns out. `made_with` has
-    the versions of another host whose GPU times.
+    a `Session`'s. `unread` says why configs are not ranked, where that turns out.
     """
 
     funnel: Funnel
@@ -67,19 +66,19 @@ class Tuner:
     opener: Opener | None = None
     unread: str = "no config's machine code can be read here"
     done: list[TuneRecord] = field(default_factory=list)
-    made_with: Mapping[str, str] | None = None
 
     @classmethod
     def on_devices(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
         """Make a tuner for the first GPU that options choose; return the GPU's name with it.
 
         Raises:
-            InputError: an address is malformed, or nothing there can time.
             MeasureError: there is no GPU.
         """
-        chosen = device_of(options, target)
-        tuner = cls.open(chosen.name, options, chosen.settings, chosen.target)
-        return chosen.name, replace(tuner, made_with=chosen.made_with)
+        try:
+            name = device_name(options.devices[0] if options.devices else None)
+        except MeasureError:
+            raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}") from None
+        return name, cls.open(name, options, target=target)
 
     @classmethod
     def open(
@@ -127,9 +126,6 @@ class Tuner:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
-        if self.made_with is not None:
-            choices = {**request.choices, "made_with": self.made_with}
-            request = replace(request, choices=choices)
         known = None
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
@@ -250,13 +246,9 @@ class Tuner:
     def _searched(self, request: TuningRequest) -> TuningResult:
         """Tune with ranking; without it where asmtune cannot compile, or read what is compiled."""
         try:
-            settings = reconnected(self.options, self.funnel.settings)
-            tuner = replace(self, funnel=replace(self.funnel, settings=settings))
-            with returning_memory(), compiling_by(settings):
-                return tuner._session(request).run(request)
+            with returning_memory():
+                return self._session(request).run(request)
         except UnreadableError as error:
-            if self.made_with is not None:
-                raise  # Triton's own means need the GPU here
             reason = str(error) if isinstance(error, CompileLimitError) else self.unread
             result = guarded_search(self._unranked(reason), request)
             if result is None:

@@ -6,7 +6,6 @@ import json
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,19 +15,16 @@ from command_lines import Commands
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
-from asmtune.core.hardware import shipped
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.accuracy import Bound
-from asmtune.measure.bench.remote_gpus import close_hosts
 from asmtune.runtime.recording.key_file import KeyFile, RecordedKey, add_keys
 from asmtune.store.trace.run import Ending, Header
 from asmtune.studies import tuning_queue
-from asmtune.tuning.options import EFFORTS, TuneOptions
+from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from tests.bench.remote_support import SUM_CHILD, far_python, stand_in_ssh
 from tests.trace_runs import write_run
 
 MADE = versions()
@@ -252,59 +248,6 @@ def test_devices(
         assert workshop.options.devices == indices
     refused = commands.refused("tune", "{}/doubled.py", "--devices", "4")
     assert "--devices: no GPU 4: there are 4, from 0 on" in refused
-
-
-def test_devices_of_other_hosts(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Addresses are given with commas or by the option again, also beside indices."""
-    workshop.answers = [tuned]
-    base = ("tune", "{}/doubled.py", "--shape", "n=8", "--devices", "ssh://a, 0")
-    commands.run(*base, "--devices", "dask://b:1?workers=2", "--compile-at", "remote")
-    assert workshop.options is not None
-    assert workshop.options.devices == ("ssh://a", 0, "dask://b:1?workers=2")
-    assert workshop.options.compile_at == "remote"
-
-
-ADDED = """
-import torch
-from asmtune.core.problem import Problem
-from asmtune.kernels._common import processors
-from tests.tuning_support import add as kernel, problem as summed, space
-
-SHAPES = ({"n": 4096},)
-DTYPES = ("fp32",)
-
-def problem(shape, dtype, device):
-    if device == "cpu":  # not the meta tensors of a check
-        assert processors(torch.device(device)) == 132  # of the GPU there
-    made = summed(shape["n"])
-    arguments = {n: v.to(device) if n != "n" else v for n, v in made.arguments.items()}
-    return Problem(kernel, arguments, made.grid, shape)
-"""
-
-
-@pytest.mark.slow(seconds=20)
-def test_on_another_host(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors are made here for a GPU there, whose record the store then has."""
-    folder = commands.folder
-    monkeypatch.setattr(shipped, "_chosen", [])
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    stand_in_ssh(folder / "bin", monkeypatch)
-    (folder / "added.py").write_text(ADDED)
-    child = [SUM_CHILD, str(folder), "NVIDIA H200"]
-    python = far_python(folder / "python", child=child, gpus=["NVIDIA H200"])
-    quick = replace(EFFORTS["quick"], scorer="roofline")  # it needs no fit
-    monkeypatch.setitem(EFFORTS, "quick", quick)
-    few = ("--effort", "quick", "--compiles", "6", "--timings", "6")
-    command = ("tune", "{}/added.py", *few, "--devices", f"ssh://a?python={python}")
-    try:
-        for outcome in ("tuned", "known"):
-            ran = commands.run(*command, "--json")
-            assert ran.code == 0, ran.err
-            (result,) = json.loads(ran.out)["results"]
-            assert (result["outcome"], result["device"]) == (outcome, "NVIDIA H200")
-    finally:
-        close_hosts()
-    assert "asmtune: devices: unknown scheme 'ftp'" in commands.refused(*command[:-1], "ftp://a")
 
 
 def test_known_before(workshop: FakeWorkshop, commands: Commands) -> None:

@@ -123,10 +123,7 @@ def square(x_ptr):
 def test_what_changes_the_front_end_changes_the_key(
     target: Target, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Triton's knob, set without its variable, and another Triton here make other TTIR.
-
-    The second holds though a compiler of another host, which stays as it is, takes the TTIR.
-    """
+    """Triton's knob, set without its variable, and another Triton make other TTIR."""
     made = Problem(square, {"x_ptr": tensor(torch.float32)}, (1,))
     first = ttir(lowering(made, target, empty_settings), Config({}))
     with triton.knobs.language.scope():
@@ -136,7 +133,7 @@ def test_what_changes_the_front_end_changes_the_key(
     stored = StoredTtir(ArtifactCache.of(empty_settings))
     for identity, count in (("one", 3), ("other", 4)):
         monkeypatch.setattr(toolchain, "_triton_identity", lambda own=identity: own)
-        ttir(Lowering(made, target, 30, "another host's", stored), Config({}))
+        ttir(Lowering(made, target, 30, stored), Config({}))
         assert len(files(empty_settings, "ttir")) == count
 
 

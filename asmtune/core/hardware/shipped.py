@@ -17,7 +17,7 @@ from asmtune.base.errors import TargetError
 from asmtune.base.text import user_stacklevel
 from asmtune.core.hardware.architectures import family
 from asmtune.core.hardware.descriptor import parse_target, target_of
-from asmtune.core.hardware.driver import DeviceAttributes, device_here
+from asmtune.core.hardware.driver import device_here
 from asmtune.core.hardware.model import Target, did_you_mean, label, plain, short
 
 if TYPE_CHECKING:
@@ -97,19 +97,14 @@ def chosen_target() -> Target | None:
     return _chosen[0] if _chosen else None
 
 
-def known_device(device_name: str, attributes: DeviceAttributes | None = None) -> Target | None:
-    """Find the target of a device as `match_device` does, whichever the process has chosen.
-
-    Args:
-        device_name: the device's name by its driver.
-        attributes: what the driver of another host says of it; by default this one's is asked.
-    """
+def known_device(device_name: str) -> Target | None:
+    """Find the target of a device as `match_device` does, whichever the process has chosen."""
     own = _own_targets()
     own.warn()
     if plain(device_name) in own.by_name:
         return own.by_name[plain(device_name)]
     shipped = shipped_target(device_name)
-    here = attributes or device_here(device_name)
+    here = device_here(device_name)
     if here is None or (shipped is not None and here.sms in (None, shipped.sms)):
         return shipped
     derived = here.target(shipped_cuda())

@@ -7,7 +7,5 @@
 A config that cannot run, or whose output differs from the default config's, gets a failure.
 `open_bench` in `dedup` chooses among them. In the process that times, `trials` loads, checks and
 times configs on a `BenchGpu`. `child_supervisor` starts and restarts the child of a `ChildBench`,
-`child_main` is its program; `messages` and `argument_codec` are what the two send each other. The
-child may be on another host: `remote_gpus` opens addresses, `remote` talks to the agent there
-(`remote_main`), and `links` carries what they say by ssh, Dask or Ray.
+`child_main` is its program; `messages` and `argument_codec` are what the two send each other.
 """

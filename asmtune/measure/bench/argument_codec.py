@@ -338,14 +338,11 @@ class SharedArguments:
             yield region, mapped[region.at : region.at + region.nbytes]
 
 
-def unpack_arguments(shared: Mapping[str, Any], place: str | None = None) -> dict[str, Any]:
+def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
     """Restore the arguments of `SharedArguments.to_json` in memory of this process.
 
-    Tensors of a GPU are placed on this process's current one; tensors in pageable memory of the
-    host too if `place` names PyTorch's type of that device.
+    Tensors of a GPU are placed on this process's current one.
     """
-    if place is not None:
-        shared = moved(shared, place)
     memory = []
     if shared["nbytes"]:
         import torch
@@ -354,25 +351,6 @@ def unpack_arguments(shared: Mapping[str, Any], place: str | None = None) -> dic
         source = torch.frombuffer(mapped, dtype=torch.uint8)
         memory = [_place(region, source) for region in shared["regions"]]
     return {name: restore(value, memory) for name, value in shared["described"].items()}
-
-
-def moved(shared: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Describe arguments with their tensors on another device; page-locked memory stays."""
-    regions = [
-        region if region["pinned"] else {**region, "device": place} for region in shared["regions"]
-    ]
-
-    def placed(value: Any) -> Any:
-        if isinstance(value, list):
-            return [placed(item) for item in value]
-        if not isinstance(value, Mapping):
-            return value
-        if "pointer" in value:
-            region = value["region"]
-            return {**value, "device": place if region is None else regions[region]["device"]}
-        return {name: placed(item) for name, item in value.items()}
-
-    return {**shared, "regions": regions, "described": placed(shared["described"])}
 
 
 def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:

@@ -16,7 +16,6 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
-from asmtune.measure.bench.remote_gpus import RemoteGpu
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, require_device
 
@@ -28,8 +27,8 @@ class ChildBench:
     rest. Nothing is launched in the parent.
 
     Args:
-        gpu: index of the GPU among those that this process sees, or one of another host; by
-            default the GPU that the arguments lie on.
+        gpu: index of the GPU among those that this process sees; by default the GPU that the
+            arguments lie on.
         shared: the arguments, if other benches send the same ones; its owner closes it.
 
     Raises:
@@ -41,7 +40,7 @@ class ChildBench:
     def __init__(
         self,
         setup: BenchSetup,
-        gpu: int | RemoteGpu | None = None,
+        gpu: int | None = None,
         *,
         shared: SharedArguments | None = None,
         command: Sequence[str] = COMMAND,
@@ -54,7 +53,7 @@ class ChildBench:
         with ExitStack() as undo:
             undo.callback(self.close)
             home = _home(setup) if gpu is None else gpu
-            if isinstance(home, int):
+            if home is not None:
                 what = "a process that times, with its own copy of the arguments"
                 require_device(home, self._shared.nbytes + PROCESS_BYTES, what)
             self._children = ChildSupervisor(setup, home, self._shared, command)
@@ -212,7 +211,7 @@ class Team:
         device: name of the GPUs.
 
     Args:
-        gpus: indices of the GPUs among those that this process sees, or GPUs of other hosts.
+        gpus: indices of the GPUs among those that this process sees.
 
     Raises:
         InputError: the GPUs are not of one model, or an argument cannot be sent.
@@ -222,7 +221,7 @@ class Team:
     def __init__(
         self,
         setup: BenchSetup,
-        gpus: Sequence[int | RemoteGpu],
+        gpus: Sequence[int],
         *,
         command: Sequence[str] = COMMAND,
     ) -> None:
@@ -344,9 +343,9 @@ def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
     return [future.result() for future in opened]
 
 
-def _one_model(gpus: Sequence[int | RemoteGpu], names: Sequence[str]) -> str:
+def _one_model(gpus: Sequence[int], names: Sequence[str]) -> str:
     if len(set(names)) > 1:
-        listed = ", ".join(f"{gpu}: {name}" for gpu, name in zip(gpus, names, strict=True))
+        listed = ", ".join(f"GPU {gpu}: {name}" for gpu, name in zip(gpus, names, strict=True))
         raise InputError(
             f"timings of different GPUs cannot be compared ({listed}): choose devices of one model"
         )

@@ -66,9 +66,7 @@ class Service:
             import_like_parent(self._path)
         setup = messages.setup_of(request)
         self._machine = self._make_machine()
-        # What a program without a GPU has in its host's memory is for the GPU.
-        place = self._machine.place if request.get("moves") else None
-        self._arguments = unpack_arguments(request["arguments"], place)
+        self._arguments = unpack_arguments(request["arguments"])
         checker = OutputChecker(self._arguments, setup.effects, setup.checks)
         self._tuner_hooks, self._alternatives = setup.hooks, setup.alternatives
         self._trials = trials_on(self._machine, checker, setup.plan, self._announce)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +18,6 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.gpu import environment
-from asmtune.measure.bench.remote import HostLostError, RemoteChild
-from asmtune.measure.bench.remote_gpus import RemoteGpu
 
 COMMAND: Final = module_command("asmtune.measure.bench.child_main")
 
@@ -53,7 +50,7 @@ class ChildSession:
         fresh: whether it has not timed anything yet.
     """
 
-    def __init__(self, child: Child | RemoteChild) -> None:
+    def __init__(self, child: Child) -> None:
         self.device = ""
         self.fresh = True
         self._child = child
@@ -104,8 +101,7 @@ class ChildSession:
 
     def close(self) -> None:
         """Kill the child and close its pipes."""
-        with suppress(HostLostError):
-            self._child.kill()
+        self._child.kill()
 
     def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
         while True:
@@ -216,9 +212,8 @@ class ChildSupervisor:
 
     Args:
         setup, shared: what is timed, and the arguments.
-        gpu: index of the GPU among those that this process sees, None for all of them; or a GPU of
-            another host.
-        command: starts a child on this host.
+        gpu: index of the GPU among those that this process sees, None for all of them.
+        command: starts a child.
 
     Raises:
         InputError: the user's reference cannot be sent to a process.
@@ -227,7 +222,7 @@ class ChildSupervisor:
     def __init__(
         self,
         setup: BenchSetup,
-        gpu: int | RemoteGpu | None,
+        gpu: int | None,
         shared: SharedArguments,
         command: Sequence[str],
     ) -> None:
@@ -244,10 +239,6 @@ class ChildSupervisor:
         self._spare: ChildSession | None = None
         self._crashes = 0
         self._closed = False
-        if isinstance(gpu, RemoteGpu):
-            if self._settings["functions"]:
-                gpu.check_functions()
-            gpu.host.hold(shared)
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
         """Return a child's answer to a request, or how it died.
@@ -294,7 +285,7 @@ class ChildSupervisor:
         self._session, self.state.best = None, None  # the best so far may be what kills
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
-            where = "" if self._gpu is None else f" on {_name_of(self._gpu)}"
+            where = "" if self._gpu is None else f" on GPU {self._gpu}"
             raise MeasureError(
                 f"the process that times{where} died {self._crashes} times in a row while no new "
                 f"config ran; the last one: {crash.failure.detail}"
@@ -311,8 +302,6 @@ class ChildSupervisor:
         for started in (self._session, self._spare):
             if started is not None:
                 started.close()
-        if isinstance(self._gpu, RemoteGpu):
-            self._gpu.host.release(self._shared)
 
     def _request(
         self, session: ChildSession, verb: str, described: Sequence[Any]
@@ -325,18 +314,12 @@ class ChildSupervisor:
                 limit_s = max(limit_s, _USER_S)
         if self._setup.do_bench is not None:
             limit_s = max(limit_s, _USER_S)
-        request = self.configs.request(verb, described)
-        if request["hooks"] and isinstance(self._gpu, RemoteGpu):
-            self._gpu.check_functions()
-        return session.ask(request, limit_s)
+        return session.ask(self.configs.request(verb, described), limit_s)
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
         """Open a child and replay the known state; return how it died of that, if it did."""
         arguments = self._shared.to_json()
         opening: dict[str, Any] = {"do": "open", "path": sys.path, "arguments": arguments}
-        if isinstance(self._gpu, RemoteGpu):
-            opening |= {"path": [], "moves": True}
-            arguments["file"] = self._gpu.host.file_number(self._shared)
         crash = session.open({**opening, **self._settings}, self._shared.nbytes / _COPY_BYTES_PER_S)
         if crash is not None:
             return crash
@@ -350,12 +333,5 @@ class ChildSupervisor:
         return None
 
     def _start(self) -> ChildSession:
-        if isinstance(self._gpu, RemoteGpu):
-            started = self._gpu.host.start("time", self._shared, gpu=self._gpu.index)
-            return ChildSession(started)
         variables = environment(self._gpu)
         return ChildSession(Child(self.command, variables, (self._shared.file,)))
-
-
-def _name_of(gpu: int | RemoteGpu) -> str:
-    return str(gpu) if isinstance(gpu, RemoteGpu) else f"GPU {gpu}"

@@ -16,9 +16,6 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench, Team
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.remote import HostLostError
-from asmtune.measure.bench.remote_gpus import RemoteGpu, remote_gpus
-from asmtune.measure.bench.remote_main import gpu_uuid
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -130,7 +127,7 @@ def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
 
 
 def open_bench(
-    setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int | str] | None = None
+    setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
 ) -> Bench:
     """Open a bench for a problem; configs of the same binary are timed once.
 
@@ -138,49 +135,31 @@ def open_bench(
         setup: what is timed, and how.
         isolate: time in a child process, so that a config that faults or hangs does not affect
             the others.
-        devices: GPUs to time on, by their index among those that this process sees, or by the
-            address of other hosts; each has a child process. By default the current one.
+        devices: GPUs to time on, by their index among those that this process sees; each has a
+            child process. By default the current one.
 
     Raises:
         InputError: the devices are not of one model, or something cannot be sent to a process.
         MeasureError: there is no GPU, or it cannot be used.
     """
-    gpus = None if devices is None else gpus_of(devices)
+    if devices is not None:
+        check_devices(devices)
     bench: Bench
-    if gpus is not None and len(gpus) > 1:
-        bench = Team(setup, gpus)
-    elif isolate or gpus:
-        bench = ChildBench(setup, None if gpus is None else gpus[0])
+    if devices is not None and len(devices) > 1:
+        bench = Team(setup, devices)
+    elif isolate or devices:
+        bench = ChildBench(setup, devices[0] if devices else None)
     else:
         bench = LocalBench(setup)
     return DedupBench(setup.lowering.problem, bench)
 
 
-def gpus_of(devices: Sequence[int | str]) -> list[int | RemoteGpu]:
-    """Return the GPUs of indices and addresses; hosts that were lost are left out.
+def check_devices(devices: Sequence[int]) -> None:
+    """Check that devices are distinct indices of GPUs.
 
     Raises:
-        InputError: an index or an address is malformed or given twice, or a host has no GPU.
-        HostLostError: all hosts were lost.
+        InputError: they are not.
     """
-    indices = [device for device in devices if not isinstance(device, str)]
-    is_distinct = len({*devices}) == len(devices)
-    if not devices or min(indices, default=0) < 0 or not is_distinct:
-        raise InputError(
-            f"devices={list(devices)}: expected different indices of GPUs, from 0, or addresses"
-        )
-    gpus: list[int | RemoteGpu] = []
-    lost: HostLostError | None = None
-    for device in devices:
-        try:
-            gpus += remote_gpus(device) if isinstance(device, str) else [device]
-        except HostLostError as error:
-            lost = error
-    if lost is not None and not gpus:
-        raise lost
-    seen: dict[str, int | RemoteGpu] = {}
-    for gpu in gpus if any(isinstance(gpu, RemoteGpu) for gpu in gpus) else ():
-        uuid = gpu.uuid if isinstance(gpu, RemoteGpu) else gpu_uuid(gpu)
-        if uuid and (other := seen.setdefault(uuid, gpu)) is not gpu:
-            raise InputError(f"devices={list(devices)}: {gpu} is GPU {other} too: name it once")
-    return gpus
+    sound = all(type(index) is int and index >= 0 for index in devices)
+    if not devices or not sound or len({*devices}) != len(devices):
+        raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")

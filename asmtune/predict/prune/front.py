@@ -356,9 +356,8 @@ class Front:
 
     def new_lowering(self) -> Lowering:
         """Make another front end of the same problem, for another thread."""
-        settings, stored = self.settings, StoredTtir(ArtifactCache.of(self.settings))
-        limit_s, compiler = settings.compile_timeout_s, settings.compiler
-        return Lowering(self.problem, self.target, limit_s, compiler, stored)
+        stored = StoredTtir(ArtifactCache.of(self.settings))
+        return Lowering(self.problem, self.target, self.settings.compile_timeout_s, stored)
 
     @cached_property
     def judge(self) -> Judge:
