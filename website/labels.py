@@ -140,7 +140,6 @@ SOURCES: Final = (
     "replay_strategies_kinds",
     "devices",
     "derived_target",
-    "interpolate",
     "prune_overhead",
     "launch_cost",
     "h100_launch_cost",

@@ -181,35 +181,6 @@ def devices() -> str:
     return table((f"{data['tasks']} tasks", "no longer fit", *uses.values()), rows)
 
 
-def interpolate() -> str:
-    """Say what interpolated configs keep of the best speed, by kernel."""
-    data = results("interpolate")
-    uses = {
-        "nearest": "nearest shape's winner",
-        "tuned": "interpolated",
-        "all": "from times of every config",
-    }
-
-    def shown(one: Mapping[str, Any]) -> str:
-        return f"{one['mean']:.3f} ({one['worst']:.2f})"
-
-    rows = [
-        [f"`{name}`", str(own["tasks"]), *(shown(data[use]["kernels"][name]) for use in uses)]
-        for name, own in data["tuned"]["kernels"].items()
-    ]
-    every = data["tuned"]["every"]
-    rows.append(["all", str(every["tasks"]), *(shown(data[use]["every"]) for use in uses)])
-    for part, words in (("narrow", "sure of"), ("wide", "not sure of")):
-        counts = [str(data[use][part]["tasks"]) for use in ("tuned", "all")]
-        kept = [shown(data[use][part]) for use in ("tuned", "all")]
-        rows.append([words, " / ".join(counts), "-", *kept])
-    others = data["families"]
-    count = f"{len(others['tuned']['kernels'])} other kernels"
-    every = [shown(others[use]["every"]) for use in uses]
-    rows.append([count, str(others["tuned"]["every"]["tasks"]), *every])
-    return table(("kernel", "shapes", *uses.values()), rows)
-
-
 def side_by_side() -> str:
     """Compare the seconds to tune whole spaces, by tuner."""
     data = results("side_by_side")
@@ -437,7 +408,6 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         strategies,
         strategies_kinds,
         devices,
-        interpolate,
         side_by_side,
         packages,
         launches,

@@ -65,7 +65,6 @@ _COMMANDS: Final = {
 """Modules and functions of the commands."""
 _GROUPS: Final = {
     "targets": "List, show and measure devices.",
-    "keys": "Suggest which keys may share a config.",
     "cache": "Look at, move and clear tuned configs.",
 }
 """Summaries of the groups of commands: modules whose `app` has them."""

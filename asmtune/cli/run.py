@@ -72,7 +72,7 @@ def run(
         str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")
     ] = "balanced",
     on_miss: Annotated[
-        str, typer.Option(help="For a new key: tune, predict, background, interpolate or raise.")
+        str, typer.Option(help="For a new key: tune, predict, background or raise.")
     ] = "tune",
     small: Annotated[
         bool, typer.Option(help="Take the model's pick where a kernel is shorter than a launch.")

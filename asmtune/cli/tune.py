@@ -161,30 +161,15 @@ def tune(
         Path | None,
         typer.Option("--from", help="A file of `asmtune run --record`: tune the keys in it."),
     ] = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option(help="Ranges, M=1..8192,N=4096: tune what the others are interpolated from."),
-    ] = None,
-    budget: Annotated[str | None, typer.Option(help="With --sweep: at most 60s, 5m or 1h.")] = None,
 ) -> None:
     """Find the fastest config of a kernel on this machine's GPU, and keep it in the store.
 
     Without a shape all of the module's SHAPES are tuned. What the store knows is not tuned
     again, so that a command that was interrupted or killed goes on where it was when it is
     given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
-    program met are tuned without the program; KERNEL then chooses those of one kernel. With
-    --sweep it chooses which shapes of a range to tune, until on_miss="interpolate" is sure of
-    the others or the --budget is spent.
+    program met are tuned without the program; KERNEL then chooses those of one kernel.
     """
     check_destinations([("--output", output)] if output else [])
-    if sweep is None and budget is not None:
-        raise InputError("--budget: it is for --sweep; --seconds limits a shape")
-    if sweep is not None:
-        for option, value in {"--shape": shape, "--shapes": shapes, "--from": from_}.items():
-            if value:
-                raise InputError(f"{option} and --sweep: a sweep chooses its shapes; leave one out")
-        if force:
-            raise InputError("--force and --sweep: a sweep uses what is stored; leave one out")
     if from_ is not None:
         given = {"--shape": shape, "--shapes": shapes, "--dtype": dtype, "--tiles": tiles}
         _check_alone(given | {"--objective": objective != "time"})
@@ -194,12 +179,6 @@ def tune(
     limits = (seconds, compiles, timings)
     request = TuneRequest(*aims, devices, *limits, bits, accuracy)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
-    if sweep is not None:
-        from asmtune.cli.sweep import SweepRequest, run_sweep
-
-        given_range = SweepRequest(sweep, budget, dtype, output, as_json=json_)
-        run_sweep(_module(kernel), str(kernel), given_range, options, ranked_by)
-        return
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
     else:

@@ -95,7 +95,7 @@ class Pruning:
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
 Small = int | Callable[[Arguments], bool] | Literal["auto"] | None
-OnMiss = Literal["tune", "predict", "background", "interpolate", "raise"]
+OnMiss = Literal["tune", "predict", "background", "raise"]
 
 ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
@@ -115,8 +115,7 @@ class DecoratorOptions:
             one; the space's default where it is None.
         on_miss: what to do with a key that no store has: "tune" it now, "predict" (use the
             model's first pick, nothing timed), tune it in the "background" and launch a
-            provisional config until then, "interpolate" between the shapes that are tuned (and
-            tune in the background where that is not sure), or "raise".
+            provisional config until then, or "raise".
         nearest: use the nearest record's config while a key is unknown, of another shape or
             device; see `store.neighbours`.
         prune: the user's own choice of what is searched, by arguments.

@@ -3,7 +3,6 @@
 api           `asmtune.accuracy`, `bench`, `check`, `prune_report` and `roofline`
 stored        kernels as users name them, and their stored configs
 tuning_queue  shapes and recorded keys tuned one after another, for `asmtune tune`
-key_rules     buckets that stored timings bear out, for `asmtune keys suggest`
 accuracy/     errors of kernels against references, and limits that guard them
 regression/   bench runs and checks: have kernels become slower?
 roofline/     kernels under a machine's roofs, before tuning and after

@@ -25,8 +25,8 @@ from asmtune.report.runs import run_report
 from asmtune.runtime import choosing
 from asmtune.runtime.calls import KernelCall, timings_ms
 from asmtune.runtime.launch.layout import CurrentStream
-from asmtune.runtime.misses.interpolation import MissWarning
 from asmtune.runtime.misses.lookups import Choice
+from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.store import interchange
 from asmtune.store.codec import record_from_json, record_to_json
 from asmtune.store.database import Store

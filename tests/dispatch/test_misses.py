@@ -475,7 +475,7 @@ def test_device_without_a_target() -> None:
     [
         (
             {"on_miss": "hope"},
-            r"on_miss='hope': give one of tune, predict, background, interpolate, raise",
+            r"on_miss='hope': give one of tune, predict, background, raise",
         ),
         ({"small": "tiny"}, r"small='tiny': give 'auto', a number of elements"),
         ({"small": True}, r"small=True: give 'auto'"),

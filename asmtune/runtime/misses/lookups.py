@@ -89,7 +89,7 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-How = Literal["tuned", "known", "predicted", "nearest", "interpolated", "heuristic", "busy"]
+How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,12 @@ class Choice:
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
         how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
-            neighbour, "interpolated" between tuned shapes, the "heuristic", or a pick while another
-            process is "busy" tuning it.
+            neighbour, the "heuristic", or a pick while another process is "busy" tuning it.
         record: with every timing, if it was tuned now; if it was known, only where it had to
             be read whole.
         compiled, timed: number of configs, if it was tuned now.
         seconds: that resolving took.
-        origin: where a "nearest" or "interpolated" config is from, in words.
+        origin: where a "nearest" config is from, in words.
     """
 
     config: Config

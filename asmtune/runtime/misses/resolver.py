@@ -24,7 +24,6 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text, miss_message
 from asmtune.runtime.misses.early_start import start_workers
-from asmtune.runtime.misses.interpolation import Interpolator, MissWarning
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
@@ -33,6 +32,10 @@ if TYPE_CHECKING:
     from asmtune.runtime.rank_agreement import RankGroup
     from asmtune.tuning.request import TuningRequest
     from asmtune.tuning.tuner import Tuner
+
+
+class MissWarning(UserWarning):
+    """Launches of a key continue with another config than the one requested."""
 
 
 class TunersByDevice:
@@ -102,7 +105,6 @@ class Resolver:
         self.options = options
         self._on_tuned = on_tuned
         self._tuners = TunersByDevice(options.choices)
-        self._interpolator = Interpolator()
         self._in_progress: dict[str, Choice] = {}
         self._lock = threading.Lock()
 
@@ -165,8 +167,7 @@ class Resolver:
             return self._predicted(lookup)
         if on_miss == "tune":
             return self._tuned(lookup)
-        pick = self._provisional(lookup)
-        return pick if pick.final else self._in_background(lookup, pick)
+        return self._in_background(lookup, self._provisional(lookup))
 
     def _stored_pick(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction if the options accept one."""
@@ -229,14 +230,9 @@ class Resolver:
         return Choice(prediction.config, True, "predicted")
 
     def _provisional(self, lookup: MissLookup) -> Choice:
-        """Return the best config known at once; it is final only if it is surely interpolated."""
+        """Return the best config known at once, which is not final."""
         if self.options.checked_only:
             return replace(self._default(lookup.request), final=False)
-        if self.options.on_miss == "interpolate":
-            return self._interpolator.choice(lookup, lambda: self._stored_or_heuristic(lookup))
-        return self._stored_or_heuristic(lookup)
-
-    def _stored_or_heuristic(self, lookup: MissLookup) -> Choice:
         near = lookup.nearest() if self.options.nearest else None
         if near is not None:
             return near
@@ -318,7 +314,6 @@ class Resolver:
                 del self._in_progress[key_digest(lookup.request.key)]
                 return
             self._in_progress[key_digest(lookup.request.key)] = outcome
-        self._interpolator.forget()
         self._on_tuned(lookup.request, outcome)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
