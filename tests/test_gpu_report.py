@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -24,8 +26,43 @@ def test_parts_exist() -> None:
             assert int(number) < len(CASES[kernel][1])
         else:
             assert (report.ROOT / part.command[-1]).is_file()
-            assert part.command[4:6] == ("-v", "-n")
+            assert ("-n" in part.command) == (part.name not in report.ALONE)
     assert "-n" not in parts(0)[0].command
+    files = {path.name[5:-7] for path in (report.ROOT / "tests" / "gpu").glob("test_*_gpu.py")}
+    assert files == set(report.TESTS)
+
+
+def test_each_gpu_takes_the_next_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU has two parts at a time, and all parts run."""
+    using: set[int] = set()
+
+    def run_briefly(part: Part, limit_s: float, gpu: int) -> Outcome:
+        assert limit_s > 0
+        assert gpu not in using
+        using.add(gpu)
+        time.sleep(0.01)
+        using.remove(gpu)
+        return Outcome(part.name, 0, 0.01)
+
+    monkeypatch.setattr(report, "run", run_briefly)
+    chosen = [Part(str(place), (), 60) for place in range(12)]
+    done = {part.name: outcome.output for part, outcome in ran(chosen, 1.0, 3)}
+    assert done == {part.name: part.name for part in chosen}
+
+
+@pytest.mark.slow(seconds=15)
+def test_shares_are_all_tests() -> None:
+    """Each test of a file is in one of its shares."""
+    args = ("--collect-only", "-q", "-p", "no:cacheprovider", "tests/gpu/test_launch_gpu.py")
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", *args]
+
+    def collected(*more: str) -> list[str]:
+        ran = subprocess.run([*command, *more], cwd=report.ROOT, capture_output=True, text=True)
+        return [line for line in ran.stdout.splitlines() if "::" in line]
+
+    first, second = (collected("--share", f"{place}/2") for place in range(2))
+    assert first != []
+    assert sorted([*first, *second]) == sorted(collected())
 
 
 def test_what_is_kept_of_tests() -> None:
@@ -84,7 +121,7 @@ def test_a_part_is_ended_with_all_its_processes(tmp_path: Path) -> None:
 
 def test_nothing_begins_after_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """What has no time left is named above the parts."""
-    assert list(ran([TESTS, RACE], 0.0)) == []
+    assert list(ran([TESTS, RACE], 0.0, 2)) == []
     assert "2 parts are not begun" in capsys.readouterr().out
     facts = {"device": "NVIDIA H100", "python": "3.12", "torch": "2.11", "triton": "3.6"}
     facts |= {"cpus": 16, "date": "2026-11-27T10:00:00", "commit": "abc", "command": "python -m x"}

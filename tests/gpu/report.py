@@ -2,10 +2,11 @@
 
     python -m tests.gpu.report [PART ...] --output FILE [--minutes N] [--workers N]
 
-Parts are files of tests, run by pytest in so many workers, and cases of racecheck, some configs
-each. Each part is a process that is ended by its limit; none begins after the minutes are over. The
-file is written after each part, and says by which command, where, when and of which commit. The
-exit status is 1 if a part failed. One that was ended by its limit is said to be, and did not fail.
+Parts are files of tests or shares of one, run by pytest in so many workers, and cases of racecheck,
+some configs each. Each GPU of the machine takes the next part when it is free. Each part is a
+process that is ended by its limit; none begins after the minutes are over. The file is written
+after each part, and says by which command, where, when and of which commit. The exit status is 1 if
+a part failed. One that was ended by its limit is said to be, and did not fail.
 """
 
 from __future__ import annotations
@@ -20,19 +21,34 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
+
+import torch
 
 from benchmarks.provenance import provenance
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = {
-    "hopper": 150, "prepared": 90, "launch": 180, "gru": 90, "accuracy": 120, "triton_cases": 90,
-    "kernels": 240,
+    "kernels": (540, 4), "hopper": (300, 2), "matmul": (200, 1), "torch": (300, 1),
+    "gluon": (200, 1), "gru": (150, 1), "bad_use": (200, 1), "tune": (200, 1), "faults": (200, 1),
+    "launch": (180, 1), "recording": (150, 1), "bench": (150, 1), "torch_op": (150, 1),
+    "checker": (120, 1), "accuracy": (120, 1), "patching": (120, 1), "tuner_hooks": (120, 1),
+    "prepared": (120, 1), "background": (120, 1), "ranks": (120, 1), "aibench8": (120, 1),
+    "targets": (120, 1), "roofline": (120, 1), "bench_command": (120, 1), "workspaces": (90, 1),
+    "triton_cases": (90, 1), "clock": (90, 1),
 }  # fmt: skip
-"""Seconds of each file of tests."""
+"""Seconds of each file of tests, and in how many shares it runs; what takes longest comes first."""
+
+ALONE: Final = frozenset({"clock", "bench", "roofline"})
+"""Files whose tests time the GPU, so that no other may use it at that time."""
+
+ALL_GPUS: Final = frozenset({"ranks"})
+"""Files whose tests need each GPU of the machine; on one GPU they skip what needs more."""
 
 RACES: Final = {
     "attention": ((0, 3), (1, 3)), "gemm": ((0, 3), (1, 3), (8, 1)), "scaled": ((0, 3), (1, 3)),
@@ -76,8 +92,15 @@ def parts(workers: int) -> list[Part]:
     """List all parts: the files of tests, then the cases of racecheck."""
     spread = ("-n", str(workers)) if workers else ()
     tests = [
-        Part(name, ("-m", "pytest", "-m", "gpu", "-v", *spread, f"tests/gpu/test_{name}_gpu.py"), s)
-        for name, s in TESTS.items()
+        Part(
+            name,
+            (*("-m", "pytest", "-m", "gpu", "-v"), *(() if name in ALONE else spread))
+            + (("--share", f"{place}/{shares}") if shares > 1 else ())
+            + (f"tests/gpu/test_{name}_gpu.py",),
+            seconds,
+        )
+        for name, (seconds, shares) in TESTS.items()
+        for place in range(shares)
     ]
     races = [
         Part("race", ("-m", "tests.gpu.racecheck", kernel, str(number), str(most)), RACE_S)
@@ -87,13 +110,15 @@ def parts(workers: int) -> list[Part]:
     return [*tests, *races]
 
 
-def run(part: Part, limit_s: float) -> Outcome:
+def run(part: Part, limit_s: float, gpu: int = 0) -> Outcome:
     """Run a part in a process group of its own; end the whole group when the time is over."""
     start = time.monotonic()
+    shown = {} if part.name in ALL_GPUS else {"CUDA_VISIBLE_DEVICES": str(gpu)}
     with tempfile.TemporaryFile() as file:
         process = subprocess.Popen(
             [sys.executable, *part.command],
             cwd=ROOT,
+            env={**os.environ, **shown},
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -153,15 +178,28 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*lines[:SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
-def ran(chosen: Sequence[Part], minutes: float) -> Iterator[tuple[Part, Outcome]]:
-    """Run parts one after the other, none past the end; say which are not begun."""
+def ran(chosen: Sequence[Part], minutes: float, gpus: int) -> Iterator[tuple[Part, Outcome]]:
+    """Run parts, one at a time on each GPU, none past the end; say how many are not begun."""
     deadline = time.monotonic() + 60 * minutes
-    for place, part in enumerate(chosen):
+    free: SimpleQueue[int] = SimpleQueue()
+    for gpu in range(gpus):
+        free.put(gpu)
+
+    def run_next(part: Part) -> tuple[Part, Outcome] | None:
+        gpu = free.get()
         left = deadline - time.monotonic() - GRACE_S
-        if left <= 0:
-            sys.stdout.write(f"the time is over: {len(chosen) - place} parts are not begun\n")
-            return
-        yield part, run(part, min(part.limit_s, left))
+        outcome = (part, run(part, min(part.limit_s, left), gpu)) if left > 0 else None
+        free.put(gpu)
+        return outcome
+
+    begun = 0
+    with ThreadPoolExecutor(gpus) as threads:
+        for future in as_completed([threads.submit(run_next, part) for part in chosen]):
+            if (outcome := future.result()) is not None:
+                begun += 1
+                yield outcome
+    if begun < len(chosen):
+        sys.stdout.write(f"the time is over: {len(chosen) - begun} parts are not begun\n")
 
 
 def head(facts: Mapping[str, Any], left_out: Collection[Part]) -> str:
@@ -207,13 +245,15 @@ def main() -> None:
     options = arguments()
     chosen = [p for p in parts(options.workers) if p.name in (options.parts or (*TESTS, "race"))]
     facts, texts, failed = provenance(), [], False
-    for done, (part, outcome) in enumerate(ran(chosen, options.minutes), 1):
+    left, gpus = list(chosen), max(1, torch.cuda.device_count())
+    for part, outcome in ran(chosen, options.minutes, gpus):
+        left.remove(part)
         failed |= outcome.status not in (None, 0)
         texts.append("\n".join([_text(part), *said(part, outcome)]) + "\n")
         sys.stdout.write(f"{texts[-1]}\n")
         sys.stdout.flush()
         # After each part, so that an interrupted run leaves what it has.
-        options.output.write_text("\n".join([head(facts, chosen[done:]), *texts]))
+        options.output.write_text("\n".join([head(facts, left), *texts]))
     sys.exit(1 if failed or not texts else 0)
 
 
