@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ class Program:
             self._has_started = True
             self.patch()  # of rules and files of keys it tells where Triton was not imported, too
         self._held.close()
-        if not self._is_first:
+        if not self._is_first or sys.stderr is None:  # print() would take stdout in its place
             return
         if self._met and not self._quiet:
             from asmtune.cli.output import write_note

@@ -207,10 +207,14 @@ class UserProgram:
         buckets = list(map(str, self.options["buckets"]))
         files = [self.key_files.record, self.key_files.keys]
         record, keys = [None if file is None else str(file.absolute()) for file in files]
+        # The program may have left this folder when it imports Triton.
+        target = self.target
+        if target is not None and Path(target).is_file():
+            target = str(Path(target).absolute())
         given = {
             "name": self._own_name,
             "options": {**self.options, "buckets": buckets},
-            "target": self.target,
+            "target": target,
             "quiet": self.quiet,
             "record": record,
             "keys": keys,

@@ -345,6 +345,8 @@ LOOKS = {
         "import triton\nprint(triton.__file__)", files={"triton.py": "def autotune(): pass"}
     ),
     "bad triton": Small("import triton.x", files={"triton/__init__.py": "x = 3"}),
+    "failing triton": Small("import triton.x", files={"triton.py": RAISES + "outer()"}),
+    "missing triton": Small("import triton", files={"triton.py": "import absent_module"}),
     "source of a kernel": Small(
         "import inspect, os, triton, triton.language as tl\n@triton.jit\n"
         "def k(x, n: int, B: tl.constexpr):\n    pass\nos.chdir('/')\n"

@@ -60,6 +60,10 @@ class _Waiting:
             if "triton.runtime.autotuner" in sys.modules:  # it is no other package of that name
                 self._loaded().patch()
 
+        # Python leaves frames of this name out of the traceback where Triton cannot be imported.
+        load_and_patch.__code__ = load_and_patch.__code__.replace(
+            co_filename="<frozen importlib._bootstrap>", co_name="_call_with_frames_removed"
+        )
         loader.exec_module = load_and_patch  # type: ignore[attr-defined]
 
     def _loaded(self) -> "Program":
