@@ -199,7 +199,9 @@ class UserProgram:
             if is_ignored or name == "PYTHONPATH":
                 environment[f"ASMTUNE_HIDDEN_{name}"] = environment.pop(name)
         environment["PYTHONPATH"] = os.pathsep.join(path)
-        command = [*_interpreter_options(), *filter(None, [self.switch]), self.name]
+        is_like_option = self.name.startswith("-") and self.name != "-"
+        before_name = self.switch or ("--" if is_like_option else "")
+        command = [*_interpreter_options(), *filter(None, [before_name]), self.name]
         os.execve(sys.executable, [sys.executable, *command, *self.arguments], environment)
 
     def _instructions(self) -> dict[str, str]:

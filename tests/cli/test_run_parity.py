@@ -127,6 +127,7 @@ RUNS = {
     "tells closed streams": tells(shell='exec "$@" 2>&-'),
     "tells moved": tells("../program.py", files={"inner/x": ""}, shell='cd inner; exec "$@"'),
     "tells absolute": tells("{}/program.py"),
+    "option's name": tells("--", "-c", files={"-c": TELLS}),
     "link": tells(
         "links/link.py", shell='mkdir -p links; ln -sf ../program.py links/link.py; "$@"'
     ),
