@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import atexit
-import builtins
-import importlib.machinery
-import importlib.util
-import io
+import json
 import os
-import runpy
 import sys
-import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from getopt import getopt
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.output import check_destinations, print_line, write_note
-from asmtune.core.hardware.shipped import choose_target, load_target
+from asmtune.cli.output import check_destinations
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.keys.rules import BucketRule, BucketRules
 from asmtune.report.cells import ReportTable, plain_table
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
-    from asmtune.runtime.recording.recorder import KeyList
 
 
 _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from store", "picked")
@@ -59,15 +51,15 @@ def _cells(met: Sequence[KeyResolved]) -> tuple[str, ...]:
 # Options end where the program begins: what follows is the program's own.
 CONTEXT: Final = {"allow_interspersed_args": False}
 
-_RUNNERS: Final = (__file__, "<frozen runpy>", runpy.__file__)
-
-_Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+_PRELUDE: Final = Path(__file__).with_name("prelude")
+"""The folder of a `sitecustomize`, which Python imports before the program."""
 
 
 def run(
-    program: Annotated[str, typer.Argument(help="A Python file, or with -m a module.")],
+    program: Annotated[str, typer.Argument(help="A file, folder or archive; - is stdin.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
     module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module's dotted name.")] = False,
+    code: Annotated[bool, typer.Option("-c", help="PROGRAM is Python code.")] = False,
     effort: Annotated[
         str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")
     ] = "balanced",
@@ -101,11 +93,13 @@ def run(
 ) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
 
-    The program needs no change. Its arguments, exit code and tracebacks are its own; at the
-    end a table on stderr says what was tuned, if anything was launched. Processes that it
+    The program needs no change. Python runs it, and asmtune steps in when it imports Triton; at
+    the end a table on stderr says what was tuned, if anything was launched. Processes that it
     forks use asmtune as well, those that it starts afresh do not: put `asmtune run` before
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
+    if module and code:
+        raise InputError("-m and -c: PROGRAM is either a module's name or code; leave one out")
     rules: list[str | BucketRule] = [*bucket, *(BucketRules.of(buckets).rules if buckets else ())]
     options = {
         "effort": effort,
@@ -113,9 +107,10 @@ def run(
         "small": "auto" if small else None,
         "buckets": BucketRules.of(rules).rules,
     }
-    lists = KeyFiles(record, keys)
+    files = KeyFiles(record, keys)
+    switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(
-        program, tuple(arguments or ()), module, options, store, quiet, target, lists
+        program, tuple(arguments or ()), switch, options, store, quiet, target, files
     )
     user_program.check()
     return user_program
@@ -142,30 +137,18 @@ class KeyFiles:
         if self.keys is not None:
             read_key_file(self.keys)
 
-    def open(self, program: str, buckets: tuple[str, ...]) -> list[KeyList]:
-        """Read them, for a program that is about to run."""
-        if self.record is None and self.keys is None:
-            return []
-        from asmtune.runtime.recording.recorder import KeyList, KeyRecorder
-
-        opened: list[KeyList] = []
-        if self.record is not None:
-            opened.append(KeyRecorder(self.record, program, buckets))
-        if self.keys is not None:
-            opened.append(KeyList.of(self.keys))
-        return opened
-
 
 @dataclass(frozen=True)
 class UserProgram:
-    """A program to run after the command line is done with, so that its errors are its own.
+    """A program for Python to run in the place of this process, so that its errors are its own.
 
-    Its name is a file's, or a module's with dots; the options are those of `patch`.
+    Its name is what Python takes after the switch, which is "-m", "-c" or ""; the options are
+    those of `patch`.
     """
 
     name: str
     arguments: tuple[str, ...]
-    is_module: bool = False
+    switch: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     store: str | None = None
     quiet: bool = False
@@ -175,31 +158,25 @@ class UserProgram:
     @property
     def _own_name(self) -> str:
         """Return its name in a file of keys: the module's, or the script's without folders."""
-        return self.name if self.is_module else Path(self.name).name
+        names = {"": Path(self.name).name, "-m": self.name}
+        return names.get(self.switch, self.switch)
 
     def check(self) -> None:
-        """Prepare `sys.path` as Python would.
+        """Check what is asmtune's own; of the program Python tells what it lacks.
 
         Raises:
-            InputError: there is no such file or module, or an option has none of its values.
+            InputError: an option has none of its values, or Python was started without `site`.
         """
         from asmtune.runtime.patching.redirect import check_options
 
+        if sys.flags.no_site:
+            raise InputError("Python's option -S keeps asmtune out of a program: leave it out")
         check_options(self.options)
-        if not self.is_module and not Path(self.name).exists():
-            raise InputError(f"{self.name}: no such file; for a module's name, give -m")
-        if not self.is_module and Path(self.name).is_dir() and not _main_of(self.name).is_file():
-            raise InputError(f"{self.name}: a folder without {_main_of(self.name).name}")
         if self.store is not None:
             self._check_store(self.store)
         if self.target is not None:
             load_target(self.target)
         self.key_files.check(self._own_name)
-        if not sys.flags.safe_path:
-            sys.path[0] = str(Path.cwd() if self.is_module else _folder(Path(self.name)))
-        is_dotted = all(part.isidentifier() for part in self.name.split("."))
-        if self.is_module and not (is_dotted and _is_found(self.name)):
-            raise InputError(f"no module named {self.name}")
 
     @staticmethod
     def _check_store(where: str) -> None:
@@ -209,112 +186,52 @@ class UserProgram:
         if isinstance(home, Path) and home.is_dir():
             raise InputError(f"--store {where}: a folder; name the store's file, or a URL")
 
-    def execute(self) -> None:
-        """Run it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
-        from asmtune.runtime.events import listening, recording
-        from asmtune.runtime.misses.early_start import end_early, start_early
-        from asmtune.runtime.patching.redirect import patch
-
+    def execute(self) -> NoReturn:
+        """Become the Python that runs the program, where `prelude` waits for Triton."""
+        environment = {**os.environ, **self._instructions()}
         if self.store is not None:
-            os.environ["ASMTUNE_STORE_URL"] = self.store
-        if self.target is not None:
-            choose_target(load_target(self.target))
-        if self.options.get("on_miss") in ("tune", "background"):
-            start_early()
-        sys.argv = [self.name, *self.arguments]
-        met: list[KeyResolved] = []
-        held = ExitStack()
-        held.enter_context(listening(met.append))
-        patching = patch(**self.options)
-        patching.tell = lambda line: print_line(f"asmtune: {line}", err=True)
-        held.enter_context(patching)
-        lists = self.key_files.open(self._own_name, tuple(map(str, self.options["buckets"])))
-        for one in lists:
-            held.enter_context(recording(one.launched))
-        # Not when the script ends: its threads may go on, and Python waits for them before this.
-        atexit.register(self._end, held, met, lists, os.getpid())
-        sys.excepthook = _without_runners(sys.excepthook)
-        try:
-            self._run()
-        finally:
-            end_early()
+            environment["ASMTUNE_STORE_URL"] = self.store
+        path = [str(_PRELUDE.resolve())]
+        if not sys.flags.ignore_environment:
+            path += filter(None, [environment.get("PYTHONPATH")])
+        for name in os.environ:
+            is_ignored = sys.flags.ignore_environment and name.startswith("PYTHON")
+            if is_ignored or name == "PYTHONPATH":
+                environment[f"ASMTUNE_HIDDEN_{name}"] = environment.pop(name)
+        environment["PYTHONPATH"] = os.pathsep.join(path)
+        is_like_option = self.name.startswith("-") and self.name != "-"
+        before_name = self.switch or ("--" if is_like_option else "")
+        command = [*_interpreter_options(), *filter(None, [before_name]), self.name]
+        os.execve(sys.executable, [sys.executable, *command, *self.arguments], environment)
 
-    def _run(self) -> None:
-        path = Path(self.name)
-        if self.is_module:
-            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
-        elif path.suffix == ".pyc" or path.is_dir() or zipfile.is_zipfile(path):
-            runpy.run_path(self.name, run_name="__main__")
-        else:
-            _run_source(path.absolute())
-
-    def _end(
-        self, held: ExitStack, met: list[KeyResolved], lists: list[KeyList], process: int
-    ) -> None:
-        """Tell what was tuned; in a process that was forked off, nothing."""
-        held.close()
-        if os.getpid() != process:
-            return
-        if met and not self.quiet:
-            write_note(keys_met_table(met))
-        for one in lists:
-            for line in one.summary(quiet=self.quiet):
-                print_line(f"asmtune: {line}", err=True)
+    def _instructions(self) -> dict[str, str]:
+        """Return variables for `prelude`: what `program.Program` reads, and if it always tells."""
+        buckets = list(map(str, self.options["buckets"]))
+        files = [self.key_files.record, self.key_files.keys]
+        record, keys = [None if file is None else str(file.absolute()) for file in files]
+        # The program may have left this folder when it imports Triton.
+        target = self.target
+        if target is not None and Path(target).is_file():
+            target = str(Path(target).absolute())
+        given = {
+            "name": self._own_name,
+            "options": {**self.options, "buckets": buckets},
+            "target": target,
+            "quiet": self.quiet,
+            "record": record,
+            "keys": keys,
+        }
+        return {
+            "ASMTUNE_RUN": json.dumps(given),
+            "ASMTUNE_RUN_TELLS": "1" if buckets or record or keys else "",
+        }
 
 
-def _main_of(folder: str) -> Path:
-    return Path(folder) / "__main__.py"
+def _interpreter_options() -> list[str]:
+    """Return Python's own options, as this process was given them.
 
-
-def _folder(path: Path) -> Path:
-    """Return what Python puts first into `sys.path`: the folder of the script or `__main__.py`."""
-    resolved = path.resolve()
-    return resolved if resolved.is_dir() else resolved.parent
-
-
-def _run_source(path: Path) -> None:
-    """Run a script as `__main__`, which stays until Python ends.
-
-    `runpy.run_path` would take it away while threads and `atexit` may still look there, and
-    put the absolute path into `sys.argv`, where Python leaves it as it was given.
+    `prelude` is found by the environment, which -E and -I leave out: the variables are hidden.
     """
-    main = ModuleType("__main__")
-    loader = importlib.machinery.SourceFileLoader("__main__", str(path))
-    vars(main).update(__file__=str(path), __loader__=loader, __builtins__=builtins)
-    sys.modules["__main__"] = main
-    with io.open_code(str(path)) as file:
-        source = file.read()
-    exec(compile(source, path, "exec"), vars(main))
-
-
-def _is_found(name: str) -> bool:
-    """Say if a module exists; import the packages that it lies in, as Python does."""
-    parent = name.rpartition(".")[0]
-    if parent and not _is_found(parent):
-        return False
-    return importlib.util.find_spec(name) is not None
-
-
-def _without_runners(hook: _Hook) -> _Hook:
-    """Return a hook for uncaught exceptions that begins with the program's own frames."""
-
-    def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        own = _own_frames(trace)
-        if own is None and not isinstance(error, SyntaxError):
-            own = trace  # it was not the program that failed
-        hook(kind, error.with_traceback(own), own)
-
-    return shown
-
-
-def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the frames below `UserProgram.execute`; all frames if it is not among them."""
-    frame = trace
-    while frame is not None and frame.tb_frame.f_code is not UserProgram.execute.__code__:
-        frame = frame.tb_next
-    if frame is None:
-        return trace
-    frame = frame.tb_next
-    while frame is not None and frame.tb_frame.f_code.co_filename in _RUNNERS:
-        frame = frame.tb_next
-    return frame
+    given, _ = getopt(sys.orig_argv[1:], "bBc:dEiIm:OPqRsuvW:xX:", ["check-hash-based-pycs="])
+    instead = {"-E": (), "-I": ("-s", "-P"), "-c": (), "-m": (), "-x": ()}
+    return [word for option in given for word in instead.get(option[0], filter(None, option))]

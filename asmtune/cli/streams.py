@@ -85,14 +85,15 @@ def guarded(command: Callable[[], object]) -> object:
     """Run a command with streams that never end in a traceback; return its result.
 
     That is an exit code where stdout fails or Ctrl-C is pressed. A result that is none belongs
-    to a program of the user's: it gets the streams and signals that Python gave.
+    to a program of the user's: it gets the streams and signals that Python gave, and descriptors
+    that were closed are closed again.
     """
     given = sys.stdout, sys.stderr
     catches = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:
         # Until all is imported nothing has begun, and a module may not survive an exception.
         signal.signal(signal.SIGINT, _leave)
-    _hold_descriptors()
+    held = _hold_descriptors()
     sys.stdout, sys.stderr = _guard(sys.stdout, 1, _Stdout), _guard(sys.stderr, 2, _Stderr)
     try:
         outcome = command()
@@ -104,6 +105,8 @@ def guarded(command: Callable[[], object]) -> object:
         outcome = _stdout_failed(error)
     if not isinstance(outcome, int):
         sys.stdout, sys.stderr = given
+        for number in held:
+            os.close(number)
     if catches:
         own = signal.SIG_DFL if isinstance(outcome, int) else signal.default_int_handler
         signal.signal(signal.SIGINT, own)
@@ -169,8 +172,9 @@ def _stdout_failed(error: StdoutError) -> int:
     return WRITE_FAILED
 
 
-def _hold_descriptors() -> None:
+def _hold_descriptors() -> list[int]:
     """Take the descriptors of closed streams, or the next file opened would be stdout."""
+    held = []
     for number in range(3):
         try:
             os.fstat(number)
@@ -180,6 +184,8 @@ def _hold_descriptors() -> None:
             os.dup2(null, number)
             if null != number:
                 os.close(null)
+            held.append(number)
+    return held
 
 
 def _guard(stream: TextIO | None, number: int, raw: type[io.FileIO]) -> TextIO:

@@ -46,6 +46,8 @@ def start_early() -> None:
             return
         # The program ends meanwhile, or the disk is full.
         with suppress(RuntimeError, OSError, StoreError):
+            # Now that joblib has registered what waits for its workers: this is called before it.
+            threading._register_atexit(end_early)  # type: ignore[attr-defined]
             Workers(settings.jobs).call(build_early, None)
 
     warming = warm(None, _READERS, settings)

@@ -1,0 +1,106 @@
+"""What `asmtune run` does in the program's process: patch Triton, and tell what was tuned."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asmtune.runtime.events import KeyResolved
+    from asmtune.runtime.recording.recorder import KeyList
+
+
+class Program:
+    """The user's program, in its own process or one that it forked."""
+
+    def __init__(self, instructions: str, process: int) -> None:
+        """Read the JSON of `cli.run.UserProgram.execute`; `process` is the program's first."""
+        given: dict[str, Any] = json.loads(instructions)
+        self._name: str = given["name"]
+        self._options: dict[str, Any] = given["options"]
+        self._target: str | None = given["target"]
+        self._quiet: bool = given["quiet"]
+        self._record: str | None = given["record"]
+        self._keys: str | None = given["keys"]
+        self._process = process
+        self._met: list[KeyResolved] = []
+        self._held = ExitStack()
+        self._lists: list[KeyList] = []
+        self._is_patched = self._has_started = False
+
+    @property
+    def _is_first(self) -> bool:
+        """Return whether this is the process that the user started."""
+        return os.getpid() == self._process
+
+    def start_early(self) -> None:
+        """Start the workers, once, if a launch may tune."""
+        if self._has_started or not self._is_first:
+            return
+        self._has_started = True
+        if self._options["on_miss"] in ("tune", "background"):
+            from asmtune.runtime.misses.early_start import start_early
+
+            start_early()
+
+    def patch(self) -> None:
+        """Make `triton.autotune` use asmtune, once, until Python ends."""
+        if self._is_patched:
+            return
+        self._is_patched = True
+        from asmtune.runtime.events import listening, recording
+        from asmtune.runtime.patching.redirect import patch
+
+        if self._target is not None:
+            from asmtune.core.hardware.shipped import choose_target, load_target
+
+            choose_target(load_target(self._target))
+        self.start_early()
+        self._held.enter_context(listening(self._met.append))
+        patching = patch(**self._options)
+        patching.tell = _tell
+        self._held.enter_context(patching)
+        self._lists = self._opened()
+        for one in self._lists:
+            self._held.enter_context(recording(one.launched))
+
+    def _opened(self) -> list[KeyList]:
+        """Read the files of `--record` and `--keys`."""
+        if self._record is None and self._keys is None:
+            return []
+        from asmtune.runtime.recording.recorder import KeyList, KeyRecorder
+
+        opened: list[KeyList] = []
+        if self._record is not None:
+            rules = tuple(self._options["buckets"])
+            opened.append(KeyRecorder(Path(self._record), self._name, rules))
+        if self._keys is not None:
+            opened.append(KeyList.of(Path(self._keys)))
+        return opened
+
+    def end(self) -> None:
+        """Tell what was tuned and met; in a process that was forked off, nothing."""
+        if self._is_first and (self._record or self._keys or self._options["buckets"]):
+            self._has_started = True
+            self.patch()  # of rules and files of keys it tells where Triton was not imported, too
+        self._held.close()
+        if not self._is_first or sys.stderr is None:  # print() would take stdout in its place
+            return
+        if self._met and not self._quiet:
+            from asmtune.cli.output import write_note
+            from asmtune.cli.run import keys_met_table
+
+            write_note(keys_met_table(self._met))
+        for one in self._lists:
+            for line in one.summary(quiet=self._quiet):
+                _tell(line)
+
+
+def _tell(line: str) -> None:
+    from asmtune.cli.output import print_line
+
+    print_line(f"asmtune: {line}", err=True)
