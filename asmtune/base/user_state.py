@@ -7,43 +7,60 @@ it back around a function of the user's. This is the only module that names what
 document for that, in versions 2.11 and 2.13.
 
 Three settings belong to the process and to no thread: determinism, anomaly detection and the
-default dtype. They are set aside while a thread that launches searches, and no function of the
-user's runs. Other threads meanwhile see PyTorch's defaults; what one of them sets then, stays.
-Tuning in the background leaves the three alone, since the program goes on beside it for minutes,
-and its timings are taken in another process.
+default dtype. `searching` sets them aside as well, while no function of the user's runs: other
+threads see PyTorch's defaults for the seconds of a search, and what one of them sets then, stays.
+Launches of known keys leave the three alone, and so does tuning in the background: the program goes
+on beside it for minutes, and another process times.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, ParamSpec, TypeVar
+
+from asmtune.base.deadline import ProcessSetting
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @contextmanager
-def outside(*, settings: bool = True) -> Iterator[None]:
-    """Leave the user's state, and return to it at the end, whatever happens.
+def outside() -> Iterator[None]:
+    """Leave the user's state of this thread, and return to it at the end, whatever happens.
 
     A context inside another does nothing, and so does one where PyTorch is not loaded.
-
-    Args:
-        settings: whether the settings of the process are set aside as well.
     """
     torch: Any = sys.modules.get("torch")
     if _here.left is not None or not hasattr(torch, "inference_mode"):
         yield
         return
-    state = _here.left = _UserState(torch, _settings if settings else None)
+    state = _here.left = _UserState(torch)
     try:
         state.leave()
         yield
     finally:
-        state.enter(searches=False)
+        state.enter()
         _here.left = None
+
+
+@contextmanager
+def searching() -> Iterator[None]:
+    """Do as `outside`, and set the settings of the process aside as well."""
+    with outside():
+        if _here.left is None:
+            yield
+            return
+        is_users, _here.is_users = _here.is_users, False
+        try:
+            with _process_settings().changed(resuming=is_users):
+                yield
+        finally:
+            _here.is_users = is_users
 
 
 @contextmanager
@@ -53,13 +70,26 @@ def inside() -> Iterator[None]:
     if state is None:
         yield
         return
-    try:
-        state.enter()
-        _here.left = None
-        yield
-    finally:
-        _here.left = state
-        state.leave()
+    is_users = _here.is_users
+    with nullcontext() if is_users else _process_settings().suspended():
+        try:
+            state.enter()
+            _here.left, _here.is_users = None, True
+            yield
+        finally:
+            _here.left, _here.is_users = state, is_users
+            state.leave()
+
+
+def within(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function of the user's that runs `inside`."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with inside():
+            return function(*args, **kwargs)
+
+    return call
 
 
 def carried() -> Callable[[], None]:
@@ -74,8 +104,8 @@ def carried() -> Callable[[], None]:
 
 def are_deterministic_algorithms_enabled() -> bool:
     """Return PyTorch's switch as the program has set it, also while it is set aside."""
-    torch: Any = sys.modules.get("torch")
-    return torch is not None and bool(_settings.of_user(torch, _DETERMINISM)[0])
+    torch = sys.modules.get("torch")
+    return hasattr(torch, "set_default_dtype") and bool(_process_settings().before()[0])
 
 
 class _UserState:
@@ -85,12 +115,11 @@ class _UserState:
     Ctrl-C between two parts loses none.
     """
 
-    def __init__(self, torch: Any, settings: _ProcessSettings | None) -> None:
-        self._torch, self._settings = torch, settings
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
         self._aside: list[Callable[[], Any]] = []
         self._guard: Any = None
         self._gradients = False, False, False
-        self._carried = False
 
     def leave(self) -> None:
         """Set the state aside, as it is now."""
@@ -119,8 +148,6 @@ class _UserState:
             torch.set_autocast_enabled(kind, False)
             aside.append(partial(torch.set_autocast_enabled, kind, True))
         self._leave_gradients()
-        if self._settings is not None:
-            self._settings.place(self, None if self._carried else True)
 
     def _leave_gradients(self) -> None:
         if self._guard is not None:
@@ -141,17 +168,15 @@ class _UserState:
     def _open(self) -> None:
         self._guard = _gradients(self._torch, *self._gradients)
 
-    def enter(self, *, searches: bool = True) -> None:
-        """Bring the state back; the thread goes on to search after it, or not."""
-        if self._settings is not None:
-            self._settings.place(self, False if searches else None)
+    def enter(self) -> None:
+        """Bring the state back."""
         while self._aside:
             self._aside.pop()()
 
     def elsewhere(self) -> _UserState:
         """Return the state that is aside for another thread, which begins outside of it."""
-        state = _UserState(self._torch, self._settings)
-        state._gradients, state._carried = self._gradients, True
+        state = _UserState(self._torch)
+        state._gradients = self._gradients
         state._aside = [state._open if part == self._close else part for part in self._aside]
         return state
 
@@ -165,85 +190,40 @@ def _gradients(torch: Any, inference: bool, backward: bool, forward: bool) -> An
     return guard
 
 
-class _Setting(NamedTuple):
-    """A setting of the process: how it is read and set, and what it is by default."""
+@functools.cache
+def _process_settings() -> ProcessSetting[tuple[Any, ...]]:
+    """Make the setting of the process; its parts are read and written together."""
+    import torch
 
-    get: Callable[[Any], tuple[Any, ...]]
-    set: Callable[..., Any]
-    default: Callable[[Any], tuple[Any, ...]]
+    def read() -> tuple[Any, ...]:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.is_anomaly_enabled(),
+            torch.is_anomaly_check_nan_enabled(),
+            torch.get_default_dtype(),
+        )
 
+    def write(values: tuple[Any, ...]) -> None:
+        # Not `use_deterministic_algorithms`, which loads Inductor. Without determinism its filling
+        # of uninitialised memory does nothing.
+        torch._C._set_deterministic_algorithms(values[0], warn_only=values[1])
+        torch.set_anomaly_enabled(values[2], values[3])
+        torch.set_default_dtype(values[4])
 
-# Not `use_deterministic_algorithms`, which loads Inductor. What fills memory anew counts with it.
-_DETERMINISM: Final = _Setting(
-    lambda torch: (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    ),
-    lambda torch, on, warns: torch._C._set_deterministic_algorithms(on, warn_only=warns),
-    lambda _: (False, False),
-)
-_ANOMALY: Final = _Setting(
-    lambda torch: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-    lambda torch, *values: torch.set_anomaly_enabled(*values),
-    lambda _: (False, True),
-)
-_DTYPE: Final = _Setting(
-    lambda torch: (torch.get_default_dtype(),),
-    lambda torch, dtype: torch.set_default_dtype(dtype),
-    lambda torch: (torch.float32,),
-)
-
-
-class _ProcessSettings:
-    """The user's settings of the process, and which threads search or call the user's functions."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._places: dict[_UserState, bool] = {}
-        self._aside: dict[_Setting, tuple[Any, ...]] = {}
-
-    def place(self, state: _UserState, searches: bool | None) -> None:
-        """Note whether a thread searches, calls a function of the user's, or is done."""
-        torch = state._torch
-        with self._lock:
-            if searches is None:
-                self._places.pop(state, None)
-            else:
-                self._places[state] = searches
-            if not self._places or not all(self._places.values()):
-                self.restore(torch)
-                return
-            for setting in (_DETERMINISM, _ANOMALY, _DTYPE):
-                now, default = setting.get(torch), setting.default(torch)
-                if setting not in self._aside and now != default:
-                    self._aside[setting] = now
-                    setting.set(torch, *default)
-
-    def restore(self, torch: Any) -> None:
-        """Set what is aside, but what a thread has set meanwhile."""
-        while self._aside:
-            setting, values = self._aside.popitem()
-            if setting.get(torch) == setting.default(torch):
-                setting.set(torch, *values)
-
-    def of_user(self, torch: Any, setting: _Setting) -> tuple[Any, ...]:
-        """Return a setting as the program has it."""
-        return self._aside.get(setting) or setting.get(torch)
-
-    def forked(self) -> None:
-        """Begin anew in a forked process, whose only thread may not be the one that searches."""
-        torch, self._lock = sys.modules.get("torch"), threading.RLock()
-        self._places = {s: v for s, v in self._places.items() if s is _here.left}
-        if not self._places:
-            self.restore(torch)
+    return ProcessSetting(read, write, (False, False, False, True, torch.float32))
 
 
 class _Here(threading.local):
-    """The state that this thread has left; None where it is in the user's."""
+    """Where a thread is.
+
+    Attributes:
+        left: the state that it has left; None where it is in the user's.
+        is_users: whether a function of the user's runs in it, and no search of its own.
+    """
 
     left: _UserState | None = None
+    is_users: bool = False
 
 
 _here: Final = _Here()
-_settings: Final = _ProcessSettings()
-os.register_at_fork(after_in_child=_settings.forked)

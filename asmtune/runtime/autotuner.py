@@ -12,6 +12,7 @@ import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 
 from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.user_state import inside, outside, within
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, heuristic_rules
@@ -249,10 +250,16 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         tensors got other memory on the way is not planned: its key is another's; nor is one whose
         config was forgotten on the way.
         """
-        call = KernelCall(grid, args, kwargs, self.arg_names)
+        with outside():
+            call = KernelCall(grid, args, kwargs, self.arg_names)
+            return self._slow_launch(call, key, held, hook, ruled)
+
+    def _slow_launch(
+        self, call: KernelCall, key: Any, held: Any, hook: Any, ruled: tuple[Any, ...]
+    ) -> Any:
         before = None if key is None else call.tensor_classes()
-        traced = isinstance(grid, SiteGrid)
-        choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
+        grid, chooser = call.grid, self._chooser
+        choice = grid.choose(chooser, call) if isinstance(grid, SiteGrid) else chooser.choose(call)
         config = self._best = choice.config
         alternative, forgets = self._chooser.alternative(config), self._forgets
 
@@ -277,7 +284,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
             launch = {"grid": call.grid, "warmup": False}
-            config.pre_hook({**call.positional, **launch, **call.kwargs, **chosen})
+            within(config.pre_hook)({**call.positional, **launch, **call.kwargs, **chosen})
             ruled = ()  # rules come after the hook
         checked = self._chooser.checked_grid(grid, config)
         compiled, results = self._run(call, checked, chosen, ruled)
@@ -294,7 +301,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]
     ) -> tuple[Any, Any]:
         """Let Triton launch; return the compiled kernel, and what the rules computed."""
-        with _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
+        with inside(), _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
             if not self._rules:
                 named = {"grid": grid, "warmup": False}
                 return self.fn.run(*call.args, **named, **call.kwargs, **chosen), ()
@@ -318,7 +325,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         problem = Problem(self.fn, call.arguments, grid, name=self.__name__)
         sizes = problem.grid_at(config, problem.bind(config.plain)) if callable(grid) else grid
         if 0 not in (sizes if isinstance(sizes, tuple | list) else (sizes,)):
-            call_of(alternative, self.arg_names, call.arguments)()
+            within(call_of(alternative, self.arg_names, call.arguments))()
 
     def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
         """Return the key of a launch, and the provenance that it would be tuned with now.

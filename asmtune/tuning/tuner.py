@@ -21,6 +21,7 @@ from asmtune.base.errors import (
 )
 from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
+from asmtune.base.user_state import outside, searching
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -127,6 +128,11 @@ class Tuner:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
+        with outside():
+            result = self._resolved(request, looked_up=looked_up)
+        return replace(result, seconds=time.perf_counter() - start)
+
+    def _resolved(self, request: TuningRequest, *, looked_up: bool) -> TuningResult:
         if self.made_with is not None:
             choices = {**request.choices, "made_with": self.made_with}
             request = replace(request, choices=choices)
@@ -148,7 +154,7 @@ class Tuner:
             result = replace(result, record=record)
             if result.outcome == "tuned":
                 self.options.hooks.reset(launch_values(request.problem, record.winner))
-        return replace(result, seconds=time.perf_counter() - start)
+        return result
 
     def results(self, requests: Sequence[TuningRequest]) -> Iterator[TuningResult]:
         """Yield each request's result when it is done; one that fails does not stop the others."""
@@ -364,7 +370,13 @@ def tune(
             f"tune: give either a problem or problems=, and not both, such as {_FORM}"
         )
     _check_types(problem, problems, space)
-    searched = Space.of(space)
+    with searching():
+        return _tuned(problem, problems, Space.of(space), choices)
+
+
+def _tuned(
+    problem: Problem | None, problems: Sequence[Problem] | None, searched: Space, choices: Choices
+) -> TuneRecord | list[TuningResult]:
     options = TuneOptions.of(choices)
     device, tuner = Tuner.on_devices(options)
     if problem is None:
