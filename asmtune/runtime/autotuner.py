@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import ArgumentTypeError, InputError, MeasureError
 from asmtune.base.user_state import inside, outside, within
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
@@ -54,6 +54,22 @@ def _needs_gpu() -> Iterator[None]:
         if not str(error).startswith("0 active drivers"):
             raise
         raise MeasureError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
+
+
+@contextmanager
+def _named_refusal(function: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Name the argument that Triton does not take, which its own error does not."""
+    try:
+        yield
+    except (TypeError, KeyError) as error:
+        from asmtune.compile.toolchain import Toolchain
+
+        told = None
+        if hasattr(function, "params"):  # for whatever machine: types are refused alike
+            told = Toolchain("cuda", 90, 32).refusal(function, arguments)
+        if told is None:
+            raise
+        raise ArgumentTypeError(f"kernel {function.__name__}: {told}") from error
 
 
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
@@ -301,7 +317,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]
     ) -> tuple[Any, Any]:
         """Let Triton launch; return the compiled kernel, and what the rules computed."""
-        with inside(), _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
+        where = _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER
+        with inside(), where, _named_refusal(self._function, call.arguments | chosen):
             if not self._rules:
                 named = {"grid": grid, "warmup": False}
                 return self.fn.run(*call.args, **named, **call.kwargs, **chosen), ()

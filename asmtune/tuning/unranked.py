@@ -253,9 +253,10 @@ _notified: set[tuple[str, str]] = set()
 
 def _notify(device: str, reason: str, configs: int) -> None:
     """Warn that nothing is ranked, once a process for a device and a reason."""
-    if (device, reason) in _notified:
+    kind = device, reason.partition(":")[0]  # after it stands the config that failed first
+    if kind in _notified:
         return
-    _notified.add((device, reason))
+    _notified.add(kind)
     warnings.warn(
         f"{device}: {reason}; configs are not ranked: all {configs} are compiled and timed by "
         "Triton's own means (fewer configs, or a descriptor of the device in the folder that "

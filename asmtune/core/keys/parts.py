@@ -252,6 +252,8 @@ def _plain(value: Any, where: str, strict: bool) -> Plain:
     """
     if value is None or isinstance(value, bool):
         return value
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b" and value.shape == ():
+        return bool(value)  # NumPy's is no `bool`
     if isinstance(value, str):
         return str.__str__(value)
     if (name := dtype_name(value)) is not None:
