@@ -366,7 +366,7 @@ def test_keys_that_are_no_parameters(gpu: HostGpu) -> None:
         warnings.simplefilter("always")
         for kernel in (triton.autotune(configs(), ["n", "scal"])(copy), before, before):
             x, out, n = vectors()
-            kernel[lambda values: (triton.cdiv(n, values["BLOCK"]),)](x, out, n)
+            kernel[lambda values: (triton.cdiv(values["n"], values["BLOCK"]),)](x, out, n)
             assert out.equal(x)
     (warning,) = caught
     assert (warning.category, warning.filename) == (PatchWarning, __file__)
