@@ -6,7 +6,7 @@ store -> shipped -> another process that tunes it now -> tune -> store
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, overload
@@ -20,7 +20,6 @@ from asmtune.base.errors import (
     UnreadableError,
 )
 from asmtune.base.settings import Settings
-from asmtune.base.text import shortened
 from asmtune.base.user_state import outside, searching
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
@@ -44,7 +43,14 @@ from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.tuning.devices import compiling_by, device_of, reconnected
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
-from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_own_values
+from asmtune.tuning.request import (
+    FORM,
+    TuningRequest,
+    TuningResult,
+    check_types,
+    key_of,
+    with_own_values,
+)
 from asmtune.tuning.session import Opener, Session
 from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession, guarded_search
 
@@ -324,9 +330,6 @@ def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None
     return preserved(request.problem.arguments.values() if request.is_hooked else ())
 
 
-_FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK": [128, 256]})'
-
-
 @overload
 def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord: ...
 
@@ -367,9 +370,9 @@ def tune(
     """
     if (problem is None) == (problems is None):
         raise ArgumentTypeError(
-            f"tune: give either a problem or problems=, and not both, such as {_FORM}"
+            f"tune: give either a problem or problems=, and not both, such as {FORM}"
         )
-    _check_types(problem, problems, space)
+    check_types(problem, problems, space)
     with searching():
         return _tuned(problem, problems, Space.of(space), choices)
 
@@ -389,19 +392,3 @@ def _tuned(
             "try again, or wait for it with on_busy='wait'"
         )
     return result.record
-
-
-def _check_types(problem: Any, problems: Any, space: Any) -> None:
-    if problems is not None and not isinstance(problems, Collection):  # a kernel never ends
-        raise ArgumentTypeError(
-            f"tune: problems={shortened(repr(problems))}: expected a list of problems, each as in "
-            f"{_FORM}"
-        )
-    for one in (problem,) if problems is None else problems:
-        if not isinstance(one, Problem):
-            raise ArgumentTypeError(f"tune: {shortened(repr(one))} is no Problem: write {_FORM}")
-    if isinstance(space, str) or not isinstance(space, Iterable):
-        raise ArgumentTypeError(
-            f"tune: space={shortened(repr(space))}: expected a Space, configs or axes by name: "
-            f"{_FORM}"
-        )
