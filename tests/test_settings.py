@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from platformdirs import user_cache_path
 
+from asmtune.base import settings as own
 from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of, versions
-from asmtune.base.settings import CacheFolderWarning, Settings
+from asmtune.base.settings import KNOWN, CacheFolderWarning, Settings, SettingWarning
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
@@ -105,6 +106,19 @@ def test_bad_numbers_are_named(name: str, text: str) -> None:
     with pytest.raises(InputError) as caught:
         Settings.from_environment({name: text})
     assert str(caught.value) == f"environment variable {name}={text!r}: expected a number above 0"
+
+
+def test_a_misspelt_variable_is_told_once(recwarn: pytest.WarningsRecorder) -> None:
+    """What has the name of no setting is told once with the nearest; tests' own are none of it."""
+    own._warn_unknown.cache_clear()
+    for _ in range(2):
+        Settings.from_environment({"ASMTUNE_JOB": "1", "ASMTUNE_TEST_CACHE": "/x", "PATH": ""})
+        Settings.from_environment(dict.fromkeys(KNOWN, ""))
+    (warning,) = recwarn
+    assert (warning.category, warning.filename) == (SettingWarning, __file__)
+    text = str(warning.message)
+    assert "ASMTUNE_JOB is no setting" in text
+    assert text.endswith("did you mean ASMTUNE_JOBS?")
 
 
 def test_not_waiting() -> None:

@@ -94,7 +94,8 @@ class HostMachine:
         """Do what the kernel would do."""
 
         def run() -> None:
-            values["out_ptr"].copy_(values["x_ptr"] + values["y_ptr"] + values["FLAW"])
+            # A kernel writes to memory, also of a tensor that inference has made.
+            values["out_ptr"].data.copy_(values["x_ptr"] + values["y_ptr"] + values["FLAW"])
 
         def prepare() -> None:
             if pre_hook is not None:

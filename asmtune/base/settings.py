@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -33,10 +34,17 @@ from typing import Final
 from platformdirs import user_cache_path
 
 from asmtune.base.errors import InputError
-from asmtune.base.text import user_stacklevel
+from asmtune.base.text import did_you_mean, user_stacklevel
 
 _MIB = 1 << 20
 LAUNCHES: Final = ("auto", "native", "python")
+
+
+KNOWN: Final = frozenset(re.findall(r"ASMTUNE_\w+", __doc__))
+"""The variables of the table above."""
+
+_INTERNAL: Final = ("ASMTUNE_TEST", "ASMTUNE_COUNTED_LAUNCH")
+"""Beginnings of variables of the project's tests, and of processes that it starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +129,9 @@ class Settings:
                 write; names it.
         """
         env = os.environ if environ is None else environ
+        for name in env:
+            if name.startswith("ASMTUNE_") and name not in KNOWN:
+                _warn_unknown(name)
         return cls(
             cache_dir=_cache_folder(env.get("ASMTUNE_CACHE_DIR", "")),
             store_url=env.get("ASMTUNE_STORE_URL", ""),
@@ -143,6 +154,21 @@ def deterministic_by_environment() -> bool:
         InputError: it is neither 0 nor 1.
     """
     return _one_of(os.environ, "ASMTUNE_DETERMINISTIC", ("0", "1")) == "1"
+
+
+class SettingWarning(UserWarning):
+    """An environment variable has the name of a setting, and is none."""
+
+
+@cache
+def _warn_unknown(name: str) -> None:
+    if not name.startswith(_INTERNAL):
+        warnings.warn(
+            f"environment variable {name} is no setting and has no effect: they are "
+            f"{', '.join(sorted(KNOWN))}{did_you_mean(name, KNOWN)}",
+            SettingWarning,
+            stacklevel=user_stacklevel("functools"),
+        )
 
 
 class CacheFolderWarning(UserWarning):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of
+from asmtune.base.user_state import within
 from asmtune.compile.source import other_values, source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded
@@ -181,7 +182,7 @@ class Lowering:
                 return self.toolchain.specialise(self._function, values)
             with PRE_HOOK_LOCK:
                 # Triton runs it before each launch; descriptors get their block shape there.
-                config.pre_hook(values)
+                within(config.pre_hook)(values)
                 return self.toolchain.specialise(self._function, values)
 
         return guarded("options", bound)

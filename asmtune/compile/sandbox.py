@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
+from asmtune.base.text import amount
 from asmtune.compile.lower import LowerRequest
+from asmtune.core.failures import wants_memory
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 _NO_INSTRUCTION: Final = "LLVM ERROR: Cannot select"
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
+_AMPLE_BYTES: Final = 4 << 30
+"""Address space that is enough for any compile seen; under less, a signal is put down to it."""
+
 _POLL_S: Final = 0.1  # between two checks of the cancel flag
 
 
@@ -122,7 +127,7 @@ class Sandbox:
                     stage = answer["stage"]
                     continue
                 if "failure" in answer:
-                    return self._with_diagnostics(Failure(**answer["failure"]))
+                    return self._limited(self._with_diagnostics(Failure(**answer["failure"])))
                 result: dict[str, Any] = answer["result"]
                 return result
         except TimeoutError:
@@ -181,7 +186,18 @@ class Sandbox:
         if ended.signal_name is not None:
             cause = f"signal {ended.signal_name}"
         last = f": {ended.last_line}" if ended.last_line else ""
-        return Failure(stage, "crash", f"the compiler died with {cause}{last}")
+        text = f"the compiler died with {cause}{last}"
+        # MLIR ends with a signal, and no word, where it gets no memory.
+        starved = wants_memory(text) or (ended.signal_name and self._memory_bytes < _AMPLE_BYTES)
+        return self._limited(Failure(stage, "memory" if starved else "crash", text))
+
+    def _limited(self, failure: Failure) -> Failure:
+        """Add the limit to a failure for want of memory."""
+        if failure.kind != "memory":
+            return failure
+        limit = f"its address space has {amount(self._memory_bytes, 'B')}"
+        detail = f"{failure.detail}; {limit}: ASMTUNE_COMPILE_MEMORY_MB sets the limit"
+        return replace(failure, detail=detail)
 
 
 def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from triton.runtime.jit import create_function_from_signature
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.fingerprint import canonical, digest, version_of
+from asmtune.compile.refusals import refusal
 from asmtune.core.problem import is_gluon
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
@@ -92,8 +93,13 @@ class Toolchain:
                 self.backend, keywords, bound, specialization, extra
             )
         except (TypeError, KeyError) as error:
-            raise ProblemError(f"kernel {function.__name__}: {error}") from error
+            refused = self.refusal(function, keywords)
+            raise ProblemError(f"kernel {function.__name__}: {refused or error}") from error
         return Specialised(source_class(function)(function, signature, constexprs, attrs), options)
+
+    def refusal(self, function: Any, values: Mapping[str, Any]) -> str | None:
+        """Return which argument Triton refuses, and what to pass instead; None for none."""
+        return refusal(function, self._binder(function), values)
 
     def _binder(self, function: Any) -> Callable[..., Any]:
         """Cache Triton's binder: generating its source takes as long as 10 uses of it."""

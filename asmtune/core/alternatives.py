@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
 from asmtune.base.text import shortened
+from asmtune.base.user_state import inside
 from asmtune.core.failures import guarded
 from asmtune.core.problem import is_kernel
 
@@ -159,7 +160,7 @@ def calls_in_race(
         from torch import no_grad
 
         try:
-            with no_grad():
+            with inside(), no_grad():
                 work()
         except AsmtuneError as error:
             raise RuntimeError(str(error)) from error

@@ -66,6 +66,11 @@ def _failure(stage: str, error: Exception) -> Failure:
     return Failure(stage, kind, _essence(place + cause))
 
 
+def wants_memory(text: str) -> bool:
+    """Return whether an error's message says that memory is short."""
+    return dict(_KINDS)["memory"].search(text) is not None
+
+
 def _is_source_error(error: BaseException) -> bool:
     """Recognise a `CompilationError` of Triton's front end, which this room does not import."""
     return all(hasattr(error, name) for name in ("src", "node", "error_message"))

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.text import did_you_mean, shortened
+from asmtune.base.user_state import inside
 from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.index_values import IndexValues, is_index, values_of
@@ -123,7 +124,8 @@ class Problem:
             )
         for name, rule in heuristic_rules(self.kernel):
             try:
-                values[name] = rule(dict(values))
+                with inside():
+                    values[name] = rule(dict(values))
             except USER_CODE_ERRORS as error:
                 raise self._failed(f"@triton.heuristics {name!r}", config, error) from error
         self._check_names(values, config)
@@ -149,7 +151,8 @@ class Problem:
         params = jit_function(self.kernel).params
         known = {**{p.name: p.default for p in params if p.has_default}, **values}
         try:
-            return self.grid(known)
+            with inside():
+                return self.grid(known)
         except USER_CODE_ERRORS as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             if not isinstance(missing, str) or missing in known:  # or a KeyError of another mapping

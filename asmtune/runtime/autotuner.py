@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import ArgumentTypeError, InputError, MeasureError
+from asmtune.base.user_state import inside, outside, within
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, heuristic_rules
@@ -53,6 +54,22 @@ def _needs_gpu() -> Iterator[None]:
         if not str(error).startswith("0 active drivers"):
             raise
         raise MeasureError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
+
+
+@contextmanager
+def _named_refusal(function: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Name the argument that Triton does not take, which its own error does not."""
+    try:
+        yield
+    except (TypeError, KeyError) as error:
+        from asmtune.compile.toolchain import Toolchain
+
+        told = None
+        if hasattr(function, "params"):  # for whatever machine: types are refused alike
+            told = Toolchain("cuda", 90, 32).refusal(function, arguments)
+        if told is None:
+            raise
+        raise ArgumentTypeError(f"kernel {function.__name__}: {told}") from error
 
 
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
@@ -249,10 +266,16 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         tensors got other memory on the way is not planned: its key is another's; nor is one whose
         config was forgotten on the way.
         """
-        call = KernelCall(grid, args, kwargs, self.arg_names)
+        with outside():
+            call = KernelCall(grid, args, kwargs, self.arg_names)
+            return self._slow_launch(call, key, held, hook, ruled)
+
+    def _slow_launch(
+        self, call: KernelCall, key: Any, held: Any, hook: Any, ruled: tuple[Any, ...]
+    ) -> Any:
         before = None if key is None else call.tensor_classes()
-        traced = isinstance(grid, SiteGrid)
-        choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
+        grid, chooser = call.grid, self._chooser
+        choice = grid.choose(chooser, call) if isinstance(grid, SiteGrid) else chooser.choose(call)
         config = self._best = choice.config
         alternative, forgets = self._chooser.alternative(config), self._forgets
 
@@ -277,7 +300,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
             launch = {"grid": call.grid, "warmup": False}
-            config.pre_hook({**call.positional, **launch, **call.kwargs, **chosen})
+            within(config.pre_hook)({**call.positional, **launch, **call.kwargs, **chosen})
             ruled = ()  # rules come after the hook
         checked = self._chooser.checked_grid(grid, config)
         compiled, results = self._run(call, checked, chosen, ruled)
@@ -294,7 +317,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]
     ) -> tuple[Any, Any]:
         """Let Triton launch; return the compiled kernel, and what the rules computed."""
-        with _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER:
+        where = _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER
+        with inside(), where, _named_refusal(self._function, call.arguments | chosen):
             if not self._rules:
                 named = {"grid": grid, "warmup": False}
                 return self.fn.run(*call.args, **named, **call.kwargs, **chosen), ()
@@ -318,7 +342,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         problem = Problem(self.fn, call.arguments, grid, name=self.__name__)
         sizes = problem.grid_at(config, problem.bind(config.plain)) if callable(grid) else grid
         if 0 not in (sizes if isinstance(sizes, tuple | list) else (sizes,)):
-            call_of(alternative, self.arg_names, call.arguments)()
+            within(call_of(alternative, self.arg_names, call.arguments))()
 
     def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
         """Return the key of a launch, and the provenance that it would be tuned with now.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
+from asmtune.base.user_state import inside, outside, searching
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
@@ -77,7 +78,8 @@ class Chooser:
     def space(self) -> Space:
         """Return the space of configs, made when first needed."""
         source = self.options.space
-        source_space = Space.of(source() if callable(source) else source)
+        with inside():
+            source_space = Space.of(source() if callable(source) else source)
         parts = self.parts if self.options.strict else ()
         check_space(self._function, source_space, parts)
         return source_space
@@ -184,7 +186,8 @@ class Chooser:
         `positional` holds by name the arguments that are given by position. A compiler launches the
         config where an alternative has won.
         """
-        key, choice = self._look_up(positional, named)
+        with outside():
+            key, choice = self._look_up(positional, named)
         return key, replace(choice, config=choice.config.plain)
 
     def _look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
@@ -264,7 +267,8 @@ class Chooser:
         if space.is_listed and space.size == 1 and not request.alternatives:
             return None, self._heuristic(space, call, final=True)
         emit_launch(request, call)
-        choice = resolve(self._resolver, request, capturing=capturing)
+        with searching():
+            choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
             self.notices.untuned(request.key, choice, "capture")
         if choice.final:

@@ -5,13 +5,13 @@ A key gets the stored config, else the shipped one, else the model's pick (`tuni
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from asmtune.base.errors import ArgumentTypeError
 from asmtune.base.settings import deterministic_by_environment
+from asmtune.base.user_state import are_deterministic_algorithms_enabled
 
 _chosen: Final[list[bool | None]] = [None]
 _listeners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
@@ -54,10 +54,7 @@ def is_deterministic() -> bool:
     chosen = _chosen[0]
     if chosen is not None:
         return chosen
-    if deterministic_by_environment():
-        return True
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.are_deterministic_algorithms_enabled())
+    return deterministic_by_environment() or are_deterministic_algorithms_enabled()
 
 
 def on_switch(owner: Any, forget: Callable[[Any], None]) -> None:

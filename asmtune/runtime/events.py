@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.text import user_stacklevel
+from asmtune.base.user_state import inside, within
 from asmtune.core.config import Config
 from asmtune.core.problem import jit_function
 from asmtune.core.records.tuned import TuneKey, TuneRecord
@@ -49,7 +50,8 @@ _lock = threading.Lock()
 def emit(event: KeyResolved) -> None:
     """Call all listeners, in the thread that launches or tunes."""
     for listener in _listeners:
-        listener(event)
+        with inside():
+            listener(event)
 
 
 @contextlib.contextmanager
@@ -109,7 +111,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
         return
     record = choice.record or _record(request)
     if record is not None:
-        listener(
+        within(listener)(
             fn=jit_function(request.problem.kernel),
             key=key,
             best_config=as_triton(choice.config),

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import shortened
+from asmtune.base.user_state import inside
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.problem import is_kernel
@@ -76,7 +77,8 @@ class Pruning:
         """
         remaining = list(configs)
         if self.early_config_prune is not None:
-            remaining = list(self.early_config_prune(remaining, positional, **named))
+            with inside():
+                remaining = list(self.early_config_prune(remaining, positional, **named))
             if not remaining:
                 raise InputError(
                     "asm_autotune: early_config_prune kept none of "
@@ -87,7 +89,8 @@ class Pruning:
             most = max(1, int(len(remaining) * most))
         if model is None or len(remaining) <= most:
             return remaining
-        times = [model(**positional, **named, **config.all_kwargs()) for config in remaining]
+        with inside():
+            times = [model(**positional, **named, **config.all_kwargs()) for config in remaining]
         order = sorted(range(len(remaining)), key=times.__getitem__)
         return [remaining[index] for index in order[:most]]
 
@@ -164,7 +167,10 @@ class DecoratorOptions:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
-        return Config.of(self.heuristic(arguments) if callable(self.heuristic) else self.heuristic)
+        if not callable(self.heuristic):
+            return Config.of(self.heuristic)
+        with inside():
+            return Config.of(self.heuristic(arguments))
 
 
 def _is_function(value: Any) -> bool:

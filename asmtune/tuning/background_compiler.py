@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from asmtune.base.user_state import carried
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
@@ -164,7 +165,7 @@ class BackgroundCompiler:
         first: Callable[[Verdict], None] | None = None,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
-        self._threads = ThreadPoolExecutor(3, thread_name_prefix="asmtune-compile")
+        self._threads = ThreadPoolExecutor(3, "asmtune-compile", carried())
         self._hopeless, self._likely, self._first = hopeless, likely, first
         self._tried_early: set[Config] = set()
         self._early: Future[list[Verdict]] | None = None

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from asmtune.base.user_state import carried
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
@@ -182,7 +183,7 @@ class FirstRanking:
         self.verdicts: list[Verdict] = []
         self.at_once = scorer.at_once()
         self.front, self._scorer = front, scorer
-        self._threads = ThreadPoolExecutor(3, thread_name_prefix="asmtune-rank")
+        self._threads = ThreadPoolExecutor(3, "asmtune-rank", carried())
         self._refined: Future[None] | None = None
         self._rounds: SketchRounds | None = None
         self._sketches: Future[list[Verdict]] | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import printable
 from asmtune.base.text import function_name, shortened, user_stacklevel
@@ -278,3 +278,28 @@ def space_digest(configs: Sequence[Config], *aims: str) -> str:
     """
     listed = sorted(canonical(described(config)) for config in configs)
     return digest(*listed, *aims)
+
+
+FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK": [128, 256]})'
+"""The form of a call of `tune`, for messages."""
+
+
+def check_types(problem: Any, problems: Any, space: Any) -> None:
+    """Check the arguments of `tune`.
+
+    Raises:
+        InputError: one is of another type.
+    """
+    if problems is not None and not isinstance(problems, Collection):  # a kernel never ends
+        raise ArgumentTypeError(
+            f"tune: problems={shortened(repr(problems))}: expected a list of problems, each as in "
+            f"{FORM}"
+        )
+    for one in (problem,) if problems is None else problems:
+        if not isinstance(one, Problem):
+            raise ArgumentTypeError(f"tune: {shortened(repr(one))} is no Problem: write {FORM}")
+    if isinstance(space, str) or not isinstance(space, Iterable):
+        raise ArgumentTypeError(
+            f"tune: space={shortened(repr(space))}: expected a Space, configs or axes by name: "
+            f"{FORM}"
+        )

@@ -46,6 +46,7 @@ from asmtune.tuning.initial_state import (
     seed_notes,
     with_edited,
 )
+from asmtune.tuning.notices import tell_of_failures
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
@@ -122,6 +123,7 @@ class Session:
             stages = Stages(funnel, front, state, timer, self.options, watch)
             ranking.start()
             reason = stages.search(search)
+            tell_of_failures(request.key.kernel, state, funnel.settings.compile_memory_bytes)
             ranking.stop()
             scorer = funnel.scorer if state.later is None else ranking.at_once
             for note in scorer.notes(funnel.target) if search.has_model else ():

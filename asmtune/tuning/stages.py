@@ -14,6 +14,7 @@ from asmtune.base.errors import (
     UnreadableError,
 )
 from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.refusals import foreign_value
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
@@ -240,5 +241,7 @@ class Stages:
                 f"{self.state.trials} tried break it, such as {config}, whose {failure.detail}; "
                 "loosen the bound, or add more exact configs to the space"
             )
+        foreign = foreign_value(problem.arguments) if "kernel" in kinds else None
+        text += f"; {foreign}" if foreign else ""
         self.watch.note(text)
         return kind(text)

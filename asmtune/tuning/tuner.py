@@ -6,7 +6,7 @@ store -> shipped -> another process that tunes it now -> tune -> store
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, overload
@@ -20,7 +20,7 @@ from asmtune.base.errors import (
     UnreadableError,
 )
 from asmtune.base.settings import Settings
-from asmtune.base.text import shortened
+from asmtune.base.user_state import outside, searching
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -43,7 +43,14 @@ from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
-from asmtune.tuning.request import TuningRequest, TuningResult, key_of, with_own_values
+from asmtune.tuning.request import (
+    FORM,
+    TuningRequest,
+    TuningResult,
+    check_types,
+    key_of,
+    with_own_values,
+)
 from asmtune.tuning.session import Opener, Session
 from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession, guarded_search
 
@@ -126,6 +133,11 @@ class Tuner:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
+        with outside():
+            result = self._resolved(request, looked_up=looked_up)
+        return replace(result, seconds=time.perf_counter() - start)
+
+    def _resolved(self, request: TuningRequest, *, looked_up: bool) -> TuningResult:
         known = None
         if not (looked_up or self.options.force):
             lookup = find_tuned(request.key, request.expected, self.store)
@@ -144,7 +156,7 @@ class Tuner:
             result = replace(result, record=record)
             if result.outcome == "tuned":
                 self.options.hooks.reset(launch_values(request.problem, record.winner))
-        return replace(result, seconds=time.perf_counter() - start)
+        return result
 
     def results(self, requests: Sequence[TuningRequest]) -> Iterator[TuningResult]:
         """Yield each request's result when it is done; one that fails does not stop the others."""
@@ -310,9 +322,6 @@ def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None
     return preserved(request.problem.arguments.values() if request.is_hooked else ())
 
 
-_FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK": [128, 256]})'
-
-
 @overload
 def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord: ...
 
@@ -353,10 +362,16 @@ def tune(
     """
     if (problem is None) == (problems is None):
         raise ArgumentTypeError(
-            f"tune: give either a problem or problems=, and not both, such as {_FORM}"
+            f"tune: give either a problem or problems=, and not both, such as {FORM}"
         )
-    _check_types(problem, problems, space)
-    searched = Space.of(space)
+    check_types(problem, problems, space)
+    with searching():
+        return _tuned(problem, problems, Space.of(space), choices)
+
+
+def _tuned(
+    problem: Problem | None, problems: Sequence[Problem] | None, searched: Space, choices: Choices
+) -> TuneRecord | list[TuningResult]:
     options = TuneOptions.of(choices)
     device, tuner = Tuner.on_devices(options)
     if problem is None:
@@ -369,19 +384,3 @@ def tune(
             "try again, or wait for it with on_busy='wait'"
         )
     return result.record
-
-
-def _check_types(problem: Any, problems: Any, space: Any) -> None:
-    if problems is not None and not isinstance(problems, Collection):  # a kernel never ends
-        raise ArgumentTypeError(
-            f"tune: problems={shortened(repr(problems))}: expected a list of problems, each as in "
-            f"{_FORM}"
-        )
-    for one in (problem,) if problems is None else problems:
-        if not isinstance(one, Problem):
-            raise ArgumentTypeError(f"tune: {shortened(repr(one))} is no Problem: write {_FORM}")
-    if isinstance(space, str) or not isinstance(space, Iterable):
-        raise ArgumentTypeError(
-            f"tune: space={shortened(repr(space))}: expected a Space, configs or axes by name: "
-            f"{_FORM}"
-        )

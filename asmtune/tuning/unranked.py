@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
+from asmtune.base.user_state import carried, outside, within
 from asmtune.compile.load import launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
@@ -134,7 +135,7 @@ class UnrankedSession:
                 _launch(problem, config, problem.bind(config), warmup=True)
                 return
             with PRE_HOOK_LOCK:  # descriptors get their block shape there, for all configs
-                config.pre_hook(_hook_values(problem, config, warmup=True))
+                within(config.pre_hook)(_hook_values(problem, config, warmup=True))
                 _launch(problem, config, problem.bind(config), warmup=True)
 
         outcome = guarded("compile", work)
@@ -144,7 +145,8 @@ class UnrankedSession:
     def _timed(
         self, problem: Problem, configs: Sequence[Config]
     ) -> dict[Config, Measurement | Failure]:
-        do_bench = self.options.do_bench or triton_clock()
+        chosen = self.options.do_bench
+        do_bench = triton_clock() if chosen is None else within(chosen)
         self.listener.start("time", len(configs))
         outcomes: dict[Config, Measurement | Failure] = {}
         for config in configs:
@@ -160,19 +162,20 @@ class UnrankedSession:
         hooks, checks = self.options.hooks, self.options.checks
         copies = {name: values[name].clone() for name in checks.restore_value if name in values}
 
+        @outside()
         def call() -> None:
             if config.pre_hook is not None:
-                config.pre_hook(values)
+                within(config.pre_hook)(values)
             if hooks.pre is not None:
-                hooks.pre(values)
+                within(hooks.pre)(values)
             for name in checks.reset_to_zero:
-                values[name].zero_()
+                values[name].data.zero_()  # also of a tensor that inference has made
             for name, copy in copies.items():
-                values[name].copy_(copy)
+                values[name].data.copy_(copy)
             with hooks.reporting(values):
                 _launch(problem, config, bound, warmup=False)
             if hooks.post is not None:
-                hooks.post(values, exception=None)
+                within(hooks.post)(values, exception=None)
 
         return call
 
@@ -232,12 +235,17 @@ def triton_clock() -> DoBench:
 
 
 def device_of_thread() -> Callable[[], None]:
-    """Return a function that makes the current device that of the thread which calls it."""
+    """Return a function that gives another thread this one's device, and its user's state."""
     from triton.runtime import driver
 
     active: Any = driver.active
-    device = active.get_current_device()
-    return lambda: active.set_current_device(device)
+    device, begin = active.get_current_device(), carried()
+
+    def start() -> None:
+        active.set_current_device(device)
+        begin()
+
+    return start
 
 
 _notified: set[tuple[str, str]] = set()
@@ -245,9 +253,10 @@ _notified: set[tuple[str, str]] = set()
 
 def _notify(device: str, reason: str, configs: int) -> None:
     """Warn that nothing is ranked, once a process for a device and a reason."""
-    if (device, reason) in _notified:
+    kind = device, reason.partition(":")[0]  # after it stands the config that failed first
+    if kind in _notified:
         return
-    _notified.add((device, reason))
+    _notified.add(kind)
     warnings.warn(
         f"{device}: {reason}; configs are not ranked: all {configs} are compiled and timed by "
         "Triton's own means (fewer configs, or a descriptor of the device in the folder that "

@@ -25,6 +25,7 @@ from triton.runtime import autotuner as triton_autotuner
 import asmtune
 from asmtune.base.errors import InputError
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.patching import redirect
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
@@ -357,8 +358,20 @@ def test_older_keywords(gpu: HostGpu, given: dict[str, Any]) -> None:
     int(triton.__version__.split(".")[1]) > 8, reason="this Triton refuses unknown keys"
 )
 def test_keys_that_are_no_parameters(gpu: HostGpu) -> None:
-    """A key that Triton drops without a word is dropped."""
+    """A key that Triton drops without a word is dropped with a word, once for a kernel."""
+    redirect._warn_of_key.cache_clear()
     assert options_of(triton.autotune(configs(), ["n", "absent"])(copy))["key"] == ["n"]
+    before = triton.autotune(configs(), ["n", "scal"])(copy)
+    with patch(effort=EFFORT, small=None), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for kernel in (triton.autotune(configs(), ["n", "scal"])(copy), before, before):
+            x, out, n = vectors()
+            kernel[lambda values: (triton.cdiv(values["n"], values["BLOCK"]),)](x, out, n)
+            assert out.equal(x)
+    (warning,) = caught
+    assert (warning.category, warning.filename) == (PatchWarning, __file__)
+    assert "copy: key 'scal' is no parameter" in str(warning.message)
+    assert str(warning.message).endswith("did you mean scale?")
 
 
 @triton.jit

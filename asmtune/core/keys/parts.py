@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
+from asmtune.base.user_state import inside
 from asmtune.core.dtypes import dtype_name, dtype_of
 from asmtune.core.keys.buckets import KINDS, Bucket, bucket_of
 
@@ -233,7 +234,8 @@ def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -
     given = ", ".join(f"{name}={_shown(known[name])}" for name in part.needs)
     where = f"{where} at {given}"
     try:
-        value = part.function(*(known[name] for name in part.needs))
+        with inside():
+            value = part.function(*(known[name] for name in part.needs))
     except (*USER_CODE_ERRORS, RuntimeError) as error:
         cause = " ".join(str(error).split())
         raise InputError(
@@ -250,6 +252,8 @@ def _plain(value: Any, where: str, strict: bool) -> Plain:
     """
     if value is None or isinstance(value, bool):
         return value
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b" and value.shape == ():
+        return bool(value)  # NumPy's is no `bool`
     if isinstance(value, str):
         return str.__str__(value)
     if (name := dtype_name(value)) is not None:

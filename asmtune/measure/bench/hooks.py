@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.user_state import within
 from asmtune.core.failures import required
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class TunerHooks:
         """
         pre = self.pre
         if pre is not None:
-            required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
+            required("pre_hook(reset_only=True)", lambda: within(pre)(values, reset_only=True))
 
     def reporting(self, values: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Return a context in which `post` is called with what a launch raises."""
@@ -67,7 +68,7 @@ class TunerHooks:
         def prepare() -> None:
             launch.prepare()
             if pre is not None:
-                pre(values)
+                within(pre)(values)
 
         def run() -> None:
             with self.reporting(values):
@@ -76,7 +77,7 @@ class TunerHooks:
         def finish() -> None:
             launch.finish()
             if post is not None:
-                post(values, exception=None)
+                within(post)(values, exception=None)
 
         return replace(launch, prepare=prepare, run=run, finish=finish)
 
@@ -93,4 +94,4 @@ class _ReportError(AbstractContextManager[None]):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.post is not None and isinstance(error, Exception):
-            self.post(self.values, exception=error)
+            within(self.post)(self.values, exception=error)

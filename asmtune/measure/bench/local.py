@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from asmtune.base.user_state import within
 from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.failures import guarded
@@ -134,7 +135,8 @@ class LocalBench:
             if isinstance(binary, Failure):
                 return binary
             values = launch_values(self._lowering.problem, config)
-            launch = self._machine.launch(binary, values, config.pre_hook)
+            hook = None if config.pre_hook is None else within(config.pre_hook)
+            launch = self._machine.launch(binary, values, hook)
             return self._hooks.around(launch, values)
 
         return LoadableConfig(config, load, candidate.slots)

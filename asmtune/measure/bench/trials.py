@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from asmtune.base.errors import InputError
+from asmtune.base.user_state import outside, within
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
@@ -57,6 +59,7 @@ class UserTimer:
             self.announce(subject.config)
         calls = 0
 
+        @outside()
         def kernel_call() -> None:
             nonlocal calls
             calls += 1
@@ -65,7 +68,8 @@ class UserTimer:
             subject.finish()
 
         with short_switch_interval():
-            returned = guarded("launch", lambda: self.do_bench(kernel_call, quantiles=QUANTILES))
+            timed = partial(within(self.do_bench), kernel_call, quantiles=QUANTILES)
+            returned = guarded("launch", timed)
         if isinstance(returned, Failure):
             DeviceLossCheck(self.machine, [subject.config]).confirm(returned.detail)
             if not calls:

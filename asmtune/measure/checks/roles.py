@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asmtune.base.errors import InputError
+from asmtune.base.user_state import within
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
@@ -28,7 +29,7 @@ def call_reference(
     """
     returned = required(
         "reference=",
-        lambda: reference({name: _cloned(value) for name, value in arguments.items()}),
+        lambda: within(reference)({name: _cloned(value) for name, value in arguments.items()}),
     )
     names = ", ".join(tensor.name for tensor in written)
     if not isinstance(returned, Mapping):

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError, MemoryShortError
 from asmtune.base.text import amount
+from asmtune.base.user_state import outside
 from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
 from asmtune.measure.memory import PROCESS_BYTES, RESERVE_BYTES, free_bytes
 from asmtune.predict.prune.front import ProgressListener
@@ -229,8 +230,9 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
     wait_for_stream = _stream_waiter()
 
     def begin() -> None:
-        wait_for_stream()
-        work(copied_request)
+        with outside():
+            wait_for_stream()
+            work(copied_request)
 
     queue_of(request.key.device).put(begin)
     return True

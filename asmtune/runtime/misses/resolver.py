@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.errors import AsmtuneError, CompileError, MemoryShortError, MissError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
+from asmtune.base.user_state import inside
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
@@ -86,7 +87,8 @@ def is_small(
     if small is None:
         return False
     if callable(small):
-        return bool(small(arguments))
+        with inside():
+            return bool(small(arguments))
     return all(x.numel() <= small for x in arguments.values() if hasattr(x, "numel"))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from asmtune.base.user_state import outside
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import bucket_of
 from asmtune.core.problem import python_function
@@ -123,7 +124,8 @@ def triton_key(
     named = {**dict(zip(instance.arg_names, args, strict=False)), **keywords}
     named = {name: value for name, value in named.items() if name in instance.arg_names}
     values = [named[name] for name in instance.keys if name in named]
-    dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
+    with outside():
+        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
     return (*values, *dtypes)
 
 

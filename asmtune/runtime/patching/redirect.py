@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened, user_stacklevel
 from asmtune.core.keys.rules import BucketRules
-from asmtune.core.problem import is_kernel
+from asmtune.core.problem import is_kernel, plain_name
 
 if TYPE_CHECKING:
     from asmtune.core.keys.rules import RuleSource
@@ -129,13 +129,26 @@ class BucketWarning(UserWarning):
 
 
 class PatchWarning(UserWarning):
-    """A kernel under `patch` stays with Triton's own tuner: asmtune cannot take what it lists."""
+    """A kernel under `patch` stays with Triton's own tuner, or its key has a misspelt name."""
+
+
+@functools.cache
+def _warn_of_key(kernel: str, name: str, parameters: tuple[str, ...]) -> None:
+    """Warn once of a name in a kernel's key that is no parameter: Triton says nothing."""
+    line = (
+        f"patch: kernel {kernel}: key {name!r} is no parameter of it, and counts for nothing, as "
+        f"in triton.autotune: they are {', '.join(parameters)}{did_you_mean(name, parameters)}"
+    )
+    warnings.warn(line, PatchWarning, stacklevel=user_stacklevel("triton"))
 
 
 def _converted(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner | None:
     """Convert one of Triton's autotuners; None, with a warning, if asmtune refuses it."""
     from asmtune.runtime.patching.patched_autotuner import convert
 
+    for name in instance.keys or ():
+        if name not in instance.arg_names:
+            _warn_of_key(plain_name(instance), name, tuple(instance.arg_names))
     try:
         return convert(instance, options)
     except InputError as error:

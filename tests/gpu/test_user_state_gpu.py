@@ -1,0 +1,119 @@
+"""First launches inside the user's modes on a GPU, with real kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from asmtune import Config, Space, asm_autotune
+from tests.gpu import gpu_kernels
+
+SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))
+N = 1 << 16
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that reach it."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one."""
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Functions(TorchFunctionMode):
+    """Counts the functions that reach it."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one."""
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def summed(kernel: Any, x: torch.Tensor) -> torch.Tensor:
+    """Add a vector to itself."""
+    out, n = torch.empty_like(x), x.numel()
+    kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
+    return out
+
+
+@pytest.mark.parametrize("on_miss", ["tune", "predict", "background"])
+def test_modes_see_nothing_of_a_first_launch(on_miss: str) -> None:
+    """A launch that tunes shows modes no operation, and as few functions as any first launch."""
+    x = torch.arange(float(N), device="cuda")
+    kernel = asm_autotune(space=SPACE, key=["n"], small=None, on_miss=on_miss)(gpu_kernels.add)
+    torch.zeros_like(x)
+    with Operations() as operations, Functions() as functions:
+        out = summed(kernel, x)
+    assert operations.count == 1  # the output
+    assert functions.count < 60
+    torch.testing.assert_close(out, 2 * x)
+
+
+def test_selective_checkpointing_around_a_first_launch() -> None:
+    """The gradients of the step that tunes equal those of the next."""
+    kernel = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return summed(kernel, x)
+
+        @staticmethod
+        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return 2 * gradient
+
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        y = Twice.apply(x) / 3  # type: ignore[no-untyped-call]
+        return y * y
+
+    def policy(_: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        kept = operation is torch.ops.aten.div.Tensor
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    for _ in range(2):
+        x = torch.linspace(1, 2, N, device="cuda", requires_grad=True)
+        checkpoint(layer, x, use_reentrant=False, context_fn=contexts).sum().backward()
+        torch.testing.assert_close(x.grad, 8 / 9 * x.detach())
+    assert len(kernel.cache) == 1
+
+
+@pytest.mark.parametrize("effect", ["inference", "dtype", "autocast", "device"])
+def test_a_search_is_right_in_the_users_state(effect: str) -> None:
+    """Inference mode, doubles, autocast and a default device change no search."""
+    contexts: dict[str, Any] = {
+        "inference": torch.inference_mode(),
+        "autocast": torch.autocast("cuda", torch.bfloat16),
+        "device": torch.device("meta"),
+        "dtype": contextlib.nullcontext(),
+    }
+    kernel = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if effect == "dtype" else before)
+    try:
+        with contexts[effect]:
+            x = torch.arange(N, dtype=torch.float32, device="cuda")
+            out = summed(kernel, x)
+            now = torch.get_default_dtype()
+    finally:
+        torch.set_default_dtype(before)
+    assert now == (torch.float64 if effect == "dtype" else before)
+    assert len(kernel.configs_timings) > 1
+    assert torch.equal(out.cpu(), 2 * x.cpu())
