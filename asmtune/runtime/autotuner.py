@@ -19,7 +19,7 @@ from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import NO_GPU
 from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
-from asmtune.runtime.checks import check_decorated, check_kernel
+from asmtune.runtime.checks import check_decorated, check_kernel, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
@@ -37,6 +37,7 @@ from asmtune.runtime.torch_compile import correct_dynamo
 from asmtune.runtime.torch_op import SiteGrid
 
 if TYPE_CHECKING:
+    from asmtune.runtime.misses.lookups import Choice
     from asmtune.runtime.torch_compile import PruneHook
     from asmtune.tuning.request import TuningRequest
 
@@ -183,7 +184,11 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return self._launcher[grid]  # type: ignore[no-any-return]
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the key's config; `kernel[grid](...)` does the same."""
+        """Launch with the key's config; `kernel[grid](...)` does the same.
+
+        Return the compiled kernel. A grid of which an axis is 0 launches nothing: None is returned
+        where the key has no config yet, since none is chosen or compiled for it.
+        """
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self._launcher[grid](*args, **kwargs)
@@ -253,6 +258,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         before = None if key is None else call.tensor_classes()
         traced = isinstance(grid, SiteGrid)
         choice = grid.choose(self._chooser, call) if traced else self._chooser.choose(call)
+        if choice is None:
+            return self._launch_nothing(call)
         config = self._best = choice.config
         alternative, forgets = self._chooser.alternative(config), self._forgets
 
@@ -263,10 +270,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if alternative is not None and self._rules:
             key = None  # its grid may read what the rules compute
         self._launcher.last = None
-        if choice.how == "tuned":
-            self.bench_time = choice.seconds
-        if choice.record is not None:
-            self.configs_timings = timings_ms(choice.record)
+        self._note_timings(choice)
         if alternative is not None:
             self._call(alternative, call, config)
             if may_keep():
@@ -276,8 +280,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             return None
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
-            launch = {"grid": call.grid, "warmup": False}
-            config.pre_hook({**call.positional, **launch, **call.kwargs, **chosen})
+            self._call_hook(config, call)
             ruled = ()  # rules come after the hook
         checked = self._chooser.checked_grid(grid, config)
         compiled, results = self._run(call, checked, chosen, ruled)
@@ -289,6 +292,30 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             if plan is not None:
                 self._launcher.keep(key, plan, held, *([results] if results else ()))
         return compiled
+
+    def _note_timings(self, choice: Choice) -> None:
+        """Set the attributes that tell of the last tuning."""
+        if choice.how == "tuned":
+            self.bench_time = choice.seconds
+        if choice.record is not None:
+            self.configs_timings = timings_ms(choice.record)
+
+    @staticmethod
+    def _call_hook(config: Config, call: KernelCall) -> None:
+        """Call a config's hook as Triton does before a launch."""
+        if config.pre_hook is not None:
+            launch = {"grid": call.grid, "warmup": False}
+            chosen = config.all_kwargs()
+            config.pre_hook({**call.positional, **launch, **call.kwargs, **chosen})
+
+    def _launch_nothing(self, call: KernelCall) -> None:
+        """Do what is left of a launch of no programs whose key is not known: the default's hook.
+
+        A hook may zero an output, which the caller reads. Nothing is compiled.
+        """
+        self._launcher.last = None
+        space = self.space
+        self._call_hook(remade(space, space.default).first(), call)
 
     def _run(
         self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]

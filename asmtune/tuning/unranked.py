@@ -22,7 +22,7 @@ from asmtune.base.text import user_stacklevel
 from asmtune.compile.load import launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded
+from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -137,7 +137,7 @@ class UnrankedSession:
                 config.pre_hook(_hook_values(problem, config, warmup=True))
                 _launch(problem, config, problem.bind(config), warmup=True)
 
-        outcome = guarded("compile", work)
+        outcome = of_one_config("compile", "launch", work)
         self.listener.advance()
         return outcome if isinstance(outcome, Failure) else None
 

@@ -19,9 +19,8 @@ from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
-from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, heuristic_rules, no_launch
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
@@ -32,6 +31,7 @@ from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
+from asmtune.predict.prune.ranking import tile_of
 from asmtune.predict.score.roofline import predict, rounded_terms
 from asmtune.predict.score.rules import RULES, broken_rules
 from asmtune.predict.score.scorer import Candidate
@@ -103,14 +103,14 @@ class Judge:
             terms_us=rounded_terms(prediction.terms_us, prediction.us, 2),
         )
 
-    def work(self, config: Config, ttir: str) -> Work:
+    def work(self, config: Config, ttir: str) -> Work | Failure:
         """Return the work of a launch; the same object for all configs of one IR and grid.
 
-        Raises:
-            ProblemError: the grid of the config is invalid.
+        A failure says why the grid of the config cannot be launched.
         """
-        problem = self._problem
-        grid = required(f"grid of {problem.name}", lambda: problem.programs(config))
+        grid = self._problem.grid_of(config)
+        if isinstance(grid, Failure):
+            return grid
         launch = (ttir, grid)
         if launch not in self._launches:
             self._launches[launch] = self._analyse(config, *launch)
@@ -229,6 +229,9 @@ class Front:
     _analysed: dict[Config, tuple[str, Work]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _grids: dict[object, tuple[int, int, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
         """Start the workers in the background, which takes a second."""
@@ -285,7 +288,40 @@ class Front:
     def by_rules(self, config: Config) -> Verdict:
         """Apply the rules that need only a config's values."""
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
+        if not broken and isinstance(lost := self._early_grid(config), Failure):
+            return failed(config, lost)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
+
+    def grid(self, config: Config) -> tuple[int, int, int] | Failure:
+        """Return the programs of a launch, or why the config cannot be launched.
+
+        Configs of one tile share their grid, if no rule of `@triton.heuristics` sees the rest.
+        """
+        tile = config if any(heuristic_rules(self.problem.kernel)) else tile_of(config)
+        if tile in self._grids:
+            return self._grids[tile]
+        grid = self.problem.grid_of(config)
+        if not isinstance(grid, Failure):
+            self._grids[tile] = grid
+        return grid
+
+    def _early_grid(self, config: Config) -> tuple[int, int, int] | Failure | None:
+        """Return `grid`; None where the config's hook may set first what the grid depends on."""
+        return None if config.pre_hook is not None else self.grid(config)
+
+    def check_grids(self, configs: Sequence[Config]) -> None:
+        """Check that a config is left that can be launched.
+
+        Raises:
+            ProblemError: each has a grid, or a rule of `@triton.heuristics`, that fails.
+        """
+        failures: list[Failure] = []
+        for config in configs:
+            grid = self._early_grid(config)
+            if not isinstance(grid, Failure):
+                return
+            failures.append(grid)
+        raise no_launch(failures)
 
     def hand_to_triton(self, config: Config) -> None:
         """Spare Triton the compile of a config that is launched next, if it was compiled here."""
@@ -304,7 +340,7 @@ class Front:
             request = self.lowering.request(config)
             if isinstance(request, Failure):
                 return request
-            self._analyse(config, request)
+            return self._analyse(config, request)
         return self._analysed[config][1]
 
     def slots(self, config: Config) -> ConfigSlots:
@@ -321,8 +357,11 @@ class Front:
         """Return the configs whose work is known."""
         return [config for config in configs if config in self._analysed]
 
-    def _analyse(self, config: Config, request: LowerRequest) -> None:
-        self._analysed[config] = (request.ttir, self.judge.work(config, request.ttir))
+    def _analyse(self, config: Config, request: LowerRequest) -> Work | Failure:
+        work = self.judge.work(config, request.ttir)
+        if isinstance(work, Work):
+            self._analysed[config] = (request.ttir, work)
+        return work
 
     def _verdict(
         self, config: Config, outcome: CompiledConfig[Profile] | Failure, moment: Moment
@@ -341,10 +380,8 @@ class Front:
 
     def _admit(self, config: Config, request: LowerRequest) -> Failure | None:
         """Refuse a config by the rules that need the IR, or note the work of its launch."""
-        refusal = self.judge.refusal(config, request)
-        if refusal is None:
-            self._analyse(config, request)
-        return refusal
+        refused = self.judge.refusal(config, request) or self._analyse(config, request)
+        return refused if isinstance(refused, Failure) else None
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
         return SketchReader(self.target) if moment == "sketch" else reader_for(self.target)
