@@ -32,7 +32,8 @@ from asmtune.core.problem import (
     unknown_parameter,
 )
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.space.space import Constraint, Space
+from asmtune.core.space.constraints import Constraint
+from asmtune.core.space.space import Space
 from asmtune.runtime.options import DecoratorOptions, numbers
 
 
