@@ -22,7 +22,7 @@ from asmtune.base.text import user_stacklevel
 from asmtune.compile.load import launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded, of_one_config
+from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -129,15 +129,21 @@ class UnrankedSession:
         return {config: outcome for config, outcome in pairs if isinstance(outcome, Failure)}
 
     def _compile(self, problem: Problem, config: Config) -> Failure | None:
-        def work() -> None:
+        def compiled() -> Failure | None:
+            grid = problem.grid_of(config)
+            if isinstance(grid, Failure):
+                return grid
+            _launch(problem, config, problem.bind(config), warmup=True)
+            return None
+
+        def work() -> Failure | None:
             if config.pre_hook is None:
-                _launch(problem, config, problem.bind(config), warmup=True)
-                return
+                return compiled()
             with PRE_HOOK_LOCK:  # descriptors get their block shape there, for all configs
                 config.pre_hook(_hook_values(problem, config, warmup=True))
-                _launch(problem, config, problem.bind(config), warmup=True)
+                return compiled()
 
-        outcome = of_one_config("compile", "launch", work)
+        outcome = guarded("compile", work)
         self.listener.advance()
         return outcome if isinstance(outcome, Failure) else None
 
