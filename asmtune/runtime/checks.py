@@ -262,9 +262,9 @@ def check_launch(
             raise unknown_parameter(problem.name, name, function.arg_names, _option_names())
     check_devices(problem.name, arguments, strict=strict)
     leader = _first_launched(problem, config, space, strict=strict)
-    if leader is None or leader == config:
-        return leader and space
-    return remade(space, leader, space.constraints)
+    if leader is None:
+        return None
+    return space if leader == config else remade(space, leader, space.constraints)
 
 
 def remade(space: Space, default: Config | None, constraints: Iterable[Constraint] = ()) -> Space:
@@ -288,15 +288,15 @@ def is_empty_launch(
     if function is None:
         return False
     problem = Problem(kernel, arguments, grid, options=launch_options(function, arguments, space))
-    relaxed = remade(space, space.default)
+    relaxed = remade(space, space.default) if space.constraints else space
     try:
         return _first_launched(problem, relaxed.first(), relaxed, strict=strict) is None
     except InputError:
         return False
 
 
-_MOST_ASKED: Final = 4096
-"""Configs whose grids are looked at for one that can be launched: 40 ms."""
+_MOST_ASKED: Final = 1024
+"""Configs whose grids are looked at for one that can be launched: 10 ms."""
 
 
 def _first_launched(

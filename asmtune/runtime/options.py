@@ -116,13 +116,13 @@ def _expected(
         except USER_CODE_ERRORS as error:
             errors.append((config, error))
     if errors:
-        config, error = errors[0]
+        config, first = errors[0]
         text = (
             f"asm_autotune: perf_model failed at {len(errors)} of {len(configs)} configs, "
-            f"first at {Config.of(config)}: {type(error).__name__}: {error}"
+            f"first at {Config.of(config)}: {type(first).__name__}: {first}"
         )
         if not times:
-            raise InputError(text) from error
+            raise InputError(text) from first
         warnings.warn(f"{text}; they are not tried", PruningWarning, stacklevel=user_stacklevel())
     return times
 

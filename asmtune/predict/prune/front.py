@@ -19,6 +19,7 @@ from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
+from asmtune.core.failures import of_one_config, required
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem, heuristic_rules, no_launch
 from asmtune.core.records.artifacts import Failure
@@ -103,14 +104,14 @@ class Judge:
             terms_us=rounded_terms(prediction.terms_us, prediction.us, 2),
         )
 
-    def work(self, config: Config, ttir: str) -> Work | Failure:
+    def work(self, config: Config, ttir: str) -> Work:
         """Return the work of a launch; the same object for all configs of one IR and grid.
 
-        A failure says why the grid of the config cannot be launched.
+        Raises:
+            ProblemError: the grid of the config is invalid.
         """
-        grid = self._problem.grid_of(config)
-        if isinstance(grid, Failure):
-            return grid
+        problem = self._problem
+        grid = required(f"grid of {problem.name}", lambda: problem.programs(config))
         launch = (ttir, grid)
         if launch not in self._launches:
             self._launches[launch] = self._analyse(config, *launch)
@@ -288,7 +289,7 @@ class Front:
     def by_rules(self, config: Config) -> Verdict:
         """Apply the rules that need only a config's values."""
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
-        if not broken and isinstance(lost := self._early_grid(config), Failure):
+        if not broken and (lost := self._lost(config)) is not None:
             return failed(config, lost)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
 
@@ -298,29 +299,25 @@ class Front:
         Configs of one tile share their grid, if no rule of `@triton.heuristics` sees the rest.
         """
         tile = config if any(heuristic_rules(self.problem.kernel)) else tile_of(config)
-        if tile in self._grids:
-            return self._grids[tile]
-        grid = self.problem.grid_of(config)
-        if not isinstance(grid, Failure):
+        if tile not in self._grids:
+            grid = self.problem.grid_of(config)
+            if isinstance(grid, Failure):
+                return grid
             self._grids[tile] = grid
-        return grid
+        return self._grids[tile]
 
-    def _early_grid(self, config: Config) -> tuple[int, int, int] | Failure | None:
-        """Return `grid`; None where the config's hook may set first what the grid depends on."""
-        return None if config.pre_hook is not None else self.grid(config)
+    def _lost(self, config: Config) -> Failure | None:
+        """Return why a config has no grid; None too if its hook may set what the grid depends on."""
+        grid = None if config.pre_hook is not None else self.grid(config)
+        return grid if isinstance(grid, Failure) else None
 
     def check_grids(self, configs: Sequence[Config]) -> None:
-        """Check that a config is left that can be launched.
-
-        Raises:
-            ProblemError: each has a grid, or a rule of `@triton.heuristics`, that fails.
-        """
+        """Raise a `ProblemError` if no config is left that has a grid."""
         failures: list[Failure] = []
         for config in configs:
-            grid = self._early_grid(config)
-            if not isinstance(grid, Failure):
+            if (lost := self._lost(config)) is None:
                 return
-            failures.append(grid)
+            failures.append(lost)
         raise no_launch(failures)
 
     def hand_to_triton(self, config: Config) -> None:
@@ -358,7 +355,7 @@ class Front:
         return [config for config in configs if config in self._analysed]
 
     def _analyse(self, config: Config, request: LowerRequest) -> Work | Failure:
-        work = self.judge.work(config, request.ttir)
+        work = of_one_config("rules", "grid", lambda: self.judge.work(config, request.ttir))
         if isinstance(work, Work):
             self._analysed[config] = (request.ttir, work)
         return work
