@@ -220,6 +220,30 @@ def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
     assert kernel[grid](*vectors(0)) is None
 
 
+def test_few_grids_tell_that_a_large_space_has_no_programs(gpu: HostGpu) -> None:
+    """A step without rows costs a bounded number of grids, however large the space is."""
+    asked: list[int] = []
+
+    def empty(values: dict[str, Any]) -> tuple[int]:
+        asked.append(values["BLOCK"])
+        return (0,)
+
+    axes = {"BLOCK": [32 << step for step in range(8)], "num_warps": [1, 2, 4, 8, 16, 32]}
+    axes |= {"num_stages": list(range(1, 101))}
+    kernel = asm_autotune(space=axes, key=["n"], small=None, effort=EFFORT)(copy)
+    assert kernel[empty](*vectors(0)) is None
+    assert len(asked) <= 1100
+
+
+def test_a_known_config_without_a_grid_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
+    """What was tuned for a key is not launched over a grid's limit, and nothing takes its place."""
+    kernel = autotune(configs(32, 64), [])(copy)
+    kernel[grid](*vectors())
+    with pytest.raises(InputError, match="axis y has 70000 programs"):
+        kernel[lambda _: (1, 70_000)](*vectors())
+    assert (len(gpu.launched), gpu.tuned) == (1, 1)
+
+
 def test_the_defaults_hook_runs_without_programs(autotune: Decorator, gpu: HostGpu) -> None:
     """A hook that zeroes an output does so where nothing is launched, too."""
     kernel = autotune(configs(32, 64, pre_hook=lambda v: v["out_ptr"].zero_()), [])(copy)

@@ -307,7 +307,7 @@ class Front:
         return self._grids[tile]
 
     def _lost(self, config: Config) -> Failure | None:
-        """Return why a config has no grid; None too if its hook may set what the grid depends on."""
+        """Return why a config has no grid; None too where its hook may set what the grid needs."""
         grid = None if config.pre_hook is not None else self.grid(config)
         return grid if isinstance(grid, Failure) else None
 
