@@ -91,6 +91,31 @@ def test_order_of_verdicts(funnel: Funnel) -> None:
     assert places == [None] * 4 + ["score"] + ["compile"] + ["rules"] * 6
 
 
+@pytest.mark.parametrize("compiled", [None, Keep(2)], ids=["all compiled", "some sketched"])
+@pytest.mark.parametrize("lost", [64, 256], ids=["default", "other"])
+def test_a_config_without_a_grid_is_dropped_by_it(
+    target: Target, settings: Settings, lost: int, compiled: Keep | None
+) -> None:
+    """It falls to the rules with its own error, and everything else goes on."""
+    funnel = Funnel(target, make_scorer("roofline"), settings, compile=compiled)
+    grid = lambda v: (1, 65536 if v["BLOCK"] == lost else 4)  # noqa: E731
+    space = Space({"BLOCK": (64, 128, 256, 512), "num_warps": (1, 2, 4, 8)})
+    report = funnel.prune(replace(scale_problem(), grid=grid), space)
+    assert len(report.verdicts) == 16
+    assert report.dropped()["rules", "grid"] == 4
+    gone = [verdict for verdict in report.verdicts if verdict.dropped_at == "rules"]
+    assert {verdict.config.kwargs["BLOCK"] for verdict in gone} == {lost}
+    assert all(v.failure and "axis y has 65536 programs" in v.failure.detail for v in gone)
+    assert any("the default config" in note for note in report.notes) == (lost == 64)
+
+
+def test_no_config_has_a_grid(funnel: Funnel) -> None:
+    """Where none can be launched, the first reason is told, and how many share it."""
+    problem = replace(scale_problem(), grid=lambda v: (4 // (v["BLOCK"] // 1024),))
+    with pytest.raises(ProblemError, match=r"at BLOCK=64 .*ZeroDivisionError.* of 3 .*: 3 fail by"):
+        funnel.prune(problem, Space({"BLOCK": (64, 128, 256)}))
+
+
 def test_the_default_stays(funnel: Funnel) -> None:
     """The default is kept whatever its rank, and once however often the space has it."""
     default = Config({"BLOCK": 128})

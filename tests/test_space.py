@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
 from asmtune.core.config import Config
-from asmtune.core.space.space import Constraint, Space
+from asmtune.core.space.constraints import Constraint, ConstraintWarning
+from asmtune.core.space.space import Space
 
 LARGE = {
     "A": range(10),
@@ -334,12 +336,21 @@ def test_constraint_on_an_unknown_name() -> None:
     ],
 )
 def test_constraint_that_raises(predicate: Callable[..., bool], cause: str) -> None:
-    """A predicate's own error comes with the constraint's name, the point and the cause."""
+    """A predicate's own error is told where no point is left, with name, point and cause."""
     space = Space({"A": [0]}).where("mine", predicate)
-    with pytest.raises(SpaceError) as caught:
-        list(space)
-    assert str(caught.value).startswith(f"constraint 'mine' failed at {{'A': 0}}: {cause}")
-    assert caught.value.__cause__ is not None
+    text = re.escape(f"constraint 'mine' failed at {{'A': 0}}: {cause}")
+    with pytest.warns(ConstraintWarning, match=text), pytest.raises(SpaceError, match=text):
+        space.first()
+
+
+def test_constraint_that_raises_at_one_point() -> None:
+    """A point at which a predicate raises is left out, also as the default, with one warning."""
+    space = Space({"A": [0, 1, 2]}, default=Config({"A": 0})).where("mine", lambda A: 2 // A)
+    with pytest.warns(ConstraintWarning, match="'mine' failed at .*ZeroDivisionError"):
+        first = space.first()
+    assert first == Config({"A": 1})
+    assert [config.kwargs["A"] for config in space] == [1, 2]  # warned of once
+    assert space.lacks(Config({"A": 0})) == "constraint 'mine' rejects it"
 
 
 def test_context_does_not_become_part_of_a_config() -> None:

@@ -66,12 +66,14 @@ class Binary:
 
     @classmethod
     def of(cls, lowering: Lowering, config: Config, artifact: Artifact) -> Binary | Failure:
-        """Make the binary of a compiled config, or return why its options are refused."""
+        """Make the binary of a compiled config, or return why options or grid are refused."""
         specialised = lowering.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
         signature = dict(specialised.source.signature)
-        grid = lowering.problem.programs(config)
+        grid = lowering.problem.grid_of(config)
+        if isinstance(grid, Failure):
+            return grid
         return cls(
             artifact.digest,
             artifact.cubin,

@@ -20,7 +20,7 @@ from asmtune.base.fingerprint import canonical, digest, version_of
 from asmtune.base.user_state import within
 from asmtune.compile.source import other_values, source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
-from asmtune.core.failures import guarded
+from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import Override
 from asmtune.core.problem import Problem, is_gluon, jit_function
@@ -133,9 +133,6 @@ class Lowering:
         """Return the request for one config, or why the front end refuses it.
 
         Any thread may call this; another waits meanwhile, and finds what was lowered.
-
-        Raises:
-            ProblemError: arguments and config do not fit the kernel.
         """
         with self._lock:
             return self._request(config)
@@ -175,7 +172,9 @@ class Lowering:
 
     def specialise(self, config: Config) -> Specialised | Failure:
         """Specialise the kernel's source as Triton would for a launch."""
-        values = self.problem.bind(config)
+        values = of_one_config("options", "arguments", lambda: self.problem.bind(config))
+        if isinstance(values, Failure):
+            return values
 
         def bound() -> Specialised:
             if config.pre_hook is None:

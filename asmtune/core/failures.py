@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from asmtune.base.errors import AsmtuneError, ProblemError
+from asmtune.base.errors import AsmtuneError, InputError, ProblemError
 from asmtune.core.records.artifacts import Failure
 
 T = TypeVar("T")
@@ -42,6 +43,18 @@ def guarded(stage: str, work: Callable[[], T]) -> T | Failure:
     # from C++ included; each must affect its own config alone.
     except Exception as error:  # noqa: BLE001
         return _failure(stage, error)
+
+
+def of_one_config(stage: str, kind: str, work: Callable[[], T]) -> T | Failure:
+    """Return the result of `work`, or its exception as the failure of the config that it is for.
+
+    It is for what the user's functions say of one config: an `InputError` about it is no more.
+    """
+    try:
+        result = guarded(stage, work)
+    except InputError as error:
+        return Failure(stage, kind, str(error))
+    return replace(result, kind=kind) if isinstance(result, Failure) else result
 
 
 def required(what: str, work: Callable[[], T]) -> T:

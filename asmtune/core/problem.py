@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -15,7 +16,9 @@ from asmtune.base.text import did_you_mean, shortened
 from asmtune.base.user_state import inside
 from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.dtypes import dtype_of
+from asmtune.core.failures import of_one_config
 from asmtune.core.index_values import IndexValues, is_index, values_of
+from asmtune.core.records.artifacts import Failure
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
@@ -138,7 +141,18 @@ class Problem:
             ProblemError: it is not one to three whole numbers above 0 and within `GRID_LIMITS`,
                 or its function asks for an unknown name.
         """
-        return self.grid_sizes(self.grid_at(config, self.bind(config)), config)
+        return self._sizes_at(config, self.bind(config))
+
+    def grid_of(self, config: Config) -> tuple[int, int, int] | Failure:
+        """Return the grid as `programs` does, or why this config cannot be launched."""
+        values = of_one_config("rules", "arguments", lambda: self.bind(config))
+        if isinstance(values, Failure):
+            return values
+        sizes = partial(self._sizes_at, config, values)
+        return of_one_config("rules", "grid", sizes)
+
+    def _sizes_at(self, config: Config, values: Mapping[str, Any]) -> tuple[int, int, int]:
+        return self.grid_sizes(self.grid_at(config, values), config)
 
     def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
         """Evaluate the grid for `values` and the kernel's defaults, unchecked.
@@ -206,6 +220,17 @@ class Problem:
             )
 
 
+def no_launch(failures: Sequence[Failure]) -> ProblemError:
+    """Build the error of a problem that no config can be launched for: why the first cannot."""
+    first, count = failures[0], len(failures)
+    if count == 1:
+        return ProblemError(first.detail)
+    alike = sum(failure.kind == first.kind for failure in failures)
+    return ProblemError(
+        f"{first.detail}; no config of {count} can be launched: {alike} fail by their {first.kind}"
+    )
+
+
 def unknown_parameter(
     kernel: str, name: str, arg_names: Iterable[str], options: Iterable[str] = ()
 ) -> ProblemError:
@@ -225,6 +250,16 @@ def _memory_bytes(value: Any) -> int | None:
     whole = int(tensor.numel() * tensor.element_size())
     shape = () if tensor is value else value.shape
     return min(whole, math.prod(shape) * int(tensor.element_size())) if shape else whole
+
+
+def is_launchable(sizes: Iterable[int]) -> bool:
+    """Return whether whole numbers along the axes of a grid launch programs, within the limits."""
+    return all(0 < n <= most for n, most in zip(sizes, GRID_LIMITS, strict=False))
+
+
+def is_count(size: Any) -> bool:
+    """Return whether a size of a grid is a whole number for Triton's launcher."""
+    return _count(size) is not None
 
 
 def _count(size: Any) -> int | None:

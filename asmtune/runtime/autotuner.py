@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 
-from asmtune.base.errors import ArgumentTypeError, InputError, MeasureError
+from asmtune.base.errors import InputError
 from asmtune.base.user_state import inside, outside, within
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.measure.timing.nvml import NO_GPU
-from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
-from asmtune.runtime.checks import check_decorated, check_kernel
+from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gpu, timings_ms
+from asmtune.runtime.checks import check_decorated, check_kernel, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
@@ -38,38 +36,12 @@ from asmtune.runtime.torch_compile import correct_dynamo
 from asmtune.runtime.torch_op import SiteGrid
 
 if TYPE_CHECKING:
+    from asmtune.runtime.misses.lookups import Choice
     from asmtune.runtime.torch_compile import PruneHook
     from asmtune.tuning.request import TuningRequest
 
 # Triton's interpreter changes `triton.language` while a kernel runs: one thread at a time.
 _INTERPRETER: Final = threading.RLock()
-
-
-@contextmanager
-def _needs_gpu() -> Iterator[None]:
-    """Raise a `MeasureError` in the place of Triton's error of a machine without a GPU."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not str(error).startswith("0 active drivers"):
-            raise
-        raise MeasureError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
-
-
-@contextmanager
-def _named_refusal(function: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
-    """Name the argument that Triton does not take, which its own error does not."""
-    try:
-        yield
-    except (TypeError, KeyError) as error:
-        from asmtune.compile.toolchain import Toolchain
-
-        told = None
-        if hasattr(function, "params"):  # for whatever machine: types are refused alike
-            told = Toolchain("cuda", 90, 32).refusal(function, arguments)
-        if told is None:
-            raise
-        raise ArgumentTypeError(f"kernel {function.__name__}: {told}") from error
 
 
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
@@ -200,7 +172,11 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return self._launcher[grid]  # type: ignore[no-any-return]
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the key's config; `kernel[grid](...)` does the same."""
+        """Launch with the key's config; `kernel[grid](...)` does the same.
+
+        Return the compiled kernel. A grid of which an axis is 0 launches nothing: None is returned
+        where the key has no config yet, since none is chosen or compiled for it.
+        """
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self._launcher[grid](*args, **kwargs)
@@ -209,7 +185,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         """Compile without a launch: the key's config if it is known, else all candidates."""
         call = KernelCall(grid, args, kwargs, self.arg_names)
         configs = self._chooser.candidates(call)
-        with _needs_gpu():
+        with needs_gpu():
             return [
                 self.fn.warmup(*args, grid=grid, **kwargs, **config.all_kwargs())
                 for config in configs
@@ -276,6 +252,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         before = None if key is None else call.tensor_classes()
         grid, chooser = call.grid, self._chooser
         choice = grid.choose(chooser, call) if isinstance(grid, SiteGrid) else chooser.choose(call)
+        if choice is None:
+            return self._launch_nothing(call)
         config = self._best = choice.config
         alternative, forgets = self._chooser.alternative(config), self._forgets
 
@@ -286,10 +264,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if alternative is not None and self._rules:
             key = None  # its grid may read what the rules compute
         self._launcher.last = None
-        if choice.how == "tuned":
-            self.bench_time = choice.seconds
-        if choice.record is not None:
-            self.configs_timings = timings_ms(choice.record)
+        self._note_timings(choice)
         if alternative is not None:
             self._call(alternative, call, config)
             if may_keep():
@@ -299,8 +274,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             return None
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
-            launch = {"grid": call.grid, "warmup": False}
-            within(config.pre_hook)({**call.positional, **launch, **call.kwargs, **chosen})
+            self._call_hook(config, call)
             ruled = ()  # rules come after the hook
         checked = self._chooser.checked_grid(grid, config)
         compiled, results = self._run(call, checked, chosen, ruled)
@@ -313,12 +287,36 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
                 self._launcher.keep(key, plan, held, *([results] if results else ()))
         return compiled
 
+    def _note_timings(self, choice: Choice) -> None:
+        """Set the attributes that tell of the last tuning."""
+        if choice.how == "tuned":
+            self.bench_time = choice.seconds
+        if choice.record is not None:
+            self.configs_timings = timings_ms(choice.record)
+
+    @staticmethod
+    def _call_hook(config: Config, call: KernelCall) -> None:
+        """Call a config's hook as Triton does before a launch."""
+        if config.pre_hook is not None:
+            launch = {"grid": call.grid, "warmup": False}
+            chosen = config.all_kwargs()
+            within(config.pre_hook)({**call.positional, **launch, **call.kwargs, **chosen})
+
+    def _launch_nothing(self, call: KernelCall) -> None:
+        """Do what is left of a launch of no programs whose key is not known: the default's hook.
+
+        A hook may zero an output, which the caller reads. Nothing is compiled.
+        """
+        self._launcher.last = None
+        space = self.space
+        self._call_hook(remade(space, space.default).first(), call)
+
     def _run(
         self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]
     ) -> tuple[Any, Any]:
         """Let Triton launch; return the compiled kernel, and what the rules computed."""
-        where = _needs_gpu() if hasattr(self._function, "params") else _INTERPRETER
-        with inside(), where, _named_refusal(self._function, call.arguments | chosen):
+        where = needs_gpu() if hasattr(self._function, "params") else _INTERPRETER
+        with inside(), where, named_refusal(self._function, call.arguments | chosen):
             if not self._rules:
                 named = {"grid": grid, "warmup": False}
                 return self.fn.run(*call.args, **named, **call.kwargs, **chosen), ()

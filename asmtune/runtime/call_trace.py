@@ -228,7 +228,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             self._refuse("a launch whose config has a hook")
         elif launcher.rules:
             self._refuse("a launch whose arguments @triton.heuristics compute")
-        else:
+        elif 0 not in grid:  # one of no programs does nothing
             self._launches.append(_Launch(launcher, plan, grid, values))
 
     def call(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
+from asmtune.base.errors import ArgumentTypeError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.dtypes import element_type
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.tuned import TuneRecord
+from asmtune.measure.timing.nvml import NO_GPU
 
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 
@@ -141,3 +144,30 @@ def timings_ms(record: TuneRecord) -> dict[Any, list[float]]:
         as_triton(timed.config): [timed.median_us / 1e3, timed.p20_us / 1e3, timed.p80_us / 1e3]
         for timed in record.config_timings
     }
+
+
+@contextmanager
+def needs_gpu() -> Iterator[None]:
+    """Raise a `MeasureError` in the place of Triton's error of a machine without a GPU."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("0 active drivers"):
+            raise
+        raise MeasureError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
+
+
+@contextmanager
+def named_refusal(function: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Name the argument that Triton does not take, which its own error does not."""
+    try:
+        yield
+    except (TypeError, KeyError) as error:
+        from asmtune.compile.toolchain import Toolchain
+
+        told = None
+        if hasattr(function, "params"):  # for whatever machine: types are refused alike
+            told = Toolchain("cuda", 90, 32).refusal(function, arguments)
+        if told is None:
+            raise
+        raise ArgumentTypeError(f"kernel {function.__name__}: {told}") from error

@@ -11,20 +11,28 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.dtypes import dtype_of
+from asmtune.core.failures import of_one_config
 from asmtune.core.keys.parts import KeyPart
 from asmtune.core.problem import (
     Problem,
+    heuristic_rules,
+    is_count,
     is_kernel,
     jit_function,
+    no_launch,
     plain_name,
     unknown_parameter,
 )
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.constraints import Constraint
 from asmtune.core.space.space import Space
 from asmtune.runtime.options import DecoratorOptions, numbers
 
@@ -230,19 +238,21 @@ def positional_arguments(
 
 def check_launch(
     kernel: Any, arguments: Mapping[str, Any], grid: Any, space: Space, *, strict: bool = True
-) -> bool:
-    """Check a launch; return False if its grid is empty and that is allowed.
+) -> Space | None:
+    """Check a launch; return its space, led by a config that can be launched; None if empty.
 
-    Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
-    the interpreter nothing is checked: it takes tensors on any device, and raises by itself.
+    A launch is empty if each config has a grid of no programs. Where the default cannot be
+    launched and another config can, that one leads. Nothing is read from a tensor, so that those
+    without memory (meta, fake) pass too. Under the interpreter nothing is checked: it takes
+    tensors on any device, and raises by itself.
 
     Raises:
         InputError: an argument is missing, unknown, set by the configs as well, or where the
-            GPU cannot reach it; or the grid is not what can be launched.
+            GPU cannot reach it; or no config has a grid that can be launched.
     """
     function = _jit(kernel)
     if function is None:
-        return True
+        return space
     options = launch_options(function, arguments, space)
     problem = Problem(kernel, arguments, grid, options=options)
     config = space.first(**numbers(arguments))
@@ -250,15 +260,87 @@ def check_launch(
     for name in _others(function, arguments):
         if name not in _option_names():
             raise unknown_parameter(problem.name, name, function.arg_names, _option_names())
-    values = problem.bind(config)
     check_devices(problem.name, arguments, strict=strict)
+    leader = _first_launched(problem, config, space, strict=strict)
+    if leader is None:
+        return None
+    return space if leader == config else remade(space, leader, space.constraints)
+
+
+def remade(space: Space, default: Config | None, constraints: Iterable[Constraint] = ()) -> Space:
+    """Make the same space with another default, and with these constraints alone."""
+    if not space.is_listed:
+        return Space(space.axes, constraints, default)
+    made = Space.from_configs(space.listed, default)
+    for constraint in constraints:
+        made = made.where(constraint.name, constraint.predicate)
+    return made
+
+
+def is_empty_launch(
+    kernel: Any, arguments: Mapping[str, Any], grid: Any, space: Space, *, strict: bool = True
+) -> bool:
+    """Return whether no config of a space has a program to launch, whatever its constraints say.
+
+    They, and functions that prune, may have no answer for a size of 0.
+    """
+    function = _jit(kernel)
+    if function is None:
+        return False
+    problem = Problem(kernel, arguments, grid, options=launch_options(function, arguments, space))
+    relaxed = remade(space, space.default) if space.constraints else space
+    try:
+        return _first_launched(problem, relaxed.first(), relaxed, strict=strict) is None
+    except InputError:
+        return False
+
+
+_MOST_ASKED: Final = 1024
+"""Configs whose grids are looked at for one that can be launched: 10 ms."""
+
+
+def _first_launched(
+    problem: Problem, default: Config, space: Space, *, strict: bool
+) -> Config | None:
+    """Return the first config that can be launched, the default first; None if grids are empty.
+
+    Raises:
+        ProblemError: there is none, and not for the reason that all grids are empty.
+    """
+    failures = []
+    for config in _asked(problem, default, space):
+        asked = partial(_launches, problem, config, strict=strict)
+        launches = of_one_config("rules", "grid", asked)
+        # A hook, which is called later, may set what the grid depends on.
+        if launches is True or (isinstance(launches, Failure) and config.pre_hook is not None):
+            return config
+        if isinstance(launches, Failure):
+            failures.append(launches)
+    if failures:
+        raise no_launch(failures)
+    return None
+
+
+def _asked(problem: Problem, default: Config, space: Space) -> Iterator[Config]:
+    yield default
+    if callable(problem.grid) or any(heuristic_rules(problem.kernel)):
+        others = islice(space.configs(**numbers(problem.arguments)), _MOST_ASKED)
+        yield from (config for config in others if config != default)
+
+
+def _launches(problem: Problem, config: Config, *, strict: bool) -> bool:
+    """Return whether a launch with a config has programs; raise if it cannot be launched."""
+    parameters = jit_function(problem.kernel).arg_names
     # As Triton has it: parameters alone, without the options that `bind` gives.
-    seen = {name: value for name, value in values.items() if name in function.arg_names}
+    seen = {name: v for name, v in problem.bind(config).items() if name in parameters}
     return has_programs(problem, config, problem.grid_at(config, seen), strict=strict)
 
 
 def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -> bool:
-    """Return whether a grid launches anything; raise if it cannot be launched."""
+    """Return whether a grid launches anything; raise if it cannot be launched.
+
+    As with Triton, a grid of which an axis is 0 launches nothing.
+    """
     if not isinstance(grid, tuple | list):
         raise InputError(
             f"kernel {problem.name}: grid {shown(grid)} at {config}: expected a tuple of one to "
@@ -268,6 +350,8 @@ def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -
         grid = [int(size) for size in grid[:3]]  # Triton reads no more, and takes True for 1
         if math.prod(grid) <= 0:
             return False
+    if 1 <= len(grid) <= 3 and all(map(is_count, grid)) and 0 in grid:
+        return False
     problem.grid_sizes(grid, config)
     return True
 

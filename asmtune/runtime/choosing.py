@@ -32,6 +32,7 @@ from asmtune.runtime.checks import (
     check_launch,
     check_space,
     has_programs,
+    is_empty_launch,
     launch_options,
     positional_arguments,
 )
@@ -90,8 +91,8 @@ class Chooser:
         params = inspect.signature(self._python).parameters.values()
         return {param.name: param.default for param in params if param.default is not param.empty}
 
-    def choose(self, call: KernelCall) -> Choice:
-        """Return the config of a launch.
+    def choose(self, call: KernelCall) -> Choice | None:
+        """Return the config of a launch; None for one of no programs, whose key stays unknown.
 
         Raises:
             InputError: the launch is impossible; says what to change.
@@ -107,7 +108,10 @@ class Chooser:
             known = self.memory.get(key)
             if known is not None:
                 return Choice(Config.of(known), True, "known")
-            request, choice = self._resolve_miss(call, values)
+            resolved = self._resolve_miss(call, values)
+            if resolved is None:
+                return None
+            request, choice = resolved
             if choice.final:
                 self.memory.learn(key, choice.config)
         if choice.final and request is not None:
@@ -252,18 +256,23 @@ class Chooser:
 
     def _resolve_miss(
         self, call: KernelCall, values: Mapping[str, Any]
-    ) -> tuple[TuningRequest | None, Choice]:
-        """Resolve a key that is not in memory; return its request, if any, and its config."""
+    ) -> tuple[TuningRequest | None, Choice] | None:
+        """Resolve a key that is not in memory; return its request, if any, and its config.
+
+        None for a launch of no programs: there is nothing to time, and no config is chosen.
+        """
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
-        space = self.searched_space(call)
-        request, capturing = self._request(call, values, space), is_capturing()
         name, arg_names = self._function.__name__, self._kernel.arg_names
         given = {**positional_arguments(name, arg_names, call.args, call.kwargs), **call.kwargs}
-        strict = self.options.strict
-        if not check_launch(self._kernel, given, call.grid, space, strict=strict):
-            return None, self._heuristic(space, call, final=False)  # a grid of no programs
+        launch, strict = (self._kernel, given, call.grid), self.options.strict
+        if is_empty_launch(*launch, self.space, strict=strict):
+            return None
+        space = check_launch(*launch, self.searched_space(call), strict=strict)
+        if space is None:
+            return None
+        request, capturing = self._request(call, values, space), is_capturing()
         if space.is_listed and space.size == 1 and not request.alternatives:
             return None, self._heuristic(space, call, final=True)
         emit_launch(request, call)

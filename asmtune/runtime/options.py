@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from asmtune.base.errors import ArgumentTypeError, InputError
-from asmtune.base.text import shortened
+from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
+from asmtune.base.text import shortened, user_stacklevel
 from asmtune.base.user_state import inside
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.problem import is_kernel
 from asmtune.core.space.space import Space
+
+
+class PruningWarning(UserWarning):
+    """A config is not tried, since the user's model of its time raised."""
+
 
 _KNOWN = ("early_config_prune", "perf_model", "top_k")
 
@@ -90,9 +96,38 @@ class Pruning:
         if model is None or len(remaining) <= most:
             return remaining
         with inside():
-            times = [model(**positional, **named, **config.all_kwargs()) for config in remaining]
-        order = sorted(range(len(remaining)), key=times.__getitem__)
-        return [remaining[index] for index in order[:most]]
+            expected = _expected(model, remaining, positional, named)
+        return [remaining[index] for index in sorted(expected, key=expected.__getitem__)[:most]]
+
+
+def _expected(
+    model: Callable[..., Any],
+    configs: Sequence[Any],
+    positional: Mapping[str, Any],
+    named: Mapping[str, Any],
+) -> dict[int, Any]:
+    """Return the model's times by place; warn of configs at which it raises, which are left out.
+
+    Raises:
+        InputError: it raises at each.
+    """
+    times: dict[int, Any] = {}
+    errors: list[tuple[Any, Exception]] = []
+    for index, config in enumerate(configs):
+        try:
+            times[index] = model(**positional, **named, **config.all_kwargs())
+        except USER_CODE_ERRORS as error:
+            errors.append((config, error))
+    if errors:
+        config, first = errors[0]
+        text = (
+            f"asm_autotune: perf_model failed at {len(errors)} of {len(configs)} configs, "
+            f"first at {Config.of(config)}: {type(first).__name__}: {first}"
+        )
+        if not times:
+            raise InputError(text) from first
+        warnings.warn(f"{text}; they are not tried", PruningWarning, stacklevel=user_stacklevel())
+    return times
 
 
 Arguments = Mapping[str, Any]

@@ -30,6 +30,7 @@ import triton
 from asmtune.base.errors import InputError
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
+from asmtune.core.problem import is_launchable
 from asmtune.runtime.events import LAUNCHING_MODULES
 from asmtune.runtime.launch.planning import LaunchWarning
 
@@ -124,11 +125,15 @@ class SiteGrid:
         return (*self.sizes[3 * index : 3 * index + 3],)
 
     def choose(self, chooser: Chooser, call: KernelCall) -> Choice:
-        """Return the config of a launch's key if it has a grid here, else the first."""
-        known = [config.kwargs for config in self.site.configs]
-        return chooser.choose_traced(
-            call, self.site.configs[0], lambda config: config.kwargs in known
-        )
+        """Return the config of a launch's key if it has a grid here, else one to go on with.
+
+        That is the first config with a grid that can be launched.
+        """
+        configs = self.site.configs
+        known = [config.kwargs for config in configs]
+        able = (c for i, c in enumerate(configs) if is_launchable(self.at(i)))
+        default = next(able, configs[0])
+        return chooser.choose_traced(call, default, lambda config: config.kwargs in known)
 
 
 _sites: Final[dict[str, LaunchSite]] = {}

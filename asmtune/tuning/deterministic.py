@@ -19,7 +19,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final
 
-from asmtune.base.errors import CompileError, ProblemError
+from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -118,15 +118,14 @@ def bucket_end_grid(problem: Problem, ends: Mapping[str, int], configs: Sequence
     A grid's function mostly holds the launch's own sizes and not the arguments that it is given.
     Its values at `configs` then show which factor of an axis is `cdiv(size, block)`, or the size.
     """
-    if not ends or not configs:
+    # The funnel tells why the others cannot be launched.
+    able = [(c, at) for c in configs if ends and not isinstance(at := problem.grid_of(c), Failure)]
+    if not able:
         return problem.grid
+    configs, grids = [config for config, _ in able], [sizes for _, sizes in able]
     moved = replace(problem, arguments={**problem.arguments, **ends})
-    try:
-        grids = [problem.programs(config) for config in configs]
-        if grids != [moved.programs(config) for config in configs]:
-            return problem.grid  # the function reads its arguments
-    except ProblemError:
-        return problem.grid  # the funnel tells it, with the config
+    if grids != [moved.grid_of(config) for config in configs]:
+        return problem.grid  # the function reads its arguments
     factors: list[_Factor] = []
     axes = [list(sizes) for sizes in zip(*grids, strict=True)]
     for name, end in ends.items():

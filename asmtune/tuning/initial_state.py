@@ -149,8 +149,8 @@ it kept 0.993, and with all rounds before the first batch 1.0 with 128 compiles.
 
 T = TypeVar("T")
 
-_PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
-"""Kinds of failures that may be the machine's doing: tried again."""
+_PASSING: Final = frozenset({"timeout", "memory", "lost", "crash", "grid", "arguments"})
+"""Kinds of failures that may be the machine's doing, or of another launch: tried again."""
 
 
 FOR_A_WORKER: Final = 2

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
@@ -59,6 +60,9 @@ from asmtune.tuning.stages import BenchTimer, SearchSetup, Stages, derived_caps
 class AccuracyWarning(UserWarning):
     """The default config breaks the bound on errors, so that another takes its place."""
 
+
+MOST_REFUSED: Final = 100
+"""Configs refused before compiling whose reasons a record keeps: a space may have very many."""
 
 Opener = Callable[[BenchSetup], Bench]
 
@@ -198,7 +202,9 @@ class Session:
                 message = f"kernel {request.key.kernel}: {note}"
                 warnings.warn(message, HeldTilesWarning, stacklevel=user_stacklevel())
         default = request.space.first(**request.problem.shape)
-        return searched.configs(default, request.problem.shape)
+        configs = searched.configs(default, request.problem.shape)
+        front.check_grids(configs)
+        return configs
 
     def _state(
         self, request: TuningRequest, ranking: FirstRanking, front: Front, watch: RunWatch
@@ -208,7 +214,7 @@ class Session:
         configs = [verdict.config for verdict in ranking.verdicts]
         if is_gluon(request.problem.kernel):
             watch.note(GLUON_NOTE)
-        for note in steering_notes(front.works([default])):
+        for note in (*_grid_notes(ranking.verdicts), *steering_notes(front.works([default]))):
             watch.note(note)
         remembered = EarlierOutcomes()
         if not self.options.force:
@@ -265,7 +271,8 @@ class Session:
         measured = {**stages.timer.measurements, **finals}
         named = [(config, o) for config, o in decision.outcomes if config.alternative is not None]
         lost = [(config, o) for config, o in named if not isinstance(o, Measurement)]
-        failures = (*state.failures.items(), *lost)
+        refused = [(v.config, v.failure) for v in state.initial.values() if v.failure is not None]
+        failures = (*state.failures.items(), *lost, *refused[:MOST_REFUSED])
         record = TuneRecord(
             request.key, decision.winner.config, (*measured.values(),), watch.expected, failures
         )
@@ -294,6 +301,12 @@ class Session:
             costs=decision.costs,
             remark=remark,
         )
+
+
+def _grid_notes(verdicts: Sequence[Verdict]) -> list[str]:
+    """Say how many configs cannot be launched at all, and why the first cannot."""
+    lost = [v.failure for v in verdicts if v.failure and v.failure.stage == "rules"]
+    return [f"configs that cannot be launched: {len(lost)}; {lost[0].detail}"] if lost else []
 
 
 def _build_launcher(front: Front, verdict: Verdict) -> None:

@@ -130,13 +130,19 @@ class UnrankedSession:
         return {config: outcome for config, outcome in pairs if isinstance(outcome, Failure)}
 
     def _compile(self, problem: Problem, config: Config) -> Failure | None:
-        def work() -> None:
+        def compiled() -> Failure | None:
+            grid = problem.grid_of(config)
+            if isinstance(grid, Failure):
+                return grid
+            _launch(problem, config, problem.bind(config), warmup=True)
+            return None
+
+        def work() -> Failure | None:
             if config.pre_hook is None:
-                _launch(problem, config, problem.bind(config), warmup=True)
-                return
+                return compiled()
             with PRE_HOOK_LOCK:  # descriptors get their block shape there, for all configs
                 within(config.pre_hook)(_hook_values(problem, config, warmup=True))
-                _launch(problem, config, problem.bind(config), warmup=True)
+                return compiled()
 
         outcome = guarded("compile", work)
         self.listener.advance()

@@ -231,6 +231,15 @@ def test_grids_at_the_end_of_a_bucket(grid: Any, n: int) -> None:
         assert ended.programs(config) == true.programs(config)
 
 
+def test_a_grid_at_the_end_of_a_bucket_beside_one_that_raises() -> None:
+    """A config without a grid does not keep those of the others from the bucket's end."""
+    configs = [Config({"BLOCK": block, "OTHER": 1}) for block in (64, 128, 256)]
+    grid = lambda v: (triton.cdiv(1500, v["BLOCK"]) + 0 // (v["BLOCK"] - 64),)  # noqa: E731
+    problem = replace(miss(1500).problem, kernel=blocks, grid=grid)
+    found = picks.bucket_end_grid(problem, {"n": 2048}, configs)
+    assert replace(problem, grid=found).programs(configs[1]) == (16, 1, 1)
+
+
 @pytest.mark.parametrize("kind", ["timeout", "memory", "lost"])
 def test_slow_machine_is_told(host: Host, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """A config that only this machine could not compile gives one line; a next launch tries it."""

@@ -494,7 +494,7 @@ def test_asmtunes_own_are_left_alone(gpu: HostGpu) -> None:
     with patch(on_miss="raise"):
         kernel[(8,)](*vectors())
         with pytest.raises(InputError):
-            kernel[(0,)](*vectors(64))
+            kernel[(-1,)](*vectors(64))
         triton.heuristics({"scale": lambda _: 2})(kernel)[(8,)](*vectors())
         Autotuner.warmup(kernel, *vectors(), grid=(1,))  # what it inherits, asked by name
         assert not [name for name in vars(kernel) if "twin" in name]

@@ -142,7 +142,7 @@ def test_nothing_of_the_tuner_reaches_a_mode(
     path: Callable[..., Any], gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No operation and no function of PyTorch that the tuner calls reaches the user's modes."""
-    monkeypatch.setattr("asmtune.tuning.devices.device_name", lambda _: DEVICE)
+    monkeypatch.setattr("asmtune.tuning.tuner.device_name", lambda _: DEVICE)
     x, out = vectors()
     launch = path(x, out)
     with Operations() as operations, Functions() as functions:

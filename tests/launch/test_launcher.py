@@ -154,13 +154,40 @@ def test_what_the_plan_is_not_for(planned: Planned, launch: Any) -> None:
 
 @pytest.mark.parametrize(
     "grid",
-    [(0,), (-1,), (1.0,), (), (1, 1, 1, 1), (1, 65536), (2**31,), (True,), "1", None, 7, (2**70,)],
+    [
+        (0, 65536),
+        (-1,),
+        (1.0,),
+        (),
+        (1, 1, 1, 1),
+        (1, 65536),
+        (2**31,),
+        (True,),
+        "1",
+        None,
+        7,
+        (2**70,),
+    ],
     ids=repr,
 )
 def test_odd_grids_take_the_slow_path(planned: Planned, grid: Any) -> None:
     """A grid that is not one to three whole numbers in the device's limits is not launched."""
     assert planned.launcher[grid](X, 4096, 0.5, 128) == "slow"
     assert planned.launcher[lambda _: grid](X, 4096, 0.5, 128) == "slow"
+
+
+@pytest.mark.parametrize("function", [9, 0], ids=["driver", "relay"])
+@pytest.mark.parametrize("grid", [(0,), [0], (4, 0), (1, 2, 0)], ids=repr)
+def test_no_programs_are_launched(part: Any, driver: FakeDriver, grid: Any, function: int) -> None:
+    """A planned launch of no programs returns its kernel, and comes to no launcher."""
+    driver.expect([8, 4, 4, 8, 8])
+    made = Planned(part)
+    plan = made.plan(X, 4096, 0.5, 128, function=function)
+    launches = driver.noted.launches
+    for form in (grid, lambda _: grid):
+        assert made.launcher[form](X, 4096, 0.5, 128) is KERNEL
+    assert made.launcher.last is plan
+    assert (driver.noted.launches, made.relayed, made.slow.calls) == (launches, [], [])
 
 
 def test_a_grid_function_sees_all_values(planned: Planned, driver: FakeDriver) -> None:
@@ -219,8 +246,9 @@ def test_the_configs_hook_runs_before_each_launch(
     assert {name: seen[0][name] for name in seen[0] if name != "x"} == {
         "n": 4096, "scale": 0.25, "BLOCK": 128, "num_warps": 4, "grid": (1,), "warmup": False,
     }  # fmt: skip
-    assert made.launcher[(0,)](X, 4096, 0.25, BLOCK=128) == "slow"
-    assert len(seen) == 2
+    assert made.launcher[(0,)](X, 4096, 0.25, BLOCK=128) is KERNEL  # it may zero an output
+    assert made.launcher[(-1,)](X, 4096, 0.25, BLOCK=128) == "slow"
+    assert len(seen) == 3
     assert made.slow.calls[-1][-1] == made.hook  # the slow path does not call it again
 
 

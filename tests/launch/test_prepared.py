@@ -120,6 +120,16 @@ def test_a_repeated_call_is_one_launch_and_no_python(watched: Watched) -> None:
     assert watched.driver.noted.sizes[0] == 32
 
 
+def test_a_launch_of_no_programs_is_left_out_of_a_prepared_call(watched: Watched) -> None:
+    """A call of no rows is done again without its launch; others launch as before."""
+    call, none = watched.over(doubled), X[:0]
+    assert watched.own_calls(lambda: call(X)) == 0
+    assert watched.own_calls(lambda: call(none)) == 0
+    assert watched.launches(lambda: call(none)) == 0
+    assert call(none).shape == none.shape
+    assert watched.launches(lambda: call(X)) == 1
+
+
 def test_results_are_new_each_time(watched: Watched) -> None:
     """Two calls return two tensors with memory of their own."""
     call = watched.over(doubled)

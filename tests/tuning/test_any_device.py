@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,18 @@ def test_configs_that_fail_are_left_out(stand_in: TritonStandIn, tmp_path: Path)
     assert result.record is not None
     assert result.record.winner.kwargs["BLOCK"] != 1024
     assert [failure.kind for _, failure in result.record.failures] == ["compiler"] * 4
+
+
+def test_a_config_without_a_grid_is_left_out(stand_in: TritonStandIn, tmp_path: Path) -> None:
+    """A grid that cannot be launched is the failure of its config, where nothing is ranked, too."""
+    sizes = lambda v: (v["n"] // v["BLOCK"] * (v["BLOCK"] != 256),)  # noqa: E731
+    made = replace(problem(), grid=sizes)
+    with pytest.warns(UnrankedWarning):
+        result = resolved(unknown_tuner(tmp_path), made=made)
+    assert result.record is not None
+    assert result.record.winner == BEST
+    assert {config.kwargs["BLOCK"] for config, _ in result.record.failures} == {256}
+    assert stand_in.timed
 
 
 def test_no_memory_for_copies_stops_nothing(

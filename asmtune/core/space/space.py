@@ -1,16 +1,14 @@
-"""`Space`, `Constraint`, and the walk that checks each constraint as early as possible."""
+"""`Space`: axes with values, constraints over them, and a default config; or a list of configs."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
+from asmtune.base.errors import SpaceError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import (
     AMD_OPTIONS,
@@ -22,70 +20,7 @@ from asmtune.core.config import (
     check_types,
     storable,
 )
-
-Predicate = Callable[..., bool]
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A named condition over some of the axes.
-
-    Attributes:
-        name: the condition in words, for error messages and reports.
-        predicate: takes axes (and names of the problem's shape) by name.
-    """
-
-    name: str
-    predicate: Predicate
-    needs: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        parameters = inspect.signature(self.predicate).parameters.values()
-        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
-        object.__setattr__(self, "needs", needs)
-
-    def holds(self, point: Mapping[str, Any]) -> bool:
-        """Return True if the point satisfies the condition.
-
-        Raises:
-            SpaceError: the predicate raised; names it, the point and the cause.
-        """
-        try:
-            return bool(self.predicate(**{name: point[name] for name in self.needs}))
-        except USER_CODE_ERRORS as error:
-            raise SpaceError(
-                f"constraint {self.name!r} failed at {dict(point)}: "
-                f"{type(error).__name__}: {error}; make it return True or False there"
-            ) from error
-
-
-def planned(
-    constraints: Iterable[Constraint],
-    axes: Sequence[str],
-    last: Iterable[str],
-    context: Mapping[str, Any],
-) -> list[list[Constraint]]:
-    """Group constraints by the number of axes that must be bound to check them.
-
-    `axes` are in the order in which they are bound, the names of `last` together with the last
-    one; the values of `context` are known from the start.
-
-    Raises:
-        SpaceError: a constraint names something that is none of these.
-    """
-    order = {name: depth for depth, name in enumerate(axes, 1)}
-    order |= {name: len(axes) for name in last if name not in order}
-    plan: list[list[Constraint]] = [[] for _ in range(len(axes) + 1)]
-    for constraint in constraints:
-        unknown = [n for n in constraint.needs if n not in order and n not in context]
-        if unknown:
-            raise SpaceError(
-                f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
-                f"axis ({', '.join(axes)}) nor given by the shape "
-                f"({', '.join(context) or 'empty'})"
-            )
-        plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
-    return plan
+from asmtune.core.space.constraints import Constraint, ConstraintWarning, Predicate, planned
 
 
 def walk(
@@ -367,17 +302,28 @@ class Space:
         return None if misfit_of(point, self.axes) else point
 
     def describe_empty(self, /, **context: Any) -> str:
-        """Name in one line constraints that no point satisfies together, and the sizes they see."""
+        """Name in one line constraints that no point satisfies together, and the sizes they see.
+
+        Where a constraint has raised, the first reason is told.
+        """
+        raised = [text for one in self.constraints for text in one.raised]
         needed = self.constraints
         for one in self.constraints:
             others = tuple(other for other in needed if other is not one)
-            with suppress(SpaceError):  # a predicate may rely on another that goes first
-                if next(self._with(constraints=others).configs(**context), None) is None:
-                    needed = others
+            before = [*map(len, (other.raised for other in others))]
+            with warnings.catch_warnings(action="ignore", category=ConstraintWarning):
+                none = next(self._with(constraints=others).configs(**context), None) is None
+            # A predicate may rely on another that goes first.
+            if none and before == [*map(len, (other.raised for other in others))]:
+                needed = others
         names = " and ".join(repr(one.name) for one in needed)
         sizes = dict.fromkeys(n for one in needed for n in one.needs if n in context)
         at = " at " + ", ".join(f"{n}={context[n]}" for n in sizes) if sizes else ""
-        return f"no feasible point among {self.size}: none has {names}{at}; relax one or widen axes"
+        told = f"; {raised[0]}" if raised else ""
+        return (
+            f"no feasible point among {self.size}: none has {names}{at}{told}; "
+            "relax one or widen axes"
+        )
 
     def _with(
         self,

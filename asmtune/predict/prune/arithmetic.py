@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from asmtune.base.deadline import paused_collection
 from asmtune.base.errors import ParseError
 from asmtune.core.config import Config
-from asmtune.core.failures import required
 from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Selection, Verdict
@@ -239,9 +237,6 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     """Return a verdict with estimated features on each config, or why there can be none.
 
     Configs that the rules of the config alone refuse are dropped; nothing else is.
-
-    Raises:
-        ProblemError: arguments and config do not fit the kernel.
     """
     verdicts = [front.by_rules(config) for config in configs]
     left = [place for place, verdict in enumerate(verdicts) if verdict.kept]
@@ -282,6 +277,8 @@ def _unreadable(front: Front, configs: Sequence[Config]) -> str:
         return GLUON_NOTE
     if any(config.ir_override is not None for config in configs):
         return "a config has hand-edited IR"
+    if any(isinstance(front.grid(config), Failure) for config in configs):
+        return "a grid cannot be evaluated before its config's pre_hook"
     return "" if configs else "no config is left"
 
 
@@ -353,23 +350,19 @@ def _facts(front: Front, config: Config) -> TileFacts | str:
         return f"its TTIR cannot be read: {error}"
 
 
+def _programs(front: Front, config: Config) -> float:
+    grid = front.grid(config)
+    assert not isinstance(grid, Failure)  # `_unreadable` has looked
+    return float(math.prod(grid))
+
+
 def _options(front: Front, configs: Sequence[Config], chosen: Sequence[int]) -> Options:
-    problem = front.problem
-    sizes: dict[Tile, float] = {}
-    programs = []
-    for place in chosen:
-        config = configs[place]
-        key = tile_of(config)
-        if key not in sizes:
-            x, y, z = required(f"grid of {problem.name}", partial(problem.programs, config))
-            sizes[key] = float(x * y * z)
-        programs.append(sizes[key])
     own = [configs[place] for place in chosen]
     return Options(
         np.array([float(config.num_warps) for config in own]),
         np.array([float(config.num_stages) for config in own]),
         np.array([float(config.maxnreg or 0) for config in own]),
-        np.array(programs),
+        np.array([_programs(front, config) for config in own]),
         np.array([float(config.kwargs.get("matrix_instr_nonkdim", 0)) for config in own]),
     )
 

@@ -140,7 +140,7 @@ class Funnel:
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
-            ProblemError: the configs do not fit the kernel.
+            ProblemError: no config fits the kernel, or can be launched.
             CompileError: no config can run; gives the commonest reason.
             InputError: `keep` or `compile` is auto and the scorer's error is not known, or
                 `compile` is given and the scorer cannot rank before compiling.
@@ -157,6 +157,7 @@ class Funnel:
             front = self.front(problem)
             searched = self.searched(front, space)
             configs = searched.configs(default, problem.shape)
+            front.check_grids(configs)
         chosen, notes = self._chosen(front, configs, default, clock)
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):

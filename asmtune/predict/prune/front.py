@@ -19,9 +19,9 @@ from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
-from asmtune.core.failures import required
+from asmtune.core.failures import of_one_config, required
 from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, heuristic_rules, no_launch
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
@@ -32,6 +32,7 @@ from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
+from asmtune.predict.prune.ranking import tile_of
 from asmtune.predict.score.roofline import predict, rounded_terms
 from asmtune.predict.score.rules import RULES, broken_rules
 from asmtune.predict.score.scorer import Candidate
@@ -229,6 +230,9 @@ class Front:
     _analysed: dict[Config, tuple[str, Work]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _grids: dict[object, tuple[int, int, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
         """Start the workers in the background, which takes a second."""
@@ -285,7 +289,36 @@ class Front:
     def by_rules(self, config: Config) -> Verdict:
         """Apply the rules that need only a config's values."""
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
+        if not broken and (lost := self._lost(config)) is not None:
+            return failed(config, lost)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
+
+    def grid(self, config: Config) -> tuple[int, int, int] | Failure:
+        """Return the programs of a launch, or why the config cannot be launched.
+
+        Configs of one tile share their grid, if no rule of `@triton.heuristics` sees the rest.
+        """
+        tile = config if any(heuristic_rules(self.problem.kernel)) else tile_of(config)
+        if tile not in self._grids:
+            grid = self.problem.grid_of(config)
+            if isinstance(grid, Failure):
+                return grid
+            self._grids[tile] = grid
+        return self._grids[tile]
+
+    def _lost(self, config: Config) -> Failure | None:
+        """Return why a config has no grid; None too where its hook may set what the grid needs."""
+        grid = None if config.pre_hook is not None else self.grid(config)
+        return grid if isinstance(grid, Failure) else None
+
+    def check_grids(self, configs: Sequence[Config]) -> None:
+        """Raise a `ProblemError` if no config is left that has a grid."""
+        failures: list[Failure] = []
+        for config in configs:
+            if (lost := self._lost(config)) is None:
+                return
+            failures.append(lost)
+        raise no_launch(failures)
 
     def hand_to_triton(self, config: Config) -> None:
         """Spare Triton the compile of a config that is launched next, if it was compiled here."""
@@ -304,7 +337,7 @@ class Front:
             request = self.lowering.request(config)
             if isinstance(request, Failure):
                 return request
-            self._analyse(config, request)
+            return self._analyse(config, request)
         return self._analysed[config][1]
 
     def slots(self, config: Config) -> ConfigSlots:
@@ -321,8 +354,11 @@ class Front:
         """Return the configs whose work is known."""
         return [config for config in configs if config in self._analysed]
 
-    def _analyse(self, config: Config, request: LowerRequest) -> None:
-        self._analysed[config] = (request.ttir, self.judge.work(config, request.ttir))
+    def _analyse(self, config: Config, request: LowerRequest) -> Work | Failure:
+        work = of_one_config("rules", "grid", lambda: self.judge.work(config, request.ttir))
+        if isinstance(work, Work):
+            self._analysed[config] = (request.ttir, work)
+        return work
 
     def _verdict(
         self, config: Config, outcome: CompiledConfig[Profile] | Failure, moment: Moment
@@ -341,10 +377,8 @@ class Front:
 
     def _admit(self, config: Config, request: LowerRequest) -> Failure | None:
         """Refuse a config by the rules that need the IR, or note the work of its launch."""
-        refusal = self.judge.refusal(config, request)
-        if refusal is None:
-            self._analyse(config, request)
-        return refusal
+        refused = self.judge.refusal(config, request) or self._analyse(config, request)
+        return refused if isinstance(refused, Failure) else None
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
         return SketchReader(self.target) if moment == "sketch" else reader_for(self.target)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asmtune.base.errors import CompileError, InputError, StoreError
+from asmtune.base.errors import CompileError, InputError, ProblemError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
@@ -251,7 +251,7 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
             notes = [note for note in report.notes if not note.startswith(hidden)]
             notes += _workspaces(request, funnel, listed)
             return replace(report, notes=tuple(notes))
-        except CompileError:
+        except (CompileError, ProblemError):
             if not request.alone:
                 raise
             # Why a single config does not run is what was asked for.

@@ -132,11 +132,17 @@ class PythonLauncher:
             if not self._is_unchanged(key, ordered, device):
                 key = None
             elif followed is not None and sizes is not None:
-                stream = self._machine.stream(device)
-                followed.relay(*sizes, stream, *followed.between, *values)
+                self._relay(followed, sizes, device, values)
                 self.last = followed
                 return followed.kernel
         return self._slow(grid, args, kwargs, key, (), hook, *computed)
+
+    def _relay(
+        self, plan: LaunchPlan, sizes: tuple[int, int, int], device: int, values: list[Any]
+    ) -> None:
+        """Launch with a plan; a grid of no programs launches nothing."""
+        if 0 not in sizes:
+            plan.relay(*sizes, self._machine.stream(device), *plan.between, *values)
 
     def _may_follow(self, plan: LaunchPlan) -> bool:
         """Return whether a plan, or with rules any of its key's, may serve a launch."""
@@ -274,7 +280,7 @@ class PythonLauncher:
         if type(grid) not in (tuple, list) or not 1 <= len(grid) <= 3:
             return None
         for size, most in zip(grid, GRID_LIMITS, strict=False):
-            if type(size) is not int or not 1 <= size <= most:
+            if type(size) is not int or not 0 <= size <= most:
                 return None
         return (*grid, 1, 1)[:3]
 

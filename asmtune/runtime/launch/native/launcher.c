@@ -153,7 +153,7 @@ static Outcome call_hook(Launcher *self, const Plan *plan, PyObject *grid, PyObj
   return result ? USUAL : ERROR;
 }
 
-/* Reads one to three whole numbers above 0; the driver's limits along each axis. */
+/* Reads one to three whole numbers, none below 0; the driver's limits along each axis. */
 static Outcome read_grid(PyObject *grid, long long *sizes) {
   static const long long MOST[3] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
   if (!PyTuple_CheckExact(grid) && !PyList_CheckExact(grid)) return UNUSUAL;
@@ -165,7 +165,7 @@ static Outcome read_grid(PyObject *grid, long long *sizes) {
     int overflow;
     if (!PyLong_CheckExact(size)) return UNUSUAL;
     sizes[i] = PyLong_AsLongLongAndOverflow(size, &overflow);
-    if (overflow || sizes[i] < 1 || sizes[i] > MOST[i]) return UNUSUAL;
+    if (overflow || sizes[i] < 0 || sizes[i] > MOST[i]) return UNUSUAL;
   }
   return USUAL;
 }
@@ -308,7 +308,8 @@ static Outcome notify(Launcher *self, const Plan *plan, const long long *grid, P
   return answer ? USUAL : ERROR;
 }
 
-/* Launches with a plan that was found, or the one that it leads to; UNUSUAL where the slow path must. */
+/* Launches with a plan that was found, or the one that it leads to; UNUSUAL where the slow path must.
+ * A grid of no programs launches nothing. */
 static Outcome launch_planned(Launcher *self, Plan **found, PyObject *grid, PyObject **placed,
                               Progress *progress, PyObject *device) {
   long long sizes[3];
@@ -316,6 +317,7 @@ static Outcome launch_planned(Launcher *self, Plan **found, PyObject *grid, PyOb
   Outcome outcome = prepare(self, found, grid, placed, progress, sizes);
   if (outcome != USUAL) return outcome;
   const Plan *plan = *found;
+  if (!sizes[0] || !sizes[1] || !sizes[2]) return observer ? notify(self, plan, sizes, placed) : USUAL;
   PyObject *stream = PyObject_CallOneArg(self->stream, device);
   if (!stream) return ERROR;
   if (!plan->function || plan->scratch) {

@@ -1,0 +1,270 @@
+"""Configs that have no grid, which lose, and launches of no programs, which launch nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from asmtune import asm_autotune
+from asmtune.base.errors import InputError, ProblemError
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
+from asmtune.runtime.calls import KernelCall, memory_key
+from asmtune.runtime.events import recording
+from asmtune.runtime.options import ON_MISS, PruningWarning
+from asmtune.runtime.patching.redirect import patch
+from asmtune.store.database import Store
+from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
+from tests.tuning_support import DEVICE
+
+N = 1024
+Decorator = Callable[..., Any]
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
+    """A host that stands for a GPU, and a fresh store."""
+    return host_gpu(tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=["asm_autotune", "patched"])
+def autotune(request: pytest.FixtureRequest, gpu: HostGpu) -> Iterator[Decorator]:
+    """The decorator as asmtune has it, and Triton's own, patched."""
+    if request.param == "asm_autotune":
+        yield partial(asm_autotune, small=None, effort=EFFORT)
+        return
+    with patch(small=None, effort=EFFORT):
+        yield triton.autotune
+
+
+def configs(*blocks: int, **options: Any) -> list[Any]:
+    """A config a block."""
+    return [triton.Config({"BLOCK": block}, **options) for block in blocks]
+
+
+def grid(values: dict[str, Any]) -> tuple[int]:
+    """Programs for `n` elements."""
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
+def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Numbers, a place for as many, and how many."""
+    return torch.arange(float(n)), torch.zeros(n), n
+
+
+def tuned(folder: Path) -> dict[int, str]:
+    """The kinds of failures by block in the store's record."""
+    with Store.open(folder / "store.sqlite") as store:
+        (record,) = store.records(f"{copy.__module__}.copy", DEVICE)
+    return {config.kwargs["BLOCK"]: failure.kind for config, failure in record.failures}
+
+
+GRIDS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "over a limit": lambda v: (1, 65536 if v["BLOCK"] == 32 else 1),
+    "empty": lambda v: (0 if v["BLOCK"] == 32 else 8,),
+    "raises": lambda v: (N // (v["BLOCK"] - 32),),
+    "lacks a name": lambda v: (8 if v["BLOCK"] != 32 else v["BLOK"],),
+    "of four axes": lambda v: (8,) * (4 if v["BLOCK"] == 32 else 1),
+    "a fraction": lambda v: (2.5 if v["BLOCK"] == 32 else 8,),
+    "no tuple": lambda v: None if v["BLOCK"] == 32 else (8,),
+}
+
+
+@pytest.mark.parametrize("blocks", [(32, 64, 128), (64, 32, 128)], ids=["default", "other"])
+@pytest.mark.parametrize("case", GRIDS)
+def test_a_config_without_a_grid_loses(
+    gpu: HostGpu, tmp_path: Path, case: str, blocks: tuple[int, ...]
+) -> None:
+    """One config whose grid cannot be launched loses with that reason, the default or another."""
+    kernel = asm_autotune(configs(*blocks), ["n"], small=None, effort=EFFORT)(copy)
+    x, out, n = vectors()
+    kernel[GRIDS[case]](x, out, n)
+    assert torch.equal(x, out)
+    assert kernel.best_config.kwargs["BLOCK"] == 64
+    assert set(gpu.seen) == {64, 128}
+    assert tuned(tmp_path) == {32: "grid"}
+
+
+@pytest.mark.parametrize("case", ["over a limit", "empty", "raises"])
+@pytest.mark.parametrize("on_miss", ON_MISS[:-1])
+def test_no_miss_chooses_a_default_without_a_grid(gpu: HostGpu, on_miss: Any, case: str) -> None:
+    """However a config is chosen, one that can be launched takes the place of the default."""
+    listed = configs(32, 64, 128)
+    kernel = asm_autotune(listed, ["n"], effort=EFFORT, on_miss=on_miss)(copy)
+    kernel[GRIDS[case]](*vectors())
+    assert gpu.launched[-1]["BLOCK"] != 32
+
+
+def test_a_rule_that_raises_at_a_config(autotune: Decorator, gpu: HostGpu, tmp_path: Path) -> None:
+    """A config at which a rule of `@triton.heuristics` raises loses, whatever it raises."""
+
+    def scale(values: dict[str, Any]) -> int:
+        if values["BLOCK"] == 32:
+            raise RuntimeError("no scale of 32")
+        return 1
+
+    ruled = triton.heuristics({"scale": scale})(copy)
+    kernel = autotune(configs(32, 64, 128), ["n"])(ruled)
+    x, out, n = vectors()
+    kernel[grid](x, out, n)
+    assert kernel.best_config.kwargs["BLOCK"] == 64
+    assert tuned(tmp_path) == {32: "arguments"}
+
+
+def test_an_error_where_no_config_is_left(autotune: Decorator, gpu: HostGpu) -> None:
+    """The first reason is told, and how many fail alike; nothing is launched."""
+    kernel = autotune(configs(32, 64, 128), ["n"])(copy)
+    with pytest.raises(ProblemError, match=r"BLOCK=32 .*axis y has 70000 programs.* 3 fail by"):
+        kernel[lambda _: (1, 70_000)](*vectors())
+    assert not gpu.launched
+    assert gpu.tuned == 0
+
+
+def test_a_hook_may_make_the_grid(gpu: HostGpu) -> None:
+    """A config whose hook sets what its grid depends on is not refused before the hook has run."""
+    made: dict[str, int] = {}
+
+    def hook(_: dict[str, Any]) -> None:
+        made["programs"] = N
+
+    kernel = asm_autotune(configs(32, 64, pre_hook=hook), ["n"], small=None, effort=EFFORT)(copy)
+    kernel[lambda _: (made["programs"],)](*vectors())
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+    assert set(gpu.seen) == {32, 64}
+
+
+def test_a_large_space_loses_its_configs_without_a_grid(gpu: HostGpu) -> None:
+    """Of a space that tile arithmetic ranks, only configs that can be launched are tried."""
+    axes = {"BLOCK": [32 << step for step in range(6)], "num_warps": [1, 2, 4, 8, 16]}
+    axes |= {"num_stages": list(range(1, 9))}
+    kernel = asm_autotune(space=Space(axes), key=["n"], small=None, effort=EFFORT)(copy)
+    kernel[lambda v: (1, 32_768 * 64 // v["BLOCK"])](*vectors())
+    assert set(gpu.seen)
+    assert min(gpu.seen) >= 64
+
+
+def test_a_model_that_raises_at_a_config(autotune: Decorator, gpu: HostGpu) -> None:
+    """A config at which the user's model raises is not tried, with a warning; at all, an error."""
+
+    def model(**values: Any) -> float:
+        return 1.0 / (values["BLOCK"] - lost)
+
+    lost, pruned = 32, {"perf_model": model, "top_k": 2}
+    kernel = autotune(configs(32, 64, 128, 256), ["n"], prune_configs_by=pruned)(copy)
+    with pytest.warns(PruningWarning, match="failed at 1 of 4 configs, first at BLOCK=32 "):
+        kernel[grid](*vectors())
+    assert set(gpu.seen) == {128, 256}
+    pruned["perf_model"] = lambda **_: 1 // 0
+    kernel = autotune(configs(32, 64), ["n"], prune_configs_by={**pruned, "top_k": 1})(copy)
+    with pytest.raises(InputError, match="failed at 2 of 2"):
+        kernel[grid](*vectors())
+
+
+EMPTY: dict[str, Any] = {
+    "tuple": (0,),
+    "list": [4, 0],
+    "over a limit": (0, 70_000),
+    "function": grid,
+    "function of a list": lambda v: [v["n"], 1],
+}
+
+
+@pytest.mark.parametrize("form", EMPTY)
+def test_no_programs_of_a_new_key(autotune: Decorator, gpu: HostGpu, form: str) -> None:
+    """Nothing is tuned, chosen, compiled or launched; the key stays unknown, and is tuned later."""
+    kernel = autotune(configs(32, 64), [])(copy)
+    with recording(lambda *_: pytest.fail("recorded")):
+        assert kernel[EMPTY[form]](*vectors(0)) is None
+    assert (gpu.tuned, gpu.launched, dict(kernel.cache), kernel.best_config) == (0, [], {}, None)
+    x, out, n = vectors()
+    kernel[grid](x, out, n)
+    assert gpu.tuned == 1
+    assert torch.equal(x, out)
+
+
+def test_no_programs_of_a_known_key(autotune: Decorator, gpu: HostGpu) -> None:
+    """A step without rows between others tunes nothing, and leaves the key's config as it is."""
+    kernel = autotune(configs(32, 64), [])(copy)
+    for n in (N, 0, N):
+        kernel[grid](*vectors(n))
+    assert gpu.tuned == 1
+    assert [launch["grid"] for launch in gpu.launched] == [(32,), (0,), (32,)]  # (0,) is Triton's
+
+
+@pytest.mark.parametrize("on_miss", ON_MISS)
+def test_no_programs_need_no_config(gpu: HostGpu, on_miss: Any, tmp_path: Path) -> None:
+    """Whatever a miss does, nothing happens for a launch of no programs, small or not."""
+    kernel = asm_autotune(configs(32, 64), ["n"], effort=EFFORT, on_miss=on_miss)(copy)
+    with warnings.catch_warnings(action="error"):
+        assert kernel[grid](*vectors(0)) is None
+    assert not gpu.launched
+    assert len(kernel.cache) == 0
+
+
+def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
+    """Constraints and functions that prune, which may divide by a size, are not asked about 0."""
+    pruned = {"early_config_prune": lambda listed, named, **_: listed[: 8 // named["n"]]}
+    kernel = asm_autotune(
+        configs(32, 64), ["n"], small=None, effort=EFFORT, prune_configs_by=pruned
+    )(copy)
+    assert kernel[grid](*vectors(0)) is None
+    space = Space({"BLOCK": [32, 64]}).where("fits", lambda BLOCK, n: n >= BLOCK)
+    kernel = asm_autotune(space=space, key=["n"], small=None, effort=EFFORT)(copy)
+    assert kernel[grid](*vectors(0)) is None
+
+
+def test_few_grids_tell_that_a_large_space_has_no_programs(gpu: HostGpu) -> None:
+    """A step without rows costs a bounded number of grids, however large the space is."""
+    asked: list[int] = []
+
+    def empty(values: dict[str, Any]) -> tuple[int]:
+        asked.append(values["BLOCK"])
+        return (0,)
+
+    axes = {"BLOCK": [32 << step for step in range(8)], "num_warps": [1, 2, 4, 8, 16, 32]}
+    axes |= {"num_stages": list(range(1, 101))}
+    kernel = asm_autotune(space=axes, key=["n"], small=None, effort=EFFORT)(copy)
+    assert kernel[empty](*vectors(0)) is None
+    assert len(asked) <= 1100
+
+
+def test_a_known_config_without_a_grid_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
+    """What was tuned for a key is not launched over a grid's limit, and nothing takes its place."""
+    kernel = autotune(configs(32, 64), [])(copy)
+    kernel[grid](*vectors())
+    with pytest.raises(InputError, match="axis y has 70000 programs"):
+        kernel[lambda _: (1, 70_000)](*vectors())
+    assert (len(gpu.launched), gpu.tuned) == (1, 1)
+
+
+def test_the_defaults_hook_runs_without_programs(autotune: Decorator, gpu: HostGpu) -> None:
+    """A hook that zeroes an output does so where nothing is launched, too."""
+    kernel = autotune(configs(32, 64, pre_hook=lambda v: v["out_ptr"].zero_()), [])(copy)
+    out = torch.ones(4)
+    kernel[(0,)](torch.ones(4), out, 4)
+    assert not out.any()
+    assert gpu.tuned == 0
+
+
+def test_no_programs_call_no_alternative(gpu: HostGpu) -> None:
+    """An alternative that has won is not called for a launch of no programs."""
+    called: list[int] = []
+
+    def vendor(x_ptr: torch.Tensor, out_ptr: torch.Tensor, n: int) -> None:
+        called.append(n)
+        out_ptr[:n] = x_ptr[:n]
+
+    options = {"small": None, "effort": EFFORT, "alternatives": {"vendor": vendor}}
+    kernel = asm_autotune(configs(32, 64), [], **options)(copy)
+    key = memory_key(KernelCall(grid, vectors(), {}, kernel.arg_names), {})
+    kernel.cache[key] = Config({"BLOCK": 32}).with_alternative("vendor")
+    for n in (N, 0, N):
+        kernel[grid](*vectors(n))
+    assert called == [N, N]
