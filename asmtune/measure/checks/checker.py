@@ -48,7 +48,7 @@ class OutputChecker:
         self._effects = effects
         self._options = options
         self._roles = roles = Roles.of(tensors, effects, options)
-        self._saved = [RegionCopy(region) for region in regions_of(roles.written)]
+        self._saved = self._copies()
         self._kept = [copy for copy in self._saved if set(copy.region.tensors) & set(roles.kept)]
         self._restored_before_check = [
             copy for copy in self._saved if copy in self._kept or copy.region.has_gaps
@@ -81,7 +81,9 @@ class OutputChecker:
 
         On a GPU this is queued in order with launches on the current stream, and does not wait.
         """
-        self._restore(self._kept)
+        self._synchronize()
+        for copy in self._kept:
+            copy.put_back()
         self._zero()
 
     def set_reference(
@@ -104,7 +106,7 @@ class OutputChecker:
             InputError: the user's reference raises, or returns something that does not fit.
         """
         if not self._options.check or not self._roles.written:
-            return self._run_once(run) or guarded("launch", finish)
+            return self._run_once(run) or self._learnt() or guarded("launch", finish)
         self._expected_outputs = None
         expected = self._values_of_reference()
         failure = self._run_once(run)
@@ -113,12 +115,15 @@ class OutputChecker:
         tolerance = None if self._options.bits_equal else self._tolerance
         bound = self._options.accuracy
         outputs = guarded(
-            "check", lambda: ExpectedOutputs(self._saved, self._roles, tolerance, bound)
+            "check",
+            lambda: ExpectedOutputs(
+                self._saved, self._roles, tolerance, bound, given=self.has_reference
+            ),
         )
         finished = guarded("launch", finish)
         if isinstance(outputs, Failure):
             return outputs
-        failure = finished or self._run_once(run)
+        failure = finished or self._learnt() or self._run_once(run) or self._learnt()
         if failure is not None:
             return failure
         self._notes += outputs.drop_untouched() + outputs.widen_for_nondeterminism()
@@ -149,7 +154,7 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        failure, finished = self._compare(slots), guarded("launch", finish)
+        failure, finished = self._compare(slots) or self._learnt(), guarded("launch", finish)
         return failure or finished
 
     def close(self) -> None:
@@ -188,14 +193,38 @@ class OutputChecker:
             self._zero()
             run()
             synchronize(self._roles.written)
+            for copy in self._kept:
+                copy.look()
 
         return guarded("launch", once)
 
+    def _learnt(self) -> Failure | None:
+        """Let the pages that a right config changed be restored before each timed run."""
+
+        def learn() -> None:
+            for copy in self._kept:
+                copy.learn()
+
+        return guarded("check", learn)
+
+    def _copies(self) -> list[RegionCopy]:
+        """Copy all that may be written; what is needed at the end alone leaves room on the GPU."""
+        regions, kept = regions_of(self._roles.written), set(self._roles.kept)
+        regions.sort(key=lambda region: kept.isdisjoint(region.tensors))
+        outputs = sum(region.stop - region.start for region in regions)
+        return [
+            RegionCopy(region, outputs if kept.isdisjoint(region.tensors) else 0)
+            for region in regions
+        ]
+
     def _restore(self, copies: list[RegionCopy]) -> None:
-        if self._on_host:
-            synchronize(self._roles.written)
+        self._synchronize()
         for copy in copies:
             copy.restore()
+
+    def _synchronize(self) -> None:
+        if self._on_host:
+            synchronize(self._roles.written)
 
     def _zero(self) -> None:
         for tensor in self._roles.zeroed:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from asmtune.base.errors import InputError
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
-from asmtune.measure.checks.tensors import TensorArgument, overlap
+from asmtune.measure.checks.tensors import TensorArgument
 
 Reference = Callable[[Mapping[str, Any]], Any]
+
+# Beyond this much work (by NumPy's measure) two views count as overlapping.
+_OVERLAP_WORK: Final = 10_000
 
 
 def call_reference(
@@ -183,3 +188,37 @@ def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
 
 def _is_named(tensor: TensorArgument, names: tuple[str, ...]) -> bool:
     return any(is_part(tensor.name, name) for name in names)
+
+
+def overlap(one: TensorArgument, other: TensorArgument) -> bool:
+    """Return whether an element of one shares a byte with one of the other, gaps excluded."""
+    (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
+    if start >= other_stop or other_start >= stop:
+        return False
+    first, second = (np.asarray(_Footprint(tensor)) for tensor in (one, other))
+    try:
+        return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _addresses(tensor: TensorArgument) -> tuple[int, int]:
+    base = tensor.storage.data_ptr()
+    return base + tensor.start, base + tensor.stop
+
+
+class _Footprint:
+    """Gives a tensor's addresses as NumPy's array interface; the memory is never read.
+
+    The memory may be a GPU's: NumPy's solver only uses addresses, extents and strides.
+    """
+
+    def __init__(self, tensor: TensorArgument) -> None:
+        width = tensor.dtype.itemsize
+        self.__array_interface__ = {
+            "data": (_addresses(tensor)[0], False),
+            "shape": tensor.sizes,
+            "strides": tuple(step * width for step in tensor.strides),
+            "typestr": f"|V{width}",
+            "version": 3,
+        }
