@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from asmtune.base.errors import MeasureError
-from asmtune.core.failures import guarded
+from asmtune.core.failures import guarded, required
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.checks.compare import fill_poison, tolerance_of
@@ -85,6 +85,7 @@ class OutputChecker:
         for copy in self._kept:
             copy.put_back()
         self._zero()
+        self._call_restore()
 
     def set_reference(
         self,
@@ -168,6 +169,7 @@ class OutputChecker:
 
         def give_back() -> None:
             self._restore(saved)
+            self._call_restore()
             synchronize(self._roles.written)
 
         failure = guarded("restore", give_back)
@@ -191,6 +193,7 @@ class OutputChecker:
             for tensor in self._roles.poisoned:
                 fill_poison(tensor)
             self._zero()
+            self._call_restore()
             run()
             synchronize(self._roles.written)
             for copy in self._kept:
@@ -230,6 +233,11 @@ class OutputChecker:
         for tensor in self._roles.zeroed:
             tensor.view().zero_()
 
+    def _call_restore(self) -> None:
+        restore = self._options.restore
+        if restore is not None:
+            required("restore=", lambda: restore(self._arguments))
+
     def _compare(self, slots: ConfigSlots) -> Failure | None:
         expected = self._expected_outputs
         if expected is None:
@@ -254,6 +262,7 @@ class OutputChecker:
             return {}
         self._restore(self._saved)
         self._zero()
+        self._call_restore()
         return call_reference(reference, self._arguments, self._roles.meant)
 
     def _note_copies(self, copies: list[RegionCopy]) -> None:

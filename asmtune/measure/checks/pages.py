@@ -104,7 +104,9 @@ class Pages:
         if among is None:
             yield from (slice(at, at + _STRETCH) for at in range(0, self.count, _STRETCH))
         else:
-            yield from torch.from_numpy(self.inner(among)).split(_STRETCH)
+            rows = self.inner(among)
+            places = range(0, len(rows), _STRETCH)
+            yield from (torch.from_numpy(rows[at : at + _STRETCH]) for at in places)
 
 
 def _on(part: Any, device: Any) -> Any:

@@ -7,7 +7,7 @@ It is allowed on a leaf that requires a gradient, and on a tensor of inference m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -360,8 +360,8 @@ def synchronize(tensors: Iterable[TensorArgument]) -> None:
 
 
 @contextmanager
-def preserved(values: Iterable[Any]) -> Iterator[None]:
-    """Restore the contents of every tensor among `values` at the end.
+def preserved(values: Iterable[Any]) -> Iterator[Callable[[], None]]:
+    """Restore the contents of every tensor among `values` at the end, and where that is called.
 
     For code that may write any of them, such as a config's `pre_hook`. (If the IR tells what is
     written, an `OutputChecker` copies only that.) It needs memory for one copy of each tensor, and
@@ -370,9 +370,13 @@ def preserved(values: Iterable[Any]) -> Iterator[None]:
     tensors, _ = tensor_arguments({str(place): value for place, value in enumerate(values)})
     synchronize(tensors)
     copies = [RegionCopy(region) for region in regions_of(tensors)]
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         synchronize(tensors)
         for copy in copies:
             copy.restore()
+
+    try:
+        yield restore
+    finally:
+        restore()
