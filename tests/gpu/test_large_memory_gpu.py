@@ -76,7 +76,7 @@ def test_a_pool_of_gigabytes_is_restored_by_pages() -> None:
         assert bool((pool == 1).all())
         stray()
     assert bool((pool == 1).all())
-    assert torch.cuda.max_memory_allocated() - before < pool.nbytes + pool.nbytes // 4
+    assert torch.cuda.max_memory_allocated() - before < pool.nbytes + pool.nbytes // 2
 
 
 def test_a_pool_that_takes_half_of_the_memory_tunes() -> None:
