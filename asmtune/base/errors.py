@@ -65,8 +65,16 @@ class MeasureError(AsmtuneError, RuntimeError):
     """Nothing could be timed: no GPU, or every candidate failed."""
 
 
-class MemoryShortError(MeasureError):
-    """Nothing could be timed, since memory is short; the problem itself can be launched."""
+class UntimedError(MeasureError):
+    """Nothing is timed; the problem itself can be launched."""
+
+
+class MemoryShortError(UntimedError):
+    """Nothing could be timed, since memory is short."""
+
+
+class ForeignWriteError(UntimedError):
+    """Nothing is timed, since launches may change memory that nothing puts back."""
 
 
 class MissError(AsmtuneError, LookupError):

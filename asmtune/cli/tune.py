@@ -227,8 +227,11 @@ def _plan(
     from asmtune.studies.tuning_queue import TuningQueue
 
     queue = TuningQueue.of(module, reference, dtype)
-    if queue.tuner and queue.tuner.options.choices.get("tiles"):
+    choices = {} if queue.tuner is None else queue.tuner.options.choices
+    if choices.get("tiles"):
         options = replace(options, tiles=True)
+    foreign, restore = choices.get("foreign"), choices.get("restore")
+    options = replace(options, checks=replace(options.checks, foreign=foreign, restore=restore))
     problems = queue.check(shapes)
     return _Plan(options, len(problems), partial(queue.results, problems))
 

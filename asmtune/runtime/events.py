@@ -153,13 +153,17 @@ class Notices:
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
+    def first(self, moment: str, text: str) -> bool:
+        """Return whether nobody has asked this before."""
+        with self._lock:
+            is_first = (moment, text) not in self._warned
+            self._warned.add((moment, text))
+        return is_first
+
     def untuned(self, key: TuneKey, choice: Choice | Config, moment: str) -> None:
         """Warn that a launch continues with an untuned config; `moment` is a key of `_ADVICE`."""
         text = key_text(key)
-        with self._lock:
-            first = (moment, text) not in self._warned
-            self._warned.add((moment, text))
-        if first:
+        if self.first(moment, text):
             message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {choice}"
             warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
 

@@ -198,6 +198,16 @@ class DecoratorOptions:
         """Return whether no config but the default may be launched unchecked."""
         return self.choices.get("bits") == "equal" or self.choices.get("accuracy") is not None
 
+    def is_small(self, arguments: Arguments) -> bool:
+        """Return whether a launch is small by the user's limit or function."""
+        small = self.small
+        if small is None or isinstance(small, str):
+            return False
+        if callable(small):
+            with inside():
+                return bool(small(arguments))
+        return all(x.numel() <= small for x in arguments.values() if hasattr(x, "numel"))
+
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:

@@ -28,10 +28,10 @@ from asmtune.core.problem import without_autotuner
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import bits
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.checks.roles import overlap
 from asmtune.measure.checks.tensors import (
     MemoryRegion,
     TensorArgument,
-    overlap,
     regions_of,
     tensor_arguments,
 )

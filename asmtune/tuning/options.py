@@ -12,7 +12,7 @@ from asmtune.base.text import did_you_mean, function_name, shortened
 from asmtune.core.alternatives import Alternatives, checked_alternatives
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
-from asmtune.measure.checks.roles import CheckOptions
+from asmtune.measure.checks.roles import CheckOptions, Restore
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.tuning.objective import Objective
 from asmtune.tuning.search.base import BatchSizes, Limits
@@ -158,6 +158,8 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
             "check=False out"
         )
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
+    if choices.get("foreign") not in (None, "repeat"):
+        raise InputError(f"foreign={shortened(repr(choices['foreign']))}: give 'repeat', or None")
     restored, zeroed = _names(choices, "restore_value"), _names(choices, "reset_to_zero")
     return CheckOptions(
         check=choices.get("check", True),
@@ -167,6 +169,8 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
         tolerance=_tolerance(choices),
         bits_equal=bits == "equal",
         accuracy=accuracy,
+        foreign=choices.get("foreign"),
+        restore=_function(choices, "restore"),
     )
 
 
@@ -238,6 +242,11 @@ class Choices(TypedDict, total=False):
         by name after it), they write its outputs. They are checked like a config, timed beside
         the finalists, stored by name, and called where one wins. Only time may be the objective.
 
+    foreign, restore: a kernel that may write memory of no tensor argument, such as that behind a
+        table of addresses, is not timed, and the model's pick is launched, unless it is told what
+        to do with that memory: "repeat" launches on it again and again; `restore(arguments)`,
+        called with the arguments by name before each launch and after the last, puts it back.
+
     Those from `pre_hook` on are `triton.autotune`'s, with its meaning where it has one here:
 
     pre_hook: called as `pre_hook(kwargs)` before each launch while tuning, after that of the
@@ -275,6 +284,8 @@ class Choices(TypedDict, total=False):
     tolerance: float | None
     accuracy: Bound | None
     alternatives: Alternatives | None
+    foreign: Literal["repeat"] | None
+    restore: Restore | None
     restore_value: tuple[str, ...]
     reset_to_zero: tuple[str, ...]
     pre_hook: PreHook | None

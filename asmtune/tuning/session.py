@@ -21,6 +21,7 @@ from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
+from asmtune.ir.ttir.work import Work
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
@@ -91,6 +92,7 @@ class Session:
         Raises:
             InputError: space, problem and kernel do not fit.
             CompileError: no config can run.
+            ForeignWriteError: launches may change memory that nothing puts back.
             MeasureError: no config that compiled can be launched.
         """
         default = request.space.first(**request.problem.shape)
@@ -105,8 +107,9 @@ class Session:
             hooked = request.is_hooked
             touched = request.problem.arguments.values() if hooked else ()
             # The front end runs hooks, before the bench saves the arguments and after.
-            stack.enter_context(preserved(touched))
-            with preserved(touched), watch.timed_stage("foresee"):
+            restore = stack.enter_context(preserved(touched))
+            with watch.timed_stage("foresee"):
+                self._require_repeatable(front.works([default]))
                 configs = self._configs(request, funnel, front, watch)
                 ranking = first_ranking(funnel, front, configs, self.options.effort)
                 stack.callback(ranking.close)
@@ -115,9 +118,12 @@ class Session:
                 stack.callback(search.compiler.close)
                 if not hooked:
                     search.compiler.start(search.first_batch())
-                effects = _effects(front, state.configs, default)
+                works = _works(front, state.configs)
+                self._require_repeatable(works)
+                effects = _effects(front, works, state.configs, default)
                 if not hooked:  # hooks would write to what the bench saves
                     ranking.start()
+                restore()
             with watch.timed_stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
@@ -138,6 +144,17 @@ class Session:
             for note in (*bench.notes, *self._accuracy_notes(request, state, decision)):
                 watch.note(note)
             return self._result(request, stages, decision, reason)
+
+    def _require_repeatable(self, works: Sequence[Work]) -> None:
+        """Check that timing changes no memory behind the user's back, before anything runs.
+
+        Raises:
+            ForeignWriteError: the kernel may write memory of no argument.
+        """
+        options = self.options
+        places = dict.fromkeys(place for work in works for place in work.foreign_places)
+        isolated = options.isolate or options.devices is not None
+        options.checks.require_repeatable([*places], isolated=isolated)
 
     def _accuracy_notes(
         self, request: TuningRequest, state: State, decision: FinalDecision
@@ -324,13 +341,21 @@ def _covers(effects: Effects, front: Front, config: Config) -> bool:
     return effects.cover(Effects.of(front.works([config]), front.problem.arguments))
 
 
-def _effects(front: Front, configs: Sequence[Config], default: Config) -> Effects:
-    """Return what launches of the configs do to the problem's arguments."""
+def _works(front: Front, configs: Sequence[Config]) -> list[Work]:
+    """Return works that show what launches of the configs do to the problem's arguments."""
     arguments = front.problem.arguments
     works = sampled_works(front, configs)
     # The front end holds up the first batch, whose configs it lowers too: 1.1 s of a GEMM's 7.2 s.
     if len({Effects.of([work], arguments) for work in works}) > 1:
         works = sampled_works(front, configs, every=True)
+    return works
+
+
+def _effects(
+    front: Front, works: Sequence[Work], configs: Sequence[Config], default: Config
+) -> Effects:
+    """Return what launches of the configs do to the problem's arguments."""
+    arguments = front.problem.arguments
     effects = Effects.of(works, arguments)
     effects = effects.beside(front.works([default]), arguments)
     edited = any(config.ir_override for config in configs)

@@ -317,7 +317,7 @@ class UnrankedTuner(Tuner):
             return self._unranked(self.unread).run(request)
 
 
-def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[None]:
+def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[Any]:
     """Restore the arguments at exit if configs have hooks, which the front end may run."""
     return preserved(request.problem.arguments.values() if request.is_hooked else ())
 

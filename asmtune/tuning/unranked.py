@@ -16,17 +16,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from asmtune.base.errors import CompileError, MeasureError
+from asmtune.base.errors import CompileError, ForeignWriteError, MeasureError, ParseError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.base.user_state import carried, outside, within
 from asmtune.compile.load import launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded
+from asmtune.core.failures import guarded, required
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.ir.ttir.analysis import Kernel
 from asmtune.measure.bench.gpu import allocating
 from asmtune.measure.bench.hooks import QUANTILES, DoBench
 from asmtune.measure.bench.trials import times_of
@@ -63,8 +64,8 @@ class UnrankedSession:
     """Tunes one request by Triton's own means.
 
     Attributes:
-        options: the user's hooks, clock, and arguments to zero or restore; the others have no
-            effect here.
+        options: the user's hooks, clock, arguments to zero or restore, and what may be repeated;
+            the others have no effect here.
         jobs: compiles at once.
         reason: why nothing is ranked, for the notice.
         listener: told of what is compiled and timed.
@@ -83,6 +84,7 @@ class UnrankedSession:
         Raises:
             InputError: the configs do not fit the kernel.
             CompileError: no config compiles.
+            ForeignWriteError: launches may change memory that nothing puts back.
             MeasureError: no config that compiles can be launched.
         """
         start = time.perf_counter()
@@ -122,22 +124,29 @@ class UnrankedSession:
         )
 
     def _compiled(self, problem: Problem, configs: Sequence[Config]) -> dict[Config, Failure]:
-        """Compile configs in parallel; return why those that fail do."""
+        """Compile configs in parallel; return why those that fail do.
+
+        Raises:
+            ForeignWriteError: launches may change memory that nothing puts back.
+        """
         self.listener.start("compile", len(configs))
         with ThreadPoolExecutor(self.jobs, "asmtune-unranked", device_of_thread()) as threads:
             outcomes = list(threads.map(partial(self._compile, problem), configs))
+        places = [place for each in outcomes if not isinstance(each, Failure) for place in each]
+        self.options.checks.require_repeatable([*dict.fromkeys(places)], isolated=False)
         pairs = zip(configs, outcomes, strict=True)
         return {config: outcome for config, outcome in pairs if isinstance(outcome, Failure)}
 
-    def _compile(self, problem: Problem, config: Config) -> Failure | None:
-        def compiled() -> Failure | None:
+    def _compile(self, problem: Problem, config: Config) -> tuple[str, ...] | Failure:
+        """Compile a config; return where it may write memory of no argument."""
+
+        def compiled() -> tuple[str, ...] | Failure:
             grid = problem.grid_of(config)
             if isinstance(grid, Failure):
                 return grid
-            _launch(problem, config, problem.bind(config), warmup=True)
-            return None
+            return _foreign_places(_launch(problem, config, problem.bind(config), warmup=True))
 
-        def work() -> Failure | None:
+        def work() -> tuple[str, ...] | Failure:
             if config.pre_hook is None:
                 return compiled()
             with PRE_HOOK_LOCK:  # descriptors get their block shape there, for all configs
@@ -146,7 +155,7 @@ class UnrankedSession:
 
         outcome = guarded("compile", work)
         self.listener.advance()
-        return outcome if isinstance(outcome, Failure) else None
+        return outcome
 
     def _timed(
         self, problem: Problem, configs: Sequence[Config]
@@ -155,12 +164,19 @@ class UnrankedSession:
         do_bench = triton_clock() if chosen is None else within(chosen)
         self.listener.start("time", len(configs))
         outcomes: dict[Config, Measurement | Failure] = {}
-        for config in configs:
-            call = self._call(problem, config)
-            returned = guarded("launch", partial(do_bench, call, quantiles=QUANTILES))
-            outcomes[config] = _outcome(config, returned)
-            self.listener.advance()
+        with ExitStack() as stack:
+            stack.callback(self._restore, problem)
+            for config in configs:
+                call = self._call(problem, config)
+                returned = guarded("launch", partial(do_bench, call, quantiles=QUANTILES))
+                outcomes[config] = _outcome(config, returned)
+                self.listener.advance()
         return outcomes
+
+    def _restore(self, problem: Problem) -> None:
+        restore = self.options.checks.restore
+        if restore is not None:
+            required("restore=", lambda: within(restore)(problem.arguments))
 
     def _call(self, problem: Problem, config: Config) -> Callable[[], None]:
         """Return a function that launches once, with all that Triton does around a launch."""
@@ -178,6 +194,7 @@ class UnrankedSession:
                 values[name].data.zero_()  # also of a tensor that inference has made
             for name, copy in copies.items():
                 values[name].data.copy_(copy)
+            self._restore(problem)
             with hooks.reporting(values):
                 _launch(problem, config, bound, warmup=False)
             if hooks.post is not None:
@@ -217,9 +234,18 @@ def _preserved(request: TuningRequest) -> AbstractContextManager[Any]:
     return stack
 
 
-def _launch(problem: Problem, config: Config, bound: Mapping[str, Any], *, warmup: bool) -> None:
+def _launch(problem: Problem, config: Config, bound: Mapping[str, Any], *, warmup: bool) -> Any:
     grid = problem.programs(config)
-    jit_function(problem.kernel).run(grid=grid, warmup=warmup, **bound)
+    return jit_function(problem.kernel).run(grid=grid, warmup=warmup, **bound)
+
+
+def _foreign_places(compiled: Any) -> tuple[str, ...]:
+    """Return where a kernel that Triton compiled may write memory of no argument."""
+    text = getattr(compiled, "asm", {}).get("ttir")
+    try:
+        return Kernel(text).foreign_places if text else ()
+    except ParseError:
+        return ()
 
 
 def _outcome(config: Config, returned: Any) -> Measurement | Failure:
@@ -276,5 +302,7 @@ def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningRe
     """Tune without ranking; None where Triton can run no config either."""
     try:
         return session.run(request)
+    except ForeignWriteError:
+        raise
     except (CompileError, MeasureError):
         return None

@@ -163,6 +163,21 @@ def test_the_key_of_a_kernel_with_buckets(workshop: FakeWorkshop, commands: Comm
     assert workshop.options.tiles
 
 
+def test_what_a_decorator_says_of_foreign_writes_holds(
+    workshop: FakeWorkshop, commands: Commands
+) -> None:
+    """A module that decorates its kernel tells by that whether it may be launched many times."""
+    file = commands.folder / "doubled.py"
+    told = "from asmtune import asm_autotune\n" + file.read_text()
+    told += 'fast = asm_autotune(space=space(), foreign="repeat", restore=print)(kernel)\n'
+    (commands.folder / "told.py").write_text(told)
+    workshop.answers = [tuned]
+    commands.run("tune", "{}/told.py", "--shape", "n=128")
+    assert workshop.options is not None
+    checks = workshop.options.checks
+    assert (checks.foreign, checks.restore) == ("repeat", print)
+
+
 def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:
     """Shapes of options and of a file come in order, and each once."""
     (commands.folder / "shapes.csv").write_text("n\n64\n32\n")

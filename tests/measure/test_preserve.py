@@ -103,3 +103,15 @@ def test_nothing_to_preserve() -> None:
     """Scalars alone cost nothing and change nothing."""
     with preserved([1, 2.5, True, None]):
         pass
+
+
+def test_contents_come_back_meanwhile_too() -> None:
+    """The same copy serves in between and at the end."""
+    tensor = torch.arange(8.0)
+    before = tensor.clone()
+    with preserved([tensor]) as restore:
+        tensor.fill_(3)
+        restore()
+        assert torch.equal(tensor, before)
+        tensor.fill_(4)
+    assert torch.equal(tensor, before)

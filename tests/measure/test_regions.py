@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from asmtune.measure.checks.roles import overlap
 from asmtune.measure.checks.tensors import (
     RegionCopy,
     TensorArgument,
-    overlap,
     regions_of,
     tensor_arguments,
 )
@@ -120,5 +120,5 @@ def test_views_too_hard_to_tell_apart_overlap(monkeypatch: pytest.MonkeyPatch) -
     one, other = tensors_in(
         memory.as_strided((4, 5, 6), (7, 11, 13)), memory.as_strided((5, 6, 4), (17, 19, 23), 1)
     )
-    monkeypatch.setattr("asmtune.measure.checks.tensors._OVERLAP_WORK", 1)
+    monkeypatch.setattr("asmtune.measure.checks.roles._OVERLAP_WORK", 1)
     assert overlap(one, other)

@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import triton
 
-from asmtune.base.errors import CompileError, MeasureError, UnreadableError
+from asmtune.base.errors import CompileError, ForeignWriteError, MeasureError, UnreadableError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware import driver, shipped
@@ -28,6 +29,8 @@ from asmtune.tuning.unranked import UnrankedWarning
 from tests.driver_tables import DEVICES, OTHERS, attributes, pretend
 from tests.tuning_support import BEST, DEFAULT, HostMachine, add, problem, resolved, space, usual_us
 from tests.tuning_support import workshop as ranked_workshop
+from tests.workload import foreign_kernels
+from tests.workload.workload_lowering import I64, lower, pointer
 
 UNKNOWN = "Voodoo 2"
 
@@ -205,15 +208,17 @@ class TritonStandIn:
     Attributes:
         compiled, timed: configs' blocks and warps, in order.
         fails: configs that do not compile, by their block.
+        ttir: of each that does.
     """
 
     def __init__(self, fails: tuple[int, ...] = ()) -> None:
         self.compiled: list[tuple[int, int]] = []
         self.timed: list[tuple[int, int]] = []
         self.fails = fails
+        self.ttir = ""
         self._last: Mapping[str, Any] = {}
 
-    def run(self, *_: Any, grid: Any, warmup: bool, **values: Any) -> None:
+    def run(self, *_: Any, grid: Any, warmup: bool, **values: Any) -> Any:
         """Stand in for `JITFunction.run`."""
         assert grid == (triton.cdiv(values["n"], values["BLOCK"]), 1, 1)
         self._last = values
@@ -221,8 +226,9 @@ class TritonStandIn:
             self.compiled.append((values["BLOCK"], values["num_warps"]))
             if values["BLOCK"] in self.fails:
                 raise RuntimeError("out of registers")
-            return
+            return SimpleNamespace(asm={"ttir": self.ttir})
         values["out_ptr"][:] = values["x_ptr"] + values["y_ptr"]
+        return None
 
     def clock(self, call: Callable[[], None], quantiles: Any) -> list[float]:
         """Stand in for the active driver's benchmarker."""
@@ -418,3 +424,23 @@ def test_no_function_is_timed_where_outputs_are_not_checked(
     assert result.record is not None
     assert result.record.winner == BEST
     assert "no alternative was timed" in result.remark
+
+
+def test_foreign_writes_are_not_timed_there_either(stand_in: TritonStandIn, tmp_path: Path) -> None:
+    """Triton's IR tells them, on a device that nothing is known of too; restore= is obeyed."""
+    values = {"table_ptr": pointer(I64), "x_ptr": pointer(), "n": 64, "BLOCK": 16}
+    stand_in.ttir = lower(foreign_kernels.by_arithmetic, **values)
+    maker, called = unknown_tuner(tmp_path), []
+    with (
+        pytest.warns(UnrankedWarning),
+        pytest.raises(ForeignWriteError, match=r"foreign_kernels\.py:"),
+    ):
+        resolved(maker)
+    assert stand_in.timed == []
+    maker.options = TuneOptions.of({"effort": "quick", "restore": called.append})
+    assert resolved(maker).record is not None
+    assert len(stand_in.timed) == 20
+    assert len(called) == 21
+    stand_in.ttir = "no IR"
+    maker.options = TuneOptions.of({"effort": "quick", "force": True})
+    assert resolved(maker).record is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Any
 
+import foreign_kernels as foreign
 import pytest
 import torch
 import triton
@@ -13,6 +15,7 @@ from workload_lowering import F16, F32, I32, I64, after_passes, call, lower, poi
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.strides import Repeated
 from asmtune.ir.ttir.work import ArgumentUse, Work
+from asmtune.measure.checks.effects import Effects
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 
@@ -189,6 +192,32 @@ def test_addresses_from_memory_belong_to_no_argument() -> None:
     assert found.bytes_written == found.unique_written_bytes == 64 * 4
     plain = work(kernels.softmax, grid=(1,), x_ptr=pointer(), y_ptr=pointer(), cols=9, BLOCK=16)
     assert not plain.foreign_writes
+
+
+@pytest.mark.parametrize("kernel", foreign.WRITING, ids=lambda kernel: kernel.__name__)
+def test_foreign_writes_are_seen_wherever_they_hide(kernel: Any) -> None:
+    """Calls, branches, loops, casts, atomics, descriptors and assembly: the line is named."""
+    found = work(kernel, grid=(2,), **foreign_values(kernel))
+    (place,) = found.foreign_places
+    file, _, line = place.rpartition(":")
+    assert file == foreign.__file__
+    owner = foreign.put if kernel is foreign.by_a_call else kernel
+    lines = owner.raw_src
+    start = owner.starting_line_number
+    assert start < int(line) < start + len(lines)
+    assert Effects.of([found], foreign_values(kernel)).foreign
+
+
+@pytest.mark.parametrize("kernel", foreign.OTHERS, ids=lambda kernel: kernel.__name__)
+def test_what_writes_arguments_alone_is_not_foreign(kernel: Any) -> None:
+    """Reads by addresses, stores by indices and other assembly are those of ordinary kernels."""
+    assert work(kernel, grid=(2,), **foreign_values(kernel)).foreign_places == ()
+
+
+def foreign_values(kernel: Any) -> dict[str, Any]:
+    """Arguments of a kernel of `foreign_kernels`."""
+    first = {"address": 1 << 40} if "address" in kernel.arg_names else {"table_ptr": pointer(I64)}
+    return {**first, "x_ptr": pointer(), "n": 64, "BLOCK": 16}
 
 
 def test_addresses_given_away_may_be_used_for_anything() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from asmtune.ir.ttir.loops import (
 from asmtune.ir.ttir.memory import (
     MemoryOperation,
     escapes,
+    foreign_writes,
     memory_operations,
     steering_loads,
 )
@@ -147,7 +149,16 @@ class Kernel:
             tables, steering = self._tables(parameters, call)
             plan = self._plan(frozenset().union(*(self._steering[place] for place in tables)))
             launch = _Launch(call, parameters, tables, steering)
-            return _Count(plan, self.placement, self.operations, launch).work(self._escapes)
+            work = _Count(plan, self.placement, self.operations, launch).work(self._escapes)
+            return replace(work, foreign_places=self.foreign_places)
+
+    @cached_property
+    def foreign_places(self) -> tuple[str, ...]:
+        """Return where memory may be written that no argument stands for, as `file:line`."""
+        nodes = foreign_writes(self._flow, self.operations)
+        positions = ((node, self.tree.line_of(node)) for node in nodes)
+        places = (f"{at[0]}:{at[1]}" if at else node.name for node, at in positions)
+        return tuple(dict.fromkeys(places))
 
     def slots(self, call: LaunchArguments) -> ConfigSlots:
         """Return the slots of arguments that the programs of a launch write; raises as `work`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -62,6 +63,13 @@ _PASSING: Final = frozenset(
     }
 )  # fmt: skip
 _PURE_DIALECTS: Final = ("arith.", "math.")
+
+# PTX that writes memory, but for stores, reductions and atomics on shared or local memory.
+_ASM_WRITE: Final = re.compile(
+    r"(?<![\w.])(?:(?:st|red|atom|multimem\.(?:st|red))\.(?!\S*(?:shared|local))"
+    r"|cp\.(?:reduce\.)?async\.bulk\.(?:tensor\.\w+\.)?global)"
+).search
+_ESCAPED: Final = re.compile(r"\\[0-9A-F]{2}").sub  # a line's end in MLIR's strings
 
 
 @dataclass(slots=True)
@@ -137,6 +145,28 @@ def _handed_out(node: Node) -> tuple[int, ...]:
         return node.operands[1:]
     is_known = node.name in _FIRST or node.name in _PASSING or _is_pure(node)
     return () if is_known or (node.name in CONTROL and node.regions) else node.operands
+
+
+def foreign_writes(flow: Flow, operations: list[MemoryOperation]) -> list[Node]:
+    """Return operations that may write memory that no argument stands for."""
+    stores = [one.node for one in operations if one.foreign and one.kind != "read"]
+    return stores + [node for node in flow.tree.nodes() if _writes_elsewhere(flow, node)]
+
+
+def _writes_elsewhere(flow: Flow, node: Node) -> bool:
+    """Return whether inline assembly, or a function with effects, may write by such an address."""
+    if not (
+        (node.name == "tt.elementwise_inline_asm" and _ASM_WRITE(_ESCAPED(" ", node.text)))
+        or (node.name == "tt.extern_elementwise" and not _is_pure(node))
+    ):
+        return False
+    kinds = {value: flow.tree.type_of(value) for value in node.operands}
+    pointers = [value for value, kind in kinds.items() if kind.addresses]
+    if pointers:
+        return any(roots(flow, value)[1] for value in pointers)
+    # A number of 64 bits may be an address; one of 32 is none, or is of shared memory.
+    numbers = [value for value, kind in kinds.items() if kind.element == "i64"]
+    return bool(numbers) and all(roots(flow, value)[1] for value in numbers)
 
 
 def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:

@@ -285,6 +285,7 @@ class Work:
         state: what goes from step to step of such a loop; None if every tile starts anew.
         barriers: barriers that one program asks for itself, on average.
         steering: index tensors that decide trips or branches, and where each is known from.
+        foreign_places: where memory may be written that no argument stands for, as `file:line`.
     """
 
     name: str
@@ -302,6 +303,7 @@ class Work:
     barriers: float
     steering: tuple[SteeringArgument, ...] = ()
     state: CarriedState | None = None
+    foreign_places: tuple[str, ...] = ()
 
     @classmethod
     def unread(cls, grid: tuple[int, int, int]) -> Work:
@@ -359,7 +361,7 @@ class Work:
     @property
     def foreign_writes(self) -> bool:
         """Return whether memory may be written that no argument stands for."""
-        return any(access.foreign and access.kind != "read" for access in self.accesses)
+        return bool(self.foreign_places)
 
     def _bytes(self, kind: Kind) -> float:
         return sum(a.bytes for a in self.accesses if a.kind == kind) * self.programs

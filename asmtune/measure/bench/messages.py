@@ -36,7 +36,7 @@ from asmtune.measure.timing.policy import TimingPolicy
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of, bool: scalar_of})
 _ALTERNATIVE: Final = "alternative "
-_FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
+_FUNCTIONS: Final = ("reference=", "restore=", "pre_hook=", "post_hook=", "do_bench=")
 
 
 def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
@@ -81,11 +81,12 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     Raises:
         InputError: a function cannot be sent; names it.
     """
-    functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
-    functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
+    checked, hooks = setup.checks, setup.hooks
+    by_role = (checked.reference, checked.restore, hooks.pre, hooks.post, setup.do_bench)
+    functions = {r: f for r, f in zip(_FUNCTIONS, by_role, strict=True) if f is not None}
     functions |= {f"{_ALTERNATIVE}{name}=": f for name, f in setup.alternatives.items()}
-    accuracy = setup.checks.accuracy
-    checks = vars(setup.checks) | {"accuracy": None if accuracy is None else asdict(accuracy)}
+    accuracy = checked.accuracy
+    checks = vars(checked) | {"accuracy": None if accuracy is None else asdict(accuracy)}
     for role, function in functions.items():
         pickled(function, name_of(role, function))  # one by one, to find out which cannot be sent
     return {
@@ -93,7 +94,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
             name: sorted(value) if isinstance(value, frozenset) else value
             for name, value in vars(setup.effects).items()
         },
-        "checks": {n: value for n, value in checks.items() if n != "reference"},
+        "checks": {n: v for n, v in checks.items() if n not in ("reference", "restore")},
         # Together, so that hooks that share a closure still do so in the child.
         "functions": pickled(functions, "the functions") if functions else "",
         "policy": asdict(setup.policy),
@@ -130,10 +131,10 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
         checks["accuracy"] = Bound(**checks["accuracy"])
     names = ", ".join(role.strip("=") for role in (*_FUNCTIONS, "alternatives"))
     sent = unpickled(message["functions"], names) if message["functions"] else {}
-    reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
+    reference, put_back, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
     return ChildSetup(
         Effects(**effects),
-        CheckOptions(**checks, reference=reference),
+        CheckOptions(**checks, reference=reference, restore=put_back),
         TimingPlan(TimingPolicy(**message["policy"]), message["seed"], do_bench),
         TunerHooks(pre, post),
         {

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from asmtune.base.errors import MeasureError
-from asmtune.core.failures import guarded
+from asmtune.base.user_state import within
+from asmtune.core.failures import guarded, required
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.checks.compare import fill_poison, tolerance_of
@@ -48,7 +49,7 @@ class OutputChecker:
         self._effects = effects
         self._options = options
         self._roles = roles = Roles.of(tensors, effects, options)
-        self._saved = [RegionCopy(region) for region in regions_of(roles.written)]
+        self._saved = self._copies()
         self._kept = [copy for copy in self._saved if set(copy.region.tensors) & set(roles.kept)]
         self._restored_before_check = [
             copy for copy in self._saved if copy in self._kept or copy.region.has_gaps
@@ -81,8 +82,11 @@ class OutputChecker:
 
         On a GPU this is queued in order with launches on the current stream, and does not wait.
         """
-        self._restore(self._kept)
+        self._synchronize()
+        for copy in self._kept:
+            copy.put_back()
         self._zero()
+        self._call_restore()
 
     def set_reference(
         self,
@@ -104,7 +108,7 @@ class OutputChecker:
             InputError: the user's reference raises, or returns something that does not fit.
         """
         if not self._options.check or not self._roles.written:
-            return self._run_once(run) or guarded("launch", finish)
+            return self._run_once(run) or self._learnt() or guarded("launch", finish)
         self._expected_outputs = None
         expected = self._values_of_reference()
         failure = self._run_once(run)
@@ -113,12 +117,15 @@ class OutputChecker:
         tolerance = None if self._options.bits_equal else self._tolerance
         bound = self._options.accuracy
         outputs = guarded(
-            "check", lambda: ExpectedOutputs(self._saved, self._roles, tolerance, bound)
+            "check",
+            lambda: ExpectedOutputs(
+                self._saved, self._roles, tolerance, bound, given=self.has_reference
+            ),
         )
         finished = guarded("launch", finish)
         if isinstance(outputs, Failure):
             return outputs
-        failure = finished or self._run_once(run)
+        failure = finished or self._learnt() or self._run_once(run) or self._learnt()
         if failure is not None:
             return failure
         self._notes += outputs.drop_untouched() + outputs.widen_for_nondeterminism()
@@ -149,7 +156,7 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        failure, finished = self._compare(slots), guarded("launch", finish)
+        failure, finished = self._compare(slots) or self._learnt(), guarded("launch", finish)
         return failure or finished
 
     def close(self) -> None:
@@ -163,6 +170,7 @@ class OutputChecker:
 
         def give_back() -> None:
             self._restore(saved)
+            self._call_restore()
             synchronize(self._roles.written)
 
         failure = guarded("restore", give_back)
@@ -186,20 +194,50 @@ class OutputChecker:
             for tensor in self._roles.poisoned:
                 fill_poison(tensor)
             self._zero()
+            self._call_restore()
             run()
             synchronize(self._roles.written)
+            for copy in self._kept:
+                copy.look()
 
         return guarded("launch", once)
 
+    def _learnt(self) -> Failure | None:
+        """Let the pages that a right config changed be restored before each timed run."""
+
+        def learn() -> None:
+            for copy in self._kept:
+                copy.learn()
+
+        return guarded("check", learn)
+
+    def _copies(self) -> list[RegionCopy]:
+        """Copy all that may be written; what is needed at the end alone leaves room on the GPU."""
+        regions, kept = regions_of(self._roles.written), set(self._roles.kept)
+        regions.sort(key=lambda region: kept.isdisjoint(region.tensors))
+        outputs = sum(region.stop - region.start for region in regions)
+        return [
+            RegionCopy(region, outputs if kept.isdisjoint(region.tensors) else 0)
+            for region in regions
+        ]
+
     def _restore(self, copies: list[RegionCopy]) -> None:
-        if self._on_host:
-            synchronize(self._roles.written)
+        self._synchronize()
         for copy in copies:
             copy.restore()
+
+    def _synchronize(self) -> None:
+        if self._on_host:
+            synchronize(self._roles.written)
 
     def _zero(self) -> None:
         for tensor in self._roles.zeroed:
             tensor.view().zero_()
+
+    def _call_restore(self) -> None:
+        restore = self._options.restore
+        if restore is not None:
+            required("restore=", lambda: within(restore)(self._arguments))
 
     def _compare(self, slots: ConfigSlots) -> Failure | None:
         expected = self._expected_outputs
@@ -225,6 +263,7 @@ class OutputChecker:
             return {}
         self._restore(self._saved)
         self._zero()
+        self._call_restore()
         return call_reference(reference, self._arguments, self._roles.meant)
 
     def _note_copies(self, copies: list[RegionCopy]) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from asmtune.core.dtypes import dtype_of
@@ -249,25 +250,42 @@ class Output:
         self.whose = "the default config"
         self.exact = False
         self.reference = expected
-        self.magnitude = Magnitude.of(expected)
         self._expected = expected
         self._poison = poison(tensor) if poisoned else None
+
+    @cached_property
+    def magnitude(self) -> Magnitude:
+        """Return the usual magnitudes, found when an element differs first."""
+        return Magnitude.of(self._expected)
+
+    @property
+    def is_blank(self) -> bool:
+        """Return whether all that is expected is 0, NaN or infinite."""
+        return not any(
+            bool((size.isfinite() & (size > 0)).any())
+            for size in (
+                widened(self._expected[piece]).abs_() for piece in pieces(self._expected.shape)
+            )
+        )
 
     @property
     def compares_slots(self) -> bool:
         """Return whether sums may stand for elements: of the default's outputs, not by bits."""
         return not self.exact and self.whose == "the default config"
 
-    def deviation(self) -> Any:
+    def deviation(self, differs: Callable[[int, int], bool] = lambda _start, _stop: True) -> Any:
         """Return the largest |c - r| / (|r| + s), as a tensor on the argument's device.
 
-        It is infinite if NaN, infinity or poison is where it is not expected.
+        It is infinite if NaN, infinity or poison is where it is not expected. `differs` returns
+        whether bytes of the storage may differ from the expected: others are not compared.
         """
         import torch
 
         actual = self.tensor.view()
         worst = torch.zeros((), dtype=torch.float64, device=actual.device)
         for piece in pieces(actual.shape):
+            if not differs(*self.tensor.extent(piece)):
+                continue
             worst = torch.maximum(worst, self._deviations_of(actual, piece).amax().double())
         return worst
 

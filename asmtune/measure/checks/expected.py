@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final
 
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.accuracy import Bound, measure_accuracy
 from asmtune.measure.checks.compare import Output, bits, equal, pieces, poison
+from asmtune.measure.checks.pages import Numbers
 from asmtune.measure.checks.roles import Roles
 from asmtune.measure.checks.tensors import RegionCopy, TensorArgument
 from asmtune.measure.checks.workspaces import Workspace, WorkspaceComparison
 
 # Two runs say little about a third, so this many times their difference is allowed.
 _RUNS_APART: Final = 4.0
+
+Differing = Mapping[RegionCopy, Numbers]
+"""Pages that differ from the expected outputs."""
 
 
 class ExpectedOutputs:
@@ -25,6 +31,7 @@ class ExpectedOutputs:
         tolerance: gives an argument's tolerance, by its dtype or the user's option; None where
             every bit must be equal.
         bound: limits the errors of floats, in place of a tolerance; None for the tolerance.
+        given: whether the user's reference will give the values.
 
     Attributes:
         error: the largest p99 of an output's relative error in the last comparison; None without
@@ -39,6 +46,8 @@ class ExpectedOutputs:
         roles: Roles,
         tolerance: Callable[[TensorArgument], float] | None,
         bound: Bound | None = None,
+        *,
+        given: bool = False,
     ) -> None:
         self._saved = saved
         self._poisoned, self._strays, self._scratch = roles.poisoned, roles.stray, roles.scratch
@@ -47,17 +56,24 @@ class ExpectedOutputs:
         self._run_to_run: dict[TensorArgument, float] = {}
         self._unsteady = ""
         self.workspaces: dict[str, str] = {}
-        self.copies = [RegionCopy(copy.region) for copy in saved]
+        self.copies = [
+            # Where nothing is poisoned, most of a pool is as it was.
+            RegionCopy(copy.region)
+            if given or not set(roles.poisoned).isdisjoint(copy.region.tensors)
+            else copy.output()
+            for copy in saved
+        ]
         self._outputs = {tensor: self._output(tensor) for tensor in roles.written}
 
     @property
     def caveats(self) -> list[str]:
         """Return remarks on outputs for which the check shows little."""
-        constant = [
-            f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
-            for tensor, output in self._outputs.items()
-            if output.magnitude.mean == 0.0 and tensor not in self._strays
-        ]
+        with self._shown():
+            constant = [
+                f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
+                for tensor, output in self._outputs.items()
+                if tensor not in self._strays and output.is_blank
+            ]
         return constant + [
             f"the default config leaves {tensor.name} as it was: "
             "a config that writes nothing passes"
@@ -85,7 +101,9 @@ class ExpectedOutputs:
         Returns remarks on arguments with a wider tolerance, or that are no longer compared.
         """
         notes = []
-        for tensor, deviation in zip(list(self._outputs), self._deviations(), strict=True):
+        with self._shown() as differing:
+            deviations = self._deviations(differing)
+        for tensor, deviation in zip(list(self._outputs), deviations, strict=True):
             if self._tolerance is None:
                 if deviation > 0.0:
                     self._unsteady = (
@@ -135,12 +153,14 @@ class ExpectedOutputs:
         if self._unsteady:
             return Failure("check", "wrong_output", self._unsteady)
         self.error = None if self._bound is None else 0.0
-        for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
-            if self._is_bounded(output.tensor) or deviation > output.tolerance:
-                failure = self._difference(output, workspaces.get(output.tensor.name))
-                if failure is not None:
-                    return failure
-        return self._stray()
+        with self._shown() as differing:
+            deviations = self._deviations(differing)
+            for output, deviation in zip(list(self._outputs.values()), deviations, strict=True):
+                if self._is_bounded(output.tensor) or deviation > output.tolerance:
+                    failure = self._difference(output, workspaces.get(output.tensor.name))
+                    if failure is not None:
+                        return failure
+            return self._stray(differing)
 
     def _difference(self, output: Output, workspace: Workspace | None) -> Failure | None:
         """Describe a wrong output; None if it is a workspace and right as that, or accurate."""
@@ -169,12 +189,12 @@ class ExpectedOutputs:
         """Return whether an argument's errors are limited by the bound."""
         return self._bound is not None and bool(tensor.dtype.is_floating_point)
 
-    def _stray(self) -> Failure | None:
+    def _stray(self, differing: Differing) -> Failure | None:
         """Check that memory between elements was not written; overwrite the elements."""
         for copy in self.copies:
             region = copy.region
             checked = all(tensor in self._outputs for tensor in region.tensors)
-            if not region.has_gaps or not checked:
+            if not region.has_gaps or not checked or not len(differing[copy]):
                 continue
             for tensor in region.tensors:
                 self._outputs[tensor].give_expected()
@@ -188,11 +208,20 @@ class ExpectedOutputs:
                 )
         return None
 
-    def _deviations(self) -> list[float]:
+    @contextmanager
+    def _shown(self) -> Iterator[Differing]:
+        """Let all copies hold the expected outputs; give the pages that differ from them."""
+        with ExitStack() as stack:
+            yield {copy: stack.enter_context(copy.showing_output()) for copy in self.copies}
+
+    def _deviations(self, differing: Differing) -> list[float]:
         """Return each output's deviation from the expected one, all fetched together."""
         import torch
 
-        deviations = [output.deviation() for output in self._outputs.values()]
+        deviations = []
+        for tensor, output in self._outputs.items():
+            copy = self._copy(self.copies, tensor)
+            deviations.append(output.deviation(partial(copy.pages.hold, differing[copy])))
         if not deviations:
             return []
         values: list[float] = torch.stack(
@@ -228,6 +257,9 @@ class ExpectedOutputs:
         return output
 
     def _is_unchanged(self, tensor: TensorArgument) -> bool:
+        copy = self._copy(self.copies, tensor)
+        if copy in self._saved:
+            return not copy.changes(tensor)
         before, after = (self._view(copies, tensor) for copies in (self._saved, self.copies))
         return equal(bits(before), bits(after))
 
@@ -246,5 +278,7 @@ class ExpectedOutputs:
         view: TensorArgument | None = None,
     ) -> Any:
         """Return an argument's copied elements, laid out as another `view` of it if given."""
-        copy = next(copy for copy in copies if tensor in copy.region.tensors)
-        return copy.view(view or tensor)
+        return self._copy(copies, tensor).view(view or tensor)
+
+    def _copy(self, copies: Sequence[RegionCopy], tensor: TensorArgument) -> RegionCopy:
+        return next(copy for copy in copies if tensor in copy.region.tensors)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
-from asmtune.base.errors import InputError
+import numpy as np
+
+from asmtune.base.errors import ForeignWriteError, InputError
 from asmtune.base.user_state import within
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
-from asmtune.measure.checks.tensors import TensorArgument, overlap
+from asmtune.measure.checks.tensors import TensorArgument
 
 Reference = Callable[[Mapping[str, Any]], Any]
+Restore = Callable[[Mapping[str, Any]], Any]
+
+# Beyond this much work (by NumPy's measure) two views count as overlapping.
+_OVERLAP_WORK: Final = 10_000
 
 
 def call_reference(
@@ -99,6 +105,10 @@ class CheckOptions:
         bits_equal: whether only outputs pass that equal the default config's in every bit.
         accuracy: limits the errors of each floating-point output, in place of a tolerance: against
             the reference in its own precision, or the default config's output without one.
+        foreign: "repeat" if a kernel may be launched many times that writes memory of no tensor
+            argument, such as that behind a table of addresses.
+        restore: puts such memory back: called with the arguments by name before every run, and
+            once after the last.
     """
 
     check: bool = True
@@ -108,6 +118,33 @@ class CheckOptions:
     tolerance: float | None = None
     bits_equal: bool = False
     accuracy: Bound | None = None
+    foreign: Literal["repeat"] | None = None
+    restore: Restore | None = None
+
+    def require_repeatable(self, places: Sequence[str], *, isolated: bool) -> None:
+        """Check that a kernel may be launched many times that writes memory of no argument.
+
+        Args:
+            places: where its source may write such memory; none if it does not.
+            isolated: whether another process would launch it.
+
+        Raises:
+            ForeignWriteError: the user has not said so, or the process has no such memory.
+        """
+        if not places:
+            return
+        what = f"it may write memory that no tensor argument holds ({', '.join(places)})"
+        if self.foreign is None and self.restore is None:
+            raise ForeignWriteError(
+                f"{what}, which some 50 timed launches would each change again: give "
+                'foreign="repeat" if that does no harm, or restore= a function that puts the '
+                "memory back before each"
+            )
+        if isolated:
+            raise ForeignWriteError(
+                f"{what}, whose addresses mean nothing in another process: time it in this one "
+                '(isolate=False or --no-isolate, without devices=, on_miss="tune")'
+            )
 
 
 @dataclass(frozen=True)
@@ -184,3 +221,37 @@ def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
 
 def _is_named(tensor: TensorArgument, names: tuple[str, ...]) -> bool:
     return any(is_part(tensor.name, name) for name in names)
+
+
+def overlap(one: TensorArgument, other: TensorArgument) -> bool:
+    """Return whether an element of one shares a byte with one of the other, gaps excluded."""
+    (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
+    if start >= other_stop or other_start >= stop:
+        return False
+    first, second = (np.asarray(_Footprint(tensor)) for tensor in (one, other))
+    try:
+        return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _addresses(tensor: TensorArgument) -> tuple[int, int]:
+    base = tensor.storage.data_ptr()
+    return base + tensor.start, base + tensor.stop
+
+
+class _Footprint:
+    """Gives a tensor's addresses as NumPy's array interface; the memory is never read.
+
+    The memory may be a GPU's: NumPy's solver only uses addresses, extents and strides.
+    """
+
+    def __init__(self, tensor: TensorArgument) -> None:
+        width = tensor.dtype.itemsize
+        self.__array_interface__ = {
+            "data": (_addresses(tensor)[0], False),
+            "shape": tensor.sizes,
+            "strides": tuple(step * width for step in tensor.strides),
+            "typestr": f"|V{width}",
+            "version": 3,
+        }

@@ -7,18 +7,18 @@ It is allowed on a leaf that requires a gradient, and on a tensor of inference m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+
 from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.checks.pages import NO_PAGES, PAGE, Numbers, PageCopy, Pages
 from asmtune.measure.memory import RESERVE_BYTES, free_bytes, require_host
-
-# Beyond this much work (by NumPy's measure) two views count as overlapping.
-_OVERLAP_WORK: Final = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,14 @@ class TensorArgument:
     def elements(self) -> int:
         """Return the number of elements."""
         return math.prod(self.sizes)
+
+    def extent(self, piece: Sequence[slice]) -> tuple[int, int]:
+        """Return the first byte of a part in the storage, and the one after its last."""
+        width = self.dtype.itemsize
+        steps = list(zip(piece, self.strides, strict=True))
+        first = sum(part.start * step for part, step in steps)
+        last = sum((part.stop - 1) * step for part, step in steps)
+        return self.start + first * width, self.start + (last + 1) * width
 
     def view(self) -> Any:
         """Return a view of its elements, in place."""
@@ -159,42 +167,6 @@ def integers(dtype: Any) -> Any:
     return dtype if dtype == torch.uint8 else by_width[dtype.itemsize]
 
 
-def overlap(one: TensorArgument, other: TensorArgument) -> bool:
-    """Return whether an element of one shares a byte with one of the other, gaps excluded."""
-    import numpy as np
-
-    (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
-    if start >= other_stop or other_start >= stop:
-        return False
-    first, second = (np.asarray(_Footprint(tensor)) for tensor in (one, other))
-    try:
-        return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _addresses(tensor: TensorArgument) -> tuple[int, int]:
-    base = tensor.storage.data_ptr()
-    return base + tensor.start, base + tensor.stop
-
-
-class _Footprint:
-    """Gives a tensor's addresses as NumPy's array interface; the memory is never read.
-
-    The memory may be a GPU's: NumPy's solver only uses addresses, extents and strides.
-    """
-
-    def __init__(self, tensor: TensorArgument) -> None:
-        width = tensor.dtype.itemsize
-        self.__array_interface__ = {
-            "data": (_addresses(tensor)[0], False),
-            "shape": tensor.sizes,
-            "strides": tuple(step * width for step in tensor.strides),
-            "typestr": f"|V{width}",
-            "version": 3,
-        }
-
-
 _ALIGNMENT: Final = 16  # bytes; no element is wider
 
 
@@ -248,31 +220,108 @@ def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
 class RegionCopy:
     """Copies a region's contents, to host memory if the device has no room.
 
+    It knows which pages runs have changed, and can show what the default config leaves in the
+    place of the contents: then both take one copy, and their few different pages.
+
+    Args:
+        region: the memory.
+        leave: bytes of the device that shall stay free; where that cannot be, the copy is in host
+            memory.
+
     Attributes:
         bytes: the contents at that time.
         on_host: whether the copy is in host memory because the device has no room.
+        found: the pages that differed when the memory was looked at last.
     """
 
-    def __init__(self, region: MemoryRegion) -> None:
+    def __init__(self, region: MemoryRegion, leave: int = 0) -> None:
         self.region = region
         # Tensors keep their alignment, whatever the region's first byte.
         self._pad = region.start % _ALIGNMENT
         length = self._pad + region.stop - region.start
-        whole, self.on_host = _allocated(length, region.device)
+        whole, self.on_host = _allocated(length, region.device, leave)
         self.bytes = whole[self._pad :]
         self.bytes.copy_(region.contents())
+        words = region.storage.data_ptr() % 8 == 0
+        self.pages = Pages.of(region.start, region.stop, words=words)
+        self.found = self._changed = NO_PAGES
+        self._own: PageCopy | None = None
+        self._output: tuple[PageCopy, PageCopy] | None = None
+        self._shows_output = False
 
     def restore(self) -> None:
-        """Restore these contents to the region."""
-        self.region.contents().copy_(self.bytes)
+        """Restore these contents to the region, whatever has changed there; waits."""
+        self._hide()
+        contents = self.region.contents()
+        self.pages.copy(self.pages.differing(contents, self.bytes), self.bytes, contents)
+
+    def put_back(self) -> None:
+        """Restore what runs were seen to change; does not wait where it is on the device."""
+        if self._own is None:
+            self.region.contents().copy_(self.bytes)
+        else:
+            self._own.write(self.region.contents())
+
+    def look(self) -> None:
+        """Find the pages that differ now, after a run."""
+        self.found = self.pages.differing(self.region.contents(), self.bytes)
+
+    def learn(self) -> None:
+        """Let `put_back` restore the pages found last, too."""
+        known = np.union1d(self._changed, self.found)
+        if self._own is None or len(known) > len(self._changed):
+            self._own = self._pages_of(known, self.bytes)
+        self._changed = known
+
+    def output(self) -> RegionCopy:
+        """Copy what a run has left: beside these contents if that takes little, else whole."""
+        under = self._pages_of(self.found, self.bytes)
+        over = under and self._pages_of(self.found, self.region.contents())
+        if under is None or over is None:
+            return RegionCopy(self.region)
+        self._output = under, over
+        return self
+
+    @contextmanager
+    def showing_output(self) -> Iterator[Numbers]:
+        """Let `bytes` hold what a run has left; give the pages where the region differs from it."""
+        contents, among = self.region.contents(), None
+        if self._output is not None:
+            self._shows_output = True
+            over = self._output[1]
+            over.write(self.bytes)
+            among = np.union1d(over.numbers, self.found)
+        try:
+            yield self.pages.differing(contents, self.bytes, among)
+        finally:
+            self._hide()
+
+    def changes(self, tensor: TensorArgument) -> bool:
+        """Return whether the run whose output is kept beside the contents changed a tensor."""
+        return self._output is None or self.pages.hold(
+            self._output[0].numbers, tensor.start, tensor.stop
+        )
 
     def view(self, tensor: TensorArgument) -> Any:
         """Return a tensor's elements as they were."""
         start = self._pad + tensor.start - self.region.start
         return tensor.over(self.bytes.untyped_storage(), start, self.bytes.device)
 
+    def _hide(self) -> None:
+        # Again after an interrupt in the middle of it: the contents are the user's.
+        if self._shows_output and self._output is not None:
+            self._output[0].write(self.bytes)
+            self._shows_output = False
 
-def _allocated(length: int, device: Any) -> tuple[Any, bool]:
+    def _pages_of(self, numbers: Numbers, contents: Any) -> PageCopy | None:
+        """Copy pages to the region's device; None if they are many, or it has no room."""
+        device = self.region.device
+        if not self.pages.few(numbers) or not _has_room(device, len(numbers) * PAGE):
+            return None
+        return PageCopy(self.pages, numbers, contents, device)
+
+
+def _allocated(length: int, device: Any, leave: int = 0) -> tuple[Any, bool]:
     """Allocate bytes; return whether they lie on the host because the device has no room.
 
     Raises:
@@ -280,7 +329,7 @@ def _allocated(length: int, device: Any) -> tuple[Any, bool]:
     """
     import torch
 
-    if _has_room(device, length):
+    if _has_room(device, length + leave):
         try:
             return torch.empty(length, dtype=torch.uint8, device=device), False
         except torch.OutOfMemoryError:
@@ -311,8 +360,8 @@ def synchronize(tensors: Iterable[TensorArgument]) -> None:
 
 
 @contextmanager
-def preserved(values: Iterable[Any]) -> Iterator[None]:
-    """Restore the contents of every tensor among `values` at the end.
+def preserved(values: Iterable[Any]) -> Iterator[Callable[[], None]]:
+    """Restore the contents of every tensor among `values` at the end, and where that is called.
 
     For code that may write any of them, such as a config's `pre_hook`. (If the IR tells what is
     written, an `OutputChecker` copies only that.) It needs memory for one copy of each tensor, and
@@ -321,9 +370,13 @@ def preserved(values: Iterable[Any]) -> Iterator[None]:
     tensors, _ = tensor_arguments({str(place): value for place, value in enumerate(values)})
     synchronize(tensors)
     copies = [RegionCopy(region) for region in regions_of(tensors)]
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         synchronize(tensors)
         for copy in copies:
             copy.restore()
+
+    try:
+        yield restore
+    finally:
+        restore()

@@ -15,15 +15,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.errors import AsmtuneError, CompileError, MemoryShortError, MissError
+from asmtune.base.errors import (
+    AsmtuneError,
+    CompileError,
+    MemoryShortError,
+    MissError,
+    UntimedError,
+)
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
-from asmtune.base.user_state import inside
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
-from asmtune.runtime.events import LAUNCHING_MODULES, key_text, miss_message
+from asmtune.runtime.events import LAUNCHING_MODULES, Notices, key_text, miss_message
 from asmtune.runtime.misses.early_start import start_workers
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
@@ -77,21 +82,6 @@ HOST_LAUNCH_US: Final = 6.8
 shorter kernel waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(
-    options: DecoratorOptions, request: TuningRequest, predicted_us: float | None = None
-) -> bool:
-    """Return whether a launch is small by the user's limit or function, or its predicted time."""
-    small, arguments = options.small, request.problem.arguments
-    if isinstance(small, str):
-        return predicted_us is not None and predicted_us < HOST_LAUNCH_US
-    if small is None:
-        return False
-    if callable(small):
-        with inside():
-            return bool(small(arguments))
-    return all(x.numel() <= small for x in arguments.values() if hasattr(x, "numel"))
-
-
 class Resolver:
     """Resolves requests to configs, by the options of one decorator.
 
@@ -108,6 +98,7 @@ class Resolver:
         self._on_tuned = on_tuned
         self._tuners = TunersByDevice(options.choices)
         self._in_progress: dict[str, Choice] = {}
+        self._notices = Notices()
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
@@ -179,7 +170,11 @@ class Resolver:
         stored = lookup.predicted
         if stored is None:
             return None
-        if not predicts and not is_small(self.options, lookup.request, stored.predicted_us):
+        predicted_us = stored.predicted_us if self.options.small == "auto" else None
+        if not predicts and not (
+            self.options.is_small(lookup.request.problem.arguments)
+            or (predicted_us is not None and predicted_us < HOST_LAUNCH_US)
+        ):
             return None
         if not predicts and self.options.heuristic is not None:
             return self._heuristic(lookup.request)
@@ -187,7 +182,7 @@ class Resolver:
 
     def _small(self, request: TuningRequest) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
-        by_user = is_small(self.options, request)
+        by_user = self.options.is_small(request.problem.arguments)
         if self.options.checked_only:
             return self._default(request) if by_user else None
         if by_user and self.options.heuristic is not None:
@@ -248,12 +243,15 @@ class Resolver:
         return Choice(config, True, "heuristic")
 
     def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
+        try:
+            return self._resolved(lookup, later=later)
+        except UntimedError as error:
+            return self._untimed(lookup, error)
+
+    def _resolved(self, lookup: MissLookup, *, later: bool = False) -> Choice:
         request = lookup.request
         tuner = self._tuners.of(request.key.device, later=later)
-        try:
-            result = tuner.resolve(request, looked_up=True)
-        except MemoryShortError as error:
-            return self._untimed(lookup, error)
+        result = tuner.resolve(request, looked_up=True)
         if result.record is None:  # another process tunes it
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
@@ -263,15 +261,17 @@ class Resolver:
         own = request.with_alternative_of(winner, own)
         return Choice(own, True, how, result.record, *spent)
 
-    def _untimed(self, lookup: MissLookup, error: MemoryShortError) -> Choice:
-        """Return a config that nothing was timed for, since memory is short; warn of it."""
+    def _untimed(self, lookup: MissLookup, error: UntimedError) -> Choice:
+        """Return a config that nothing was timed for; warn of it, once for a kernel's writes."""
         try:
             choice = self._predicted(lookup)
         except MemoryShortError:  # not even for copies of what hooks may write
             choice = self._heuristic(lookup.request)
-        text = f"{key_text(lookup.request.key)}: not tuned, memory is short: {error}"
-        message = f"{text}; goes on with {choice.config}"
-        warnings.warn(message, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
+        key, is_short = lookup.request.key, isinstance(error, MemoryShortError)
+        if is_short or self._notices.first("writes", key.kernel):
+            why = f"memory is short: {error}" if is_short else f"{error}"
+            message = f"{key_text(key)}: not tuned, {why}; goes on with {choice.config}"
+            warnings.warn(message, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
         return choice
 
     def _beside_all(self, lookup: MissLookup, known: Choice) -> Choice:
@@ -279,7 +279,7 @@ class Resolver:
         if self.options.on_miss != "tune" or not lookup.lacks_alternatives:
             return known
         try:
-            found = self._tuned(lookup)
+            found = self._resolved(lookup)
         except AsmtuneError as error:
             text = f"{key_text(lookup.request.key)}: alternatives are not timed, {error}"
             warnings.warn(f"{text}; goes on with {known.config}", MissWarning, stacklevel=2)
