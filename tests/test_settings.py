@@ -17,7 +17,8 @@ from platformdirs import user_cache_path
 from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of, versions
-from asmtune.base.settings import CacheFolderWarning, Settings
+from asmtune.base.settings import Settings
+from asmtune.base.trust import CacheFolderWarning
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),

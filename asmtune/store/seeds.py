@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.json_codec import expected, fields_of, parse_json
 from asmtune.base.text import user_stacklevel
+from asmtune.base.trust import trusted_file, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import config_from_json, config_text, key_from_json, key_to_json
@@ -125,7 +126,7 @@ class SeedFolder:
         for entry in entries:
             _merge(kernels.setdefault(entry.key.kernel, {}), entry)
         try:
-            make_private(self._folder)
+            trusted_folder(self._folder, make=True)
             for kernel, added in kernels.items():
                 path = self._file(kernel)
                 with creation_lock(path, _LOCK_S):
@@ -155,6 +156,7 @@ class SeedFolder:
 
     def _read(self, kernel: str) -> list[KeyedConfigs]:
         path = self._file(kernel)
+        trusted_file(path)
         try:
             document = parse_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
