@@ -88,14 +88,17 @@ def _check(path: Path, *, is_file: bool = False) -> set[int]:
     steps, is_whole = _steps(path)
     root = steps[0].status.st_uid  # not 0 in a container that maps no user to root
     owners, is_over = {os.geteuid(), 0, root}, False
-    if is_file and is_whole:
-        _check_step(steps.pop(), owners, "file")
+    of_file = [steps.pop()] if is_file and is_whole else []
     for step in reversed(steps):
         if is_over and not step.is_link:  # whoever can replace a link decides where it leads
             continue
-        is_linked_file = is_file and step.is_link and Path(step.place).name == path.name
-        _check_step(step, owners, "file" if is_linked_file else "folder")
+        if is_file and step.is_link and Path(step.place).name == path.name:
+            of_file.append(step)
+        else:
+            _check_step(step, owners, "folder")
         is_over = not step.is_link and step.is_sticky and step.status.st_uid in (0, root)
+    for step in of_file:  # last: in a folder of others nothing is said of one file
+        _check_step(step, owners, "file")
     return owners
 
 
