@@ -108,6 +108,28 @@ def test_bad_numbers_are_named(name: str, text: str) -> None:
     assert str(caught.value) == f"environment variable {name}={text!r}: expected a number above 0"
 
 
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("ASMTUNE_ARTIFACTS_MB", "1,073,741,824"),
+        ("ASMTUNE_JOBS", "4,096"),
+        ("ASMTUNE_COMPILE_TIMEOUT_S", "1,000,000"),
+        ("ASMTUNE_COMPILE_MEMORY_MB", "1,073,741,824"),
+        ("ASMTUNE_IMPORT_TIMEOUT_S", "1,000,000"),
+        ("ASMTUNE_WAIT_S", "1,000,000"),
+    ],
+)
+def test_limits_of_numbers(name: str, most: str) -> None:
+    """A number is taken up to a limit that the system can serve, and refused with it above."""
+    limit = most.replace(",", "")
+    Settings.from_environment({name: limit})
+    for text in ("1e300", "1e10", f"{limit}1"):
+        with pytest.raises(InputError) as caught:
+            Settings.from_environment({name: text})
+        expected = f"environment variable {name}={text!r}: expected at most {most}"
+        assert str(caught.value) == expected
+
+
 def test_not_waiting() -> None:
     """A wait of no seconds is one; what is no number of seconds is refused."""
     assert Settings.from_environment({"ASMTUNE_WAIT_S": "0"}).wait_s == 0

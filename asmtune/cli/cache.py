@@ -100,6 +100,8 @@ def print_count(verb: str, count: int, as_json: bool, rest: str, *, err: bool = 
 _SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "layer")
 """Columns that a narrow terminal may lack, the least important first."""
 
+_NOTHING: Final = "-"
+
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     """Print a table on a terminal; lines with tabs, header first, in a pipe."""
@@ -110,18 +112,18 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         write_result(mapping_table("", shown, _SPARE))
         return
     for line in [list(rows[0]), *(row.values() for row in shown)]:
-        print_line("\t".join(map(spreadsheet_text, line)))
+        print_line("\t".join(text if text == _NOTHING else spreadsheet_text(text) for text in line))
 
 
 def cell(value: Any) -> str:
     """Format a value on one line."""
     if isinstance(value, list):
-        return "; ".join(map(cell, value)) or "-"
+        return "; ".join(map(cell, value)) or _NOTHING
     if isinstance(value, dict):
         return " ".join(cell(f"{name}={item}") for name, item in value.items())
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = "-" if value is None else str(value)
+    text = _NOTHING if value is None else str(value)
     # What a file brought in must not reach the terminal as control codes.
     return json_codec.printable(text)
 

@@ -232,11 +232,8 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|na
 
 
 def spreadsheet_text(text: str) -> str:
-    """Escape control codes of a text, and quote what a spreadsheet would run as a formula.
-
-    A number stays one, and "-" stands for a value that is missing.
-    """
-    is_formula = _FORMULA.match(text) and text != "-" and not _NUMBER.fullmatch(text)
+    """Escape control codes of a text, and quote what a spreadsheet would run as a formula."""
+    is_formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
     return ("'" if is_formula else "") + printable(text)
 
 

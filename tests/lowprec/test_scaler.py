@@ -195,6 +195,76 @@ def test_a_foreign_state_is_refused(change: Callable[[dict[str, Any]], Any], mes
     assert (scaler.updates, float(scaler.amax)) == (1, 1.0)
 
 
+ODD = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([-1, 0, 1, 1 << 70, 10**400]),
+        st.floats(),
+        st.text(max_size=3),
+        st.binary(max_size=3),
+        st.sampled_from([E4M3, object(), {1, 2}, 1j, math.nan]),
+        st.sampled_from(
+            [
+                torch.ones(2),
+                torch.ones(1, 1),
+                torch.ones(3, 1, 1),
+                torch.tensor(1.0),
+                torch.tensor([[-1.0]]),
+                torch.ones(1, 1, dtype=torch.int32),
+                torch.ones(1, 1).to_sparse(),
+                torch.ones(1, 1, device="meta"),
+                torch.ones(1, 1, dtype=torch.complex64),
+                torch.empty(0),
+            ]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner, inner, inner),
+        st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.one_of(
+        ODD,
+        st.dictionaries(st.sampled_from([*Scaler().state_dict(), "more"]), ODD, max_size=3),
+        st.lists(st.sampled_from([*Scaler().state_dict()])),
+    )
+)
+def test_a_malformed_state_is_refused(change: Any) -> None:
+    """Any state is taken whole or refused in one line, after which the scaler is as it was."""
+    scaler = Scaler()
+    scaler.update(torch.ones(4, 8))
+    before = scaler.state_dict()
+    state = dict(before)
+    if isinstance(change, dict):
+        state |= change
+    elif isinstance(change, list) and all(isinstance(name, str) for name in change):
+        for name in change:
+            state.pop(name, None)
+    else:
+        state = change
+    refusal = ""
+    try:
+        scaler.load_state_dict(state)
+    except InputError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    if refusal:
+        assert str(scaler.state_dict()) == str(before)
+    else:
+        loaded = scaler.state_dict()
+        scaler.update(torch.ones(4, 8))
+        other = Scaler()
+        other.load_state_dict(loaded)
+        assert str(other.state_dict()) == str(loaded)
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
