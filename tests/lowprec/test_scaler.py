@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
@@ -229,26 +229,27 @@ ODD = st.recursive(
 )
 
 
+FIELDS = [*Scaler().state_dict()]
+
+
 @given(
     st.one_of(
-        ODD,
-        st.dictionaries(st.sampled_from([*Scaler().state_dict(), "more"]), ODD, max_size=3),
-        st.lists(st.sampled_from([*Scaler().state_dict()])),
-    )
+        *(ODD.map(lambda value, name=name: {name: value}) for name in (*FIELDS, "more")),  # type: ignore[misc]
+        st.lists(st.lists(ODD, min_size=4, max_size=4)).map(lambda value: {"anomalies": value}),
+    ),
+    st.lists(st.sampled_from(FIELDS), max_size=1),
+    st.booleans(),
 )
-def test_a_malformed_state_is_refused(change: Any) -> None:
+@settings(max_examples=400)
+def test_a_malformed_state_is_refused(
+    changed: dict[str, Any], left_out: list[str], whole: bool
+) -> None:
     """Any state is taken whole or refused in one line, after which the scaler is as it was."""
     scaler = Scaler()
     scaler.update(torch.ones(4, 8))
     before = scaler.state_dict()
-    state = dict(before)
-    if isinstance(change, dict):
-        state |= change
-    elif isinstance(change, list) and all(isinstance(name, str) for name in change):
-        for name in change:
-            state.pop(name, None)
-    else:
-        state = change
+    state: Any = {name: value for name, value in before.items() if name not in left_out}
+    state = state | changed if whole else next(iter(changed.values()))
     refusal = ""
     try:
         scaler.load_state_dict(state)
