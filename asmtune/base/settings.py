@@ -120,8 +120,7 @@ class Settings:
         """Read settings from `environ`, by default the process's own environment.
 
         A launch reads the process's own, and does not fail for want of a cache: where others may
-        write in the folder, a private one is used until the process ends, with a warning. Give
-        `os.environ` to have that refused.
+        write in the folder, a private one is used until the process ends, with a warning.
 
         Raises:
             InputError: a variable has an invalid value, or one of `environ` names a cache folder
@@ -154,6 +153,16 @@ def deterministic_by_environment() -> bool:
         InputError: it is neither 0 nor 1.
     """
     return _one_of(os.environ, "ASMTUNE_DETERMINISTIC", ("0", "1")) == "1"
+
+
+def check_cache_folder() -> None:
+    """Refuse a cache folder that the user named and others may write; a launch only warns.
+
+    Raises:
+        InputError: others may; says what to do.
+    """
+    if named := os.environ.get("ASMTUNE_CACHE_DIR", ""):
+        _cache_folder(named, is_strict=True)
 
 
 def _cache_folder(named: str, *, is_strict: bool) -> Path:

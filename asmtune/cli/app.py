@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.fingerprint import version_of
-from asmtune.base.settings import Settings
+from asmtune.base.settings import check_cache_folder
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.cli.streams import INTERRUPTED
@@ -98,7 +98,7 @@ def before(
     ] = False,
 ) -> None:
     """An assembly-aware autotuner for Triton kernels."""
-    Settings.from_environment(os.environ)  # a command refuses what a launch goes on without
+    check_cache_folder()
     if is_interpreting() and context.invoked_subcommand in _COMPILING:
         # Before Triton is imported: it decides then, for its own functions too.
         del os.environ[INTERPRET]
