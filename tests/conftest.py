@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from asmtune.base.settings import Settings
+from asmtune.base.trust import UntrustedError, trusted_folder
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from tests.interpreter import Interpreter
@@ -120,7 +121,8 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shared = shared.parent
     folder = shared / "cache"
     folder.mkdir(mode=0o700, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(FileExistsError, UntrustedError):  # a checkout that a group may write
+        trusted_folder(kept / "artifacts")
         (folder / "artifacts").symlink_to(kept / "artifacts")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASMTUNE_CACHE_DIR", str(folder))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
+import tracemalloc
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.base.limited_read import MIB, read_limited, read_limited_text
+from asmtune.base.limited_read import MIB, inflated, read_limited, read_limited_text, unzipped
 from asmtune.cli.transfer import _read as read_import
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
@@ -98,3 +101,42 @@ def test_text_of_other_systems(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
     assert read_limited_text(path) == "one\ntwo\nthree\n"
+
+
+def test_what_is_large_when_decompressed() -> None:
+    """Content is decompressed up to its limit, and no memory is taken beyond it."""
+    large = bytes(64 * MIB)
+    zipped, deflated = gzip.compress(large), zlib.compress(large)
+    assert unzipped(gzip.compress(b"1234") + gzip.compress(b"5678"), 8) == b"12345678"
+    assert inflated(zlib.compress(b"12345678"), 8) == b"12345678"
+    tracemalloc.start()
+    try:
+        with pytest.raises(OSError, match="too large: at most 1,048,576 bytes"):
+            unzipped(zipped, MIB)
+        with pytest.raises(ValueError, match="too large: at most 1,048,576 bytes"):
+            inflated(deflated, MIB)
+        assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(ValueError, match="cut off"):
+        inflated(zlib.compress(b"12345678")[:-3], 8)
+    with pytest.raises(EOFError):
+        unzipped(gzip.compress(b"12345678")[:-9], 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("asmtune.core.oracle", load_oracle), ("asmtune.studies.regression.run", read_run)],
+)
+def test_small_files_of_large_content(
+    name: str, read: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed file of timings or of a run has a limit for its content."""
+    monkeypatch.setattr(f"{name}.MIB", 1)
+    path = tmp_path / "file.json.gz"
+    path.write_bytes(gzip.compress(b" " * 5000))
+    with pytest.raises(
+        InputError, match="too large: at most 1,024 bytes are decompressed"
+    ) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)

@@ -18,7 +18,8 @@ from asmtune.base import settings as own
 from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of, versions
-from asmtune.base.settings import KNOWN, CacheFolderWarning, Settings, SettingWarning
+from asmtune.base.settings import KNOWN, Settings, SettingWarning
+from asmtune.base.trust import CacheFolderWarning
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
@@ -119,6 +120,28 @@ def test_a_misspelt_variable_is_told_once(recwarn: pytest.WarningsRecorder) -> N
     text = str(warning.message)
     assert "ASMTUNE_JOB is no setting" in text
     assert text.endswith("did you mean ASMTUNE_JOBS?")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("ASMTUNE_ARTIFACTS_MB", "1,073,741,824"),
+        ("ASMTUNE_JOBS", "4,096"),
+        ("ASMTUNE_COMPILE_TIMEOUT_S", "1,000,000"),
+        ("ASMTUNE_COMPILE_MEMORY_MB", "1,073,741,824"),
+        ("ASMTUNE_IMPORT_TIMEOUT_S", "1,000,000"),
+        ("ASMTUNE_WAIT_S", "1,000,000"),
+    ],
+)
+def test_limits_of_numbers(name: str, most: str) -> None:
+    """A number is taken up to a limit that the system can serve, and refused with it above."""
+    limit = most.replace(",", "")
+    Settings.from_environment({name: limit})
+    for text in ("1e300", "1e10", f"{limit}1"):
+        with pytest.raises(InputError) as caught:
+            Settings.from_environment({name: text})
+        expected = f"environment variable {name}={text!r}: expected at most {most}"
+        assert str(caught.value) == expected
 
 
 def test_not_waiting() -> None:

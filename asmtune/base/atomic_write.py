@@ -26,7 +26,8 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
     Args:
         path: the file.
         data: its new content.
-        private: lets the user alone read it.
+        private: lets the user alone read it. A link in its place is replaced: it may lead to a
+            file that another user wants to have overwritten.
         durable: waits until the content is on the disk; not needed where it can be made again.
 
     Raises:
@@ -36,7 +37,7 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
         with path.open("wb") as stream:
             stream.write(data)
         return
-    target = path.resolve()
+    target = path if private else path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         part.unlink(missing_ok=True)  # left by a killed process that had the same ids

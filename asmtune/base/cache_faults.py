@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from asmtune.base.trust import UntrustedError
+
 _ADVICE: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space"),
     **dict.fromkeys(
@@ -30,6 +32,8 @@ _unwritable: Final[set[Path]] = set()
 
 def fault_line(what: str, place: Path | str, error: OSError, elsewhere: str = _ELSEWHERE) -> str:
     """Write what the system says of a file or folder of the cache, and what to do."""
+    if isinstance(error, UntrustedError):
+        return f"{what} {place}: {error}, {elsewhere}"
     cause, advice = error.strerror or error, _ADVICE.get(error.errno or 0, _MODE)
     return f"{what} {place}: {cause}; {advice}, {elsewhere}"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import os
 import stat
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -46,3 +48,34 @@ def read_limited_text(path: Path, most: int = 64 * MIB) -> str:
         UnicodeDecodeError: it is not UTF-8.
     """
     return io.TextIOWrapper(io.BytesIO(read_limited(path, most)), encoding="utf-8-sig").read()
+
+
+def unzipped(data: bytes, most: int) -> bytes:
+    """Decompress a gzip file's content up to a limit: a thousandth of it may lie on the disk.
+
+    Raises:
+        OSError: it holds more than `most` bytes, or is no gzip (`gzip.BadGzipFile`).
+        EOFError: it is cut off.
+        zlib.error: it is damaged.
+    """
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"too large: at most {most:,} bytes are decompressed")
+    return content
+
+
+def inflated(data: bytes, most: int) -> bytes:
+    """Decompress zlib's form up to a limit.
+
+    Raises:
+        ValueError: it holds more than `most` bytes, or is cut off.
+        zlib.error: it is damaged.
+    """
+    stream = zlib.decompressobj()
+    content = stream.decompress(data, most + 1)
+    if len(content) > most:
+        raise ValueError(f"too large: at most {most:,} bytes are decompressed")
+    if not stream.eof:
+        raise ValueError("cut off")
+    return content

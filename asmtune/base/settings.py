@@ -18,12 +18,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
-import stat
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,8 +31,15 @@ from platformdirs import user_cache_path
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean, user_stacklevel
+from asmtune.base.trust import UntrustedError, private_folder, trusted_folder
 
 _MIB = 1 << 20
+MOST_JOBS: Final = 4096
+"""Processes that compile at once: more than any host has processors."""
+MOST_SECONDS: Final = 1e6
+"""Some 11 days. The system's own limit of a wait is 25 days, beyond which it is refused."""
+MOST_MIB: Final = 1 << 30
+"""A pebibyte: sizes in bytes stay within the numbers that the system takes."""
 LAUNCHES: Final = ("auto", "native", "python")
 
 
@@ -122,27 +125,34 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read settings from `environ` (by default the process's own environment).
+        """Read settings from `environ`, by default the process's own environment.
+
+        A launch reads the process's own, and does not fail for want of a cache: where others may
+        write in the folder, a private one is used until the process ends, with a warning.
 
         Raises:
-            InputError: a variable has an invalid value, or names a cache folder that others may
-                write; names it.
+            InputError: a variable has an invalid value, or one of `environ` names a cache folder
+                that others may write; names it.
         """
         env = os.environ if environ is None else environ
         for name in env:
             if name.startswith("ASMTUNE_") and name not in KNOWN:
                 _warn_unknown(name)
         return cls(
-            cache_dir=_cache_folder(env.get("ASMTUNE_CACHE_DIR", "")),
+            cache_dir=_cache_folder(
+                env.get("ASMTUNE_CACHE_DIR", ""), is_strict=environ is not None
+            ),
             store_url=env.get("ASMTUNE_STORE_URL", ""),
             training=env.get("ASMTUNE_TRAINING_DIR", ""),
             targets=env.get("ASMTUNE_TARGETS", ""),
-            wait_s=_number(env, "ASMTUNE_WAIT_S", 600),
-            artifacts_bytes=int(_positive(env, "ASMTUNE_ARTIFACTS_MB", 2048) * _MIB),
-            jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0))),
-            compile_timeout_s=_positive(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30),
-            compile_memory_bytes=int(_positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384) * _MIB),
-            import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60),
+            wait_s=_number(env, "ASMTUNE_WAIT_S", 600, MOST_SECONDS),
+            artifacts_bytes=int(_positive(env, "ASMTUNE_ARTIFACTS_MB", 2048, MOST_MIB) * _MIB),
+            jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0)), MOST_JOBS),
+            compile_timeout_s=_positive(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30, MOST_SECONDS),
+            compile_memory_bytes=int(
+                _positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, MOST_MIB) * _MIB
+            ),
+            import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60, MOST_SECONDS),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
         )
 
@@ -171,66 +181,33 @@ def _warn_unknown(name: str) -> None:
         )
 
 
-class CacheFolderWarning(UserWarning):
-    """The user's cache folder is not used, since others may write what is run from it."""
-
-
-def _cache_folder(named: str) -> Path:
-    """Return the folder that the user named, or the usual one, if only the user may write it."""
-    folder = Path(named).expanduser() if named else user_cache_path("asmtune")
-    problem = _risk_of(folder)
-    if problem is None:
-        return folder
-    if named:
-        raise InputError(f"environment variable ASMTUNE_CACHE_DIR={named!r}: {problem}")
-    return _replacement(folder, problem)
-
-
-def _risk_of(folder: Path) -> str | None:
-    """Return how others can change what is in a folder; None if they cannot, or there is none."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return None  # it is made by the first to write, or that one says why it cannot be
-    if not stat.S_ISDIR(status.st_mode):
-        return None
-    user = os.geteuid()
-    if status.st_uid not in (user, 0):
-        return (
-            f"the folder belongs to user {status.st_uid}, and this is user {user}: change its "
-            "owner, or set ASMTUNE_CACHE_DIR to a folder of your own"
-        )
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
-        return (
-            f"others may write in the folder (mode {stat.S_IMODE(status.st_mode):04o}): "
-            f"`chmod go-w` it, or set ASMTUNE_CACHE_DIR to a folder of your own"
-        )
-    return None
-
-
-@cache
-def _replacement(folder: Path, problem: str) -> Path:
-    """Make a private folder in the place of one that is not safe, and warn, once a process.
+def check_cache_folder() -> None:
+    """Refuse a cache folder that the user named and others may write; a launch only warns.
 
     Raises:
-        InputError: no private folder can be made.
+        InputError: others may; says what to do.
     """
+    if named := os.environ.get("ASMTUNE_CACHE_DIR", ""):
+        _cache_folder(named, is_strict=True)
+
+
+def _cache_folder(named: str, *, is_strict: bool) -> Path:
+    """Return the folder that the user named, or the usual one, if only the user may write it."""
+    folder = Path(named).expanduser() if named else user_cache_path("asmtune")
     try:
-        private = Path(tempfile.mkdtemp(prefix="asmtune-cache-"))
+        trusted_folder(folder)
+    except UntrustedError as error:
+        problem = f"{error}, or set ASMTUNE_CACHE_DIR to a folder of your own"
+    except OSError:
+        return folder  # the first to write says why it cannot be used
+    else:
+        return folder
+    if named and is_strict:
+        raise InputError(f"environment variable ASMTUNE_CACHE_DIR={named!r}: {problem}")
+    try:
+        return private_folder(folder, "cache folder", problem)
     except OSError as error:
         raise InputError(f"cache folder {folder}: {problem} ({error.strerror})") from error
-    atexit.register(_remove, private, os.getpid())
-    warnings.warn(
-        f"cache folder {folder}: {problem}; {private} is used until this process ends",
-        CacheFolderWarning,
-        stacklevel=user_stacklevel(),
-    )
-    return private
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process ends as well
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _one_of(env: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
@@ -241,22 +218,22 @@ def _one_of(env: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _whole(env: Mapping[str, str], name: str, default: int) -> int:
-    value = _positive(env, name, default)
+def _whole(env: Mapping[str, str], name: str, default: int, most: int) -> int:
+    value = _positive(env, name, default, most)
     if value != int(value):
         raise InputError(f"environment variable {name}={env[name]!r}: expected a whole number")
     return int(value)
 
 
-def _positive(env: Mapping[str, str], name: str, default: float) -> float:
-    value = _number(env, name, default, "above 0")
+def _positive(env: Mapping[str, str], name: str, default: float, most: float) -> float:
+    value = _number(env, name, default, most, "above 0")
     if value == 0:
-        raise _refused(env, name, "above 0")
+        raise _refused(env, name, "a number above 0")
     return value
 
 
 def _number(
-    env: Mapping[str, str], name: str, default: float, wanted: str = "of 0 or more"
+    env: Mapping[str, str], name: str, default: float, most: float, wanted: str = "of 0 or more"
 ) -> float:
     if not env.get(name, ""):
         return default
@@ -265,9 +242,11 @@ def _number(
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise _refused(env, name, wanted)
+        raise _refused(env, name, f"a number {wanted}")
+    if value > most:
+        raise _refused(env, name, f"at most {most:,.0f}")
     return value
 
 
 def _refused(env: Mapping[str, str], name: str, wanted: str) -> InputError:
-    return InputError(f"environment variable {name}={env[name]!r}: expected a number {wanted}")
+    return InputError(f"environment variable {name}={env[name]!r}: expected {wanted}")

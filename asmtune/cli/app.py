@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.fingerprint import version_of
+from asmtune.base.settings import check_cache_folder
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.cli.streams import INTERRUPTED
@@ -96,6 +97,7 @@ def before(
     ] = False,
 ) -> None:
     """An assembly-aware autotuner for Triton kernels."""
+    check_cache_folder()
     if is_interpreting() and context.invoked_subcommand in _COMPILING:
         # Before Triton is imported: it decides then, for its own functions too.
         del os.environ[INTERPRET]

@@ -13,11 +13,20 @@ import typer
 from rich.text import Text
 
 from asmtune.base import json_codec
-from asmtune.base.errors import InputError
+from asmtune.base.cache_faults import fault_line
+from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import check_destinations, is_terminal, print_line, write_result
+from asmtune.base.trust import UntrustedError, trusted_file
+from asmtune.cli.output import (
+    check_destinations,
+    is_stdout,
+    is_terminal,
+    print_line,
+    write_result,
+)
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.report.cells import spreadsheet_text
 from asmtune.report.tables import mapping_table
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
@@ -25,6 +34,7 @@ from asmtune.store.interchange import abridged, without_samples
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records, store_exists
+from asmtune.store.sqlite_file import BESIDE
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store
@@ -81,13 +91,16 @@ def print_json(value: Any) -> None:
     print_line(json.dumps(value, indent=1))
 
 
-def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
-    """Print how many records a command has moved."""
-    print_line(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}")
+def print_count(verb: str, count: int, as_json: bool, rest: str, *, err: bool = False) -> None:
+    """Print how many records a command has moved; to stderr where they went to stdout."""
+    text = json.dumps({verb: count}, indent=1) if as_json else f"{verb} {count} {rest}"
+    print_line(text, err=err)
 
 
 _SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "layer")
 """Columns that a narrow terminal may lack, the least important first."""
+
+_NOTHING: Final = "-"
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
@@ -99,18 +112,18 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         write_result(mapping_table("", shown, _SPARE))
         return
     for line in [list(rows[0]), *(row.values() for row in shown)]:
-        print_line("\t".join(line))
+        print_line("\t".join(text if text == _NOTHING else spreadsheet_text(text) for text in line))
 
 
 def cell(value: Any) -> str:
     """Format a value on one line."""
     if isinstance(value, list):
-        return "; ".join(map(cell, value)) or "-"
+        return "; ".join(map(cell, value)) or _NOTHING
     if isinstance(value, dict):
         return " ".join(cell(f"{name}={item}") for name, item in value.items())
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = "-" if value is None else str(value)
+    text = _NOTHING if value is None else str(value)
     # What a file brought in must not reach the terminal as control codes.
     return json_codec.printable(text)
 
@@ -199,8 +212,9 @@ def export_records(
     file: Annotated[
         Path,
         typer.Argument(
-            help="JSON file to write, replaced if it exists; or, where its name ends in .sqlite, "
-            "a new store to ship: all may read it, also where nothing can be written."
+            help="JSON file to write, replaced if it exists, or - for stdout; or, where its name "
+            "ends in .sqlite, a new store to ship: all may read it, also where nothing can be "
+            "written."
         ),
     ],
     kernel: Kernel = None,
@@ -216,7 +230,8 @@ def export_records(
     as_json: AsJson = False,
 ) -> None:
     """Write records of the user's store in the form of `cache/`, or as a store to ship."""
-    check_destinations([("FILE", file)])
+    if not is_stdout(file):
+        check_destinations([("FILE", file)])
     records = existing_records(kernel, device, where)
     if not records:
         raise InputError(
@@ -229,9 +244,11 @@ def export_records(
         from asmtune.store.database import write_for_readers
 
         write_for_readers(file, records if samples else map(without_samples, records))
+    elif is_stdout(file):
+        write_result(interchange.dumps(records, samples=samples).rstrip("\n"))
     else:
         interchange.write(file, records, samples=samples)
-    print_count("exported", len(records), as_json, f"records to {file}")
+    print_count("exported", len(records), as_json, f"records to {file}", err=is_stdout(file))
 
 
 @app.command("import")
@@ -317,7 +334,15 @@ def _existing(where: str | None) -> Iterator[Store | None]:
 
 
 def _where(where: str | None) -> str:
-    return where or Settings.from_environment().store_where
+    settings = Settings.from_environment()
+    if not where and not settings.store_url:
+        try:
+            trusted_file(settings.store_path, *BESIDE)
+        except UntrustedError as error:
+            raise StoreError(fault_line("store", settings.store_path, error)) from error
+        except OSError:
+            pass  # whoever opens it says why it cannot be
+    return where or settings.store_where
 
 
 def place(where: str | None) -> str:

@@ -126,6 +126,11 @@ def _write(path: Path, content: str | bytes) -> None:
         raise InputError(f"--output {path}: {error.strerror}") from error
 
 
+def is_stdout(path: Path) -> bool:
+    """Tell whether a path names stdout, on which nothing but the data may be then."""
+    return str(path) in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
 def check_destinations(
     wanted: Sequence[tuple[str, Path]], read: Mapping[str, Path] | None = None
 ) -> None:

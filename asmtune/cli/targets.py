@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
@@ -105,7 +106,7 @@ def measure(
     _use_gpu()
     if output is None:
         folder = Settings.from_environment().targets_dir
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     base = _here()
     if output is None:
         output = folder / f"{_UNSAFE.sub('-', base.name.lower())}.json"

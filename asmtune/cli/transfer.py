@@ -16,7 +16,7 @@ from asmtune.base.limited_read import read_limited
 from asmtune.base.settings import Settings
 from asmtune.base.text import did_you_mean
 from asmtune.cli.cache import AsJson, Device, Kernel, Where, existing_records, place, print_count
-from asmtune.cli.output import check_destinations, print_line
+from asmtune.cli.output import check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
@@ -55,7 +55,8 @@ def export(
     to: Annotated[
         Path,
         typer.Argument(
-            help="File to write, replaced if it exists; for fused_moe files, their folder."
+            help="File to write, replaced if it exists, or - for stdout; for fused_moe files, "
+            "their folder."
         ),
     ],
     form: Annotated[Format, typer.Option("--format", help="What reads it.")],
@@ -81,17 +82,21 @@ def export(
         raise InputError(f"--map is for vllm-moe and sglang-moe, and the format is {form}")
     if moe and fastest != 1:
         raise InputError(f"--fastest: files of {form} have one config for a number of tokens")
-    if moe and to.exists() and not to.is_dir():
+    if moe and (is_stdout(to) or (to.exists() and not to.is_dir())):
         raise InputError(f"TO {to}: is no folder; name the folder for the files of {form}")
     records = _selected(kernel, device, only or (), where, shipped=shipped)
     if moe:
         texts = moe_files(_unedited(records), MoeMap.parse(names or ()), _ENGINES[form])
         files = {to / path: text for path, text in texts.items()}
     else:
-        check_destinations([("TO", to)])
+        if not is_stdout(to):
+            check_destinations([("TO", to)])
         files = {to: _text(form, records, fastest)}
     _write_all(files)
-    print_count("exported", len(records), as_json, f"records to {', '.join(map(str, files))}")
+    names_of_files = ", ".join(map(str, files))
+    print_count(
+        "exported", len(records), as_json, f"records to {names_of_files}", err=is_stdout(to)
+    )
 
 
 def _text(form: Format, records: list[TuneRecord], fastest: int) -> str:
@@ -171,6 +176,9 @@ def _value(record: TuneRecord, name: str) -> Any:
 
 def _write_all(files: Mapping[Path, str]) -> None:
     for path, text in files.items():
+        if is_stdout(path):
+            write_result(text.rstrip("\n"))
+            continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text.encode())

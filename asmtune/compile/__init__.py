@@ -16,9 +16,10 @@ registers, so it is made once for all configs that share their constexprs.
 How a config flows: `pool` groups configs so that neighbours share work and lowers them;
 `workers` runs the groups by joblib, on this machine or where `joblib.parallel_config` of the
 calling thread says; `worker_pools` starts and ends joblib's own processes. `worker` looks each
-config up in `artifacts` (the cache on disk) and has the missing ones compiled by a `sandbox`, a
-child process that is killed at its time limit. A worker that cannot write to the cache sends the
-artifact back with the outcome. `stored_ir` keeps TTIR and sketches beside the artifacts, for other
-shapes and processes. `load` makes a launch of an artifact, `reuse` hands one to Triton's own next
-launch, `disassembly` makes its SASS; `source` identifies a kernel's source.
+config up in `artifacts` (the cache on disk, whose `seals` others cannot make) and has the missing
+ones compiled by a `sandbox`, a child process that is killed at its time limit. A worker that cannot
+write to the cache sends the artifact back with the outcome. `stored_ir` keeps TTIR and sketches
+beside the artifacts, for other shapes and processes. `load` makes a launch of an artifact, `reuse`
+hands one to Triton's own next launch, `disassembly` makes its SASS; `source` identifies a kernel's
+source.
 """

@@ -1,9 +1,9 @@
 """The cache of compiled artifacts on disk, by content, within a size limit.
 
-Each artifact is one file of gzipped JSON, so nothing in it can execute. A seal in it, a digest of
-its key and its content, tells files that were swapped or changed. Files are written atomically; a
-damaged one is deleted and made again. If the folder cannot be written, a warning says so, and a
-private folder replaces it until this process ends.
+Each artifact is one file of gzipped JSON, so nothing in it can execute. A seal in it (`seals`)
+tells files that were swapped or changed, or that another user has made. Files are written
+atomically; a damaged one is deleted and made again. If the folder cannot be written, or others
+may write in it, a warning says so, and a private folder replaces it until this process ends.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import gzip
-import json
 import os
-import shutil
 import tempfile
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,12 +22,14 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from asmtune.base import fingerprint
-from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.cache_faults import fault_line, is_news
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import JsonCodec, expected, parse_json, text_of, time_of
+from asmtune.base.json_codec import JsonCodec, expected, text_of, time_of
 from asmtune.base.settings import Settings
+from asmtune.base.trust import UntrustedError, remove_own, trusted_file, trusted_folder
+from asmtune.compile.seals import is_sealed, read_secret, resealed, sealed, secret_of, unsealed
 from asmtune.core.records.artifacts import Artifact, Failure
 
 
@@ -58,7 +56,7 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
             place = Path(tempfile.gettempdir())
         with storage_errors(place):
             private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
-        atexit.register(_remove, private, os.getpid())
+        atexit.register(remove_own, private, os.getpid())
         _prepared(private)
         _fallbacks[folder] = private
     if is_news(folder):
@@ -67,12 +65,6 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
             ArtifactWarning,
             stacklevel=4,
         )
-
-
-def _remove(folder: Path, owner: int) -> None:
-    # A forked process ends as well, but does not own the folder.
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -89,8 +81,6 @@ def storage_errors(folder: Path) -> Iterator[None]:
 
 
 _SUFFIX: Final = ".json.gz"
-_TOKEN: Final = "token"
-_TOKEN_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -99,7 +89,7 @@ class ArtifactFolders:
 
     Attributes:
         folders: where to look; the last one is written to.
-        token: content of the last one's file `token`, which identifies the folder.
+        token: digest of the last one's secret, which identifies the folder.
     """
 
     folders: tuple[Path, ...]
@@ -108,8 +98,11 @@ class ArtifactFolders:
     @property
     def is_here(self) -> bool:
         """Return whether this process sees the same folder."""
+        folder = self.folders[-1]
         with contextlib.suppress(OSError):
-            return (self.folders[-1] / _TOKEN).read_bytes() == self.token
+            trusted_folder(folder)
+            secret = read_secret(folder)
+            return secret is not None and _token(secret) == self.token
         return False
 
 
@@ -189,10 +182,12 @@ class ArtifactCache:
             write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:
-        """Return the encoded entry of a digest, or None."""
+        """Return the encoded entry of a digest, or None; it has no secret in its seal."""
         for folder in self.folders:
-            with contextlib.suppress(OSError):
-                return _path(folder, digest).read_bytes()
+            with contextlib.suppress(StoreError):
+                secret, data = _stored(folder, digest)
+                if secret is not None and is_sealed(digest, data, secret):
+                    return resealed(digest, data, b"")
         return None
 
     def trim(self) -> int:
@@ -212,9 +207,10 @@ class ArtifactCache:
         """Yield each entry's last use, size and path; usually at most 40,000 of 50 kB."""
         folder = self.folders[-1]
         with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError, UntrustedError),
             os.scandir(folder) as groups,
         ):
+            trusted_folder(folder)
             for group in [entry.path for entry in groups if entry.is_dir()]:
                 with contextlib.suppress(OSError), os.scandir(group) as files:
                     for file in files:
@@ -230,15 +226,12 @@ def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
     """Read the entry of a digest in one folder, or None; delete a damaged one.
 
     Raises:
-        StoreError: the folder cannot be read.
+        StoreError: the folder cannot be read, or others may write in it.
     """
-    path = _path(folder, digest)
-    with storage_errors(folder):
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-    outcome = decode_artifact(digest, data)
+    secret, data = _stored(folder, digest)
+    if secret is None:
+        return None
+    outcome, path = decode_artifact(digest, data, secret), _path(folder, digest)
     # A read-only folder can still be read.
     with contextlib.suppress(OSError):
         if outcome is None:
@@ -248,16 +241,36 @@ def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
     return outcome
 
 
+def _stored(folder: Path, digest: str) -> tuple[bytes | None, bytes]:
+    """Return the folder's secret and a digest's entry; without the entry there is no secret.
+
+    Raises:
+        StoreError: the folder cannot be read, or others may write in it.
+    """
+    path = _path(folder, digest)
+    with storage_errors(folder):
+        try:
+            trusted_file(path)
+            return read_secret(folder), path.read_bytes()
+        except UntrustedError as error:
+            if not error.is_file:
+                raise
+            return read_secret(folder), b""  # planted: it has no seal
+        except FileNotFoundError:
+            return None, b""
+
+
 def write_artifact(folder: Path, digest: str, data: bytes) -> None:
-    """Write an encoded entry, whole or not at all.
+    """Write an encoded entry under the folder's own seal, whole or not at all.
 
     Raises:
         StoreError: the folder cannot be written.
     """
     path = _path(folder, digest)
     with storage_errors(folder):
-        make_private(path.parent)
-        write_whole(path, data, private=True, durable=False)  # what is lost is compiled again
+        trusted_folder(path.parent, make=True)
+        own = resealed(digest, data, secret_of(folder))
+        write_whole(path, own, private=True, durable=False)  # what is lost is compiled again
 
 
 def _path(folder: Path, digest: str) -> Path:
@@ -266,20 +279,19 @@ def _path(folder: Path, digest: str) -> Path:
 
 def _prepared(folder: Path) -> bytes:
     """Make a folder, show that it can be written, and give its token."""
-    probe, token = folder / f"probe-{os.getpid()}-{threading.get_ident()}", folder / _TOKEN
+    probe = folder / f"probe-{os.getpid()}-{threading.get_ident()}"
     with storage_errors(folder):
-        make_private(folder)
+        trusted_folder(folder, make=True)
         try:
             probe.write_bytes(b"\0" * 4096)
-            if not token.is_file() or token.stat().st_size != _TOKEN_BYTES:
-                # If processes begin at once, the last one's token stays. To the others the folder
-                # then looks like another machine's, which only costs time.
-                probe.write_bytes(os.urandom(_TOKEN_BYTES))
-                probe.replace(token)
-            return token.read_bytes()
+            return _token(secret_of(folder))
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
+
+
+def _token(secret: bytes) -> bytes:
+    return fingerprint.digest("asmtune artifact folder", secret).encode()
 
 
 # A crash or a timeout may be caused by the machine, so it is not stored.
@@ -299,43 +311,15 @@ def encode_artifact(digest: str, outcome: Artifact | Failure) -> bytes | None:
     return sealed(digest, entry)
 
 
-def sealed(digest: str, entry: Any) -> bytes:
-    """Encode a JSON value so that it is read again only whole, and under this digest."""
-    data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
-    head, body = data[:_HEAD], data[_HEAD:]
-    return head[:3] + _HAS_COMMENT + head[4:] + _seal(digest, body) + body
-
-
-def unsealed(digest: str, data: bytes) -> Any:
-    """Decode what `sealed` encoded; None if the bytes are damaged, or of another digest."""
-    body = data[_HEAD + _SEAL :]
-    if data[_HEAD : _HEAD + _SEAL] != _seal(digest, body):
-        return None
-    try:
-        return parse_json(gzip.decompress(data))
-    except (EOFError, OSError, zlib.error, ValueError, InputError):
-        return None
-
-
-def decode_artifact(digest: str, data: bytes) -> Artifact | Failure | None:
-    """Decode the entry of a digest; None if the bytes are damaged, or of another entry."""
-    entry = unsealed(digest, data)
+def decode_artifact(digest: str, data: bytes, secret: bytes = b"") -> Artifact | Failure | None:
+    """Decode the entry of a digest; None if it is damaged, or of another entry or secret."""
+    entry = unsealed(digest, data, secret)
     try:
         if "failure" in entry:
             return _CODEC.read(Failure, entry["failure"], "failure")
         return _CODEC.read(Artifact, entry, "artifact")
     except (ValueError, TypeError, InputError):
         return None
-
-
-_HEAD: Final = 10  # bytes of gzip's header
-_HAS_COMMENT: Final = b"\x10"  # flag of the header: a text that ends with a zero comes next
-_SEAL: Final = 65
-
-
-def _seal(digest: str, body: bytes) -> bytes:
-    # It binds the content to the key: of two swapped files neither is read.
-    return fingerprint.digest("asmtune artifact 2", digest, body).encode() + b"\0"
 
 
 def _cubin(value: Any, where: str) -> bytes:

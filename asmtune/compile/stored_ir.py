@@ -16,11 +16,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.json_codec import JsonCodec, text_of
-from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning, sealed, unsealed
+from asmtune.base.trust import trusted_file, trusted_folder
+from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
+from asmtune.compile.seals import read_secret, sealed, secret_of, unsealed
 from asmtune.core.records.artifacts import Sketch
 
 _MOST_TEXTS: Final = 512
@@ -95,7 +97,11 @@ def _read(folders: Sequence[Path], key: str, kind: str) -> Any:
         path = _path(folder, key, kind)
         # A folder that cannot be read has nothing; one that is read-only can still be read.
         with contextlib.suppress(OSError):
-            entry = unsealed(key, path.read_bytes())
+            trusted_file(path)
+            data, secret = path.read_bytes(), read_secret(folder)
+            if secret is None:
+                continue
+            entry = unsealed(key, data, secret)
             if entry is not None:
                 with contextlib.suppress(OSError):
                     os.utime(path)
@@ -112,5 +118,5 @@ def _write(folders: Sequence[Path], key: str, kind: str, entry: Any) -> None:
     for folder in folders[-1:]:
         path = _path(folder, key, kind)
         with contextlib.suppress(OSError):
-            make_private(path.parent)
-            write_whole(path, sealed(key, entry), private=True, durable=False)
+            trusted_folder(path.parent, make=True)
+            write_whole(path, sealed(key, entry, secret_of(folder)), private=True, durable=False)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.limited_read import read_limited_text
+from asmtune.base.trust import UntrustedError, private_folder, trusted_file, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
@@ -153,13 +154,21 @@ def _like(space: Space, result: Space) -> Space:
 
 
 def _copied(override: Override, folder: Path) -> Path:
-    path = (folder / override.content_name).absolute()
     try:
-        if path.is_file() and path.read_text() == override.text:
-            return path
-        make_private(folder)
-        write_whole(path, override.text.encode(), private=True)
+        return _copied_to(folder, override)
+    except UntrustedError as error:
+        return _copied_to(private_folder(folder, "folder of copies", str(error)), override)
     except OSError as error:
         copies = f"ir_override={override.name}: folder of copies"
         raise StoreError(fault_line(copies, folder, error)) from error
+
+
+def _copied_to(folder: Path, override: Override) -> Path:
+    path = (folder / override.content_name).absolute()
+    trusted_folder(folder, make=True)
+    with contextlib.suppress(FileNotFoundError, UntrustedError):  # a planted copy is replaced
+        trusted_file(path)
+        if path.read_text() == override.text:
+            return path
+    write_whole(path, override.text.encode(), private=True)
     return path

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.errors import OracleError
-from asmtune.base.limited_read import MIB, read_limited
+from asmtune.base.limited_read import MIB, read_limited, unzipped
 from asmtune.core.config import OPTION_AXES, Config
 
 
@@ -93,7 +93,7 @@ def _document(path: Path) -> Any:
     try:
         data = read_limited(path, 1024 * MIB)
         if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+            data = unzipped(data, 1024 * MIB)
         return json.loads(data)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise OracleError(f"oracle {path}: damaged or cut off: {error}") from error

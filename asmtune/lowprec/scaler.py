@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 import torch
 
 from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.json_codec import shown
 from asmtune.base.text import user_stacklevel
 from asmtune.lowprec.casting import (
     E4M3,
@@ -200,43 +201,46 @@ class Scaler:
             InputError: it is of other options or shapes, or malformed.
         """
         version = state.get("version") if isinstance(state, Mapping) else None
-        if (version == _VERSION and set(state) != {*self._options(), *_STATE}) or version is None:
+        if type(version) is not int or (
+            version == _VERSION and set(state) != {*self._options(), *_STATE}
+        ):
             raise InputError("this is no scaler's state: give what Scaler.state_dict() returned")
         if version != _VERSION:
             raise InputError(
                 f"the state is of version {version!r}, this asmtune has {_VERSION}: begin anew"
             )
         for name, mine in self._options().items():
-            if state[name] != mine:
+            if not _is_same(state[name], mine):
                 raise InputError(
-                    f"the state is of a scaler with {name}={state[name]!r}, this one has {mine!r}: "
-                    "make the scaler with the state's options, or begin anew"
+                    f"the state is of a scaler with {name}={shown(state[name])}, this one has "
+                    f"{mine!r}: make the scaler with the state's options, or begin anew"
                 )
-        average, amaxes = state["average"], state["amaxes"]
-        if not _is_amax(average) or not _is_amax(amaxes) or (average is None) != (amaxes is None):
+        average, amaxes = self._loaded_amaxes(state["average"], state["amaxes"])
+        counts, anomalies = (state["updates"], state["nonfinite"]), state["anomalies"]
+        if not all(map(_is_count, counts)):
+            raise InputError(f"the state's counts are {shown(counts)}: it is damaged")
+        if not isinstance(anomalies, list | tuple) or not all(map(_is_anomaly, anomalies)):
+            raise InputError(f"the state's anomalies are {shown(anomalies)}: it is damaged")
+        self.updates, self.nonfinite = counts
+        self.anomalies = [Anomaly(*one) for one in anomalies[-_MOST_ANOMALIES:]]
+        self._average, self._amaxes = average, amaxes
+
+    def _loaded_amaxes(
+        self, average: Any, amaxes: Any
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Copy a state's amaxes, if they fit together and this scaler."""
+        if average is None and amaxes is None:
+            return None, None
+        if not _is_amax(average) or not _is_amax(amaxes):
             raise InputError("the state's amaxes are no finite fp32 tensors: it is damaged")
-        if average is not None:
-            mine = average.shape if self._average is None else self._average.shape
-            kept = len(amaxes) if amaxes.dim() else 0
-            if not average.shape == mine == amaxes.shape[1:] or not 1 <= kept <= self.history:
-                raise InputError(
-                    f"the state has scales of shape {tuple(average.shape)}, history "
-                    f"{tuple(amaxes.shape)}; this scaler has {tuple(mine)}: load it into a new one"
-                )
-        try:
-            anomalies = [
-                Anomaly(int(u), int(b), float(a), float(m)) for u, b, a, m in state["anomalies"]
-            ]
-            updates, nonfinite = int(state["updates"]), int(state["nonfinite"])
-        except (TypeError, ValueError) as error:
+        mine = average.shape if self._average is None else self._average.shape
+        kept = len(amaxes) if amaxes.dim() else 0
+        if not average.shape == mine == amaxes.shape[1:] or not 1 <= kept <= self.history:
             raise InputError(
-                f"the state's counts are malformed ({error}): it is damaged"
-            ) from error
-        if min(updates, nonfinite) < 0:
-            raise InputError(f"the state's counts are {updates} and {nonfinite}: it is damaged")
-        self.updates, self.nonfinite, self.anomalies = updates, nonfinite, anomalies
-        self._average = None if average is None else average.clone()
-        self._amaxes = None if amaxes is None else amaxes.clone()
+                f"the state has scales of shape {tuple(average.shape)}, history "
+                f"{tuple(amaxes.shape)}; this scaler has {tuple(mine)}: load it into a new one"
+            )
+        return average.detach().clone(), amaxes.detach().clone()
 
     def _check_blocks(self, values: torch.Tensor) -> None:
         mine, shape = tuple(self.amax.shape), tuple(values.shape)
@@ -286,11 +290,34 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_same(value: Any, mine: Any) -> bool:
+    """Return whether a value of a state is an option of this scaler; a tensor is none."""
+    if isinstance(mine, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(mine)
+            and all(_is_same(one, own) for one, own in zip(value, mine, strict=True))
+        )
+    is_kind = isinstance(value, str) if isinstance(mine, str) else _is_number(value)
+    return is_kind and bool(value == mine)
+
+
+def _is_anomaly(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 4:
+        return False
+    update, blocks, *times = value
+    is_whole = _is_count(update) and _is_count(blocks)
+    return is_whole and all(type(t) is float and 0 < t < math.inf for t in times)
+
+
 def _is_amax(value: Any) -> bool:
-    """Return whether a value of a state is an amax of each block, or None."""
-    if value is None:
-        return True
-    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+    """Return whether a value of a state is an amax of each block."""
+    is_plain = isinstance(value, torch.Tensor) and not (value.is_meta or value.is_nested)
+    if not is_plain or value.layout is not torch.strided or value.dtype != torch.float32:
         return False
     return bool((value.isfinite() & (value >= 0)).all())
 

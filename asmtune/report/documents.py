@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from asmtune.base.json_codec import (
     expected,
     names_of,
     parse_json,
-    printable,
     scalar_of,
     text_of,
     to_json,
@@ -26,6 +24,7 @@ from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import Config
 from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
+from asmtune.report.cells import spreadsheet_text
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -75,16 +74,8 @@ def report_csv(reports: Sequence[PruneReport]) -> str:
     return text.getvalue()
 
 
-_FORMULA: Final = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)")
-
-
 def _csv_cell(value: Any) -> Any:
-    """Escape control codes of a text, and quote what a spreadsheet would run as a formula."""
-    if not isinstance(value, str):
-        return value
-    is_formula = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
-    return ("'" if is_formula else "") + printable(value)
+    return spreadsheet_text(value) if isinstance(value, str) else value
 
 
 def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:

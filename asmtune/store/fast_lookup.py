@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from asmtune.base.errors import InputError, StoreError
+from asmtune.base.trust import trusted_file
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import differences
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
+    BESIDE,
     SCHEMA_DIGEST,
     SCHEMA_QUERY,
     connect,
@@ -81,19 +83,24 @@ class FastAnswer:
     seen: StoredConfig | None = None
 
 
-def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
+def fast_lookup(
+    where: str, key: TuneKey, expected: Provenance, *, is_own: bool = False
+) -> FastAnswer:
     """Look up a key's config in an SQLite file; make no file.
 
     Args:
         where: path or URL of the store; a URL is never sure.
         key: key of the launch.
         expected: how the key would be tuned now.
+        is_own: whether it is the user's alone, so that what others may write is not read.
     """
     if "://" in where:
         return FastAnswer(False)
     path = Path(where).expanduser()
     digest = codec.key_digest(key)
     try:
+        if is_own:
+            trusted_file(path, *BESIDE)
         if not holds_content(path):
             return FastAnswer(not path.exists())
         with exclusive(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:

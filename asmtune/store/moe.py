@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -22,11 +23,12 @@ from typing import Any, Final, Literal
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import shown
-from asmtune.base.text import did_you_mean
+from asmtune.base.text import did_you_mean, user_stacklevel
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config
 from asmtune.core.keys.buckets import bucket_of
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import config_from_json
+from asmtune.store.lookup import StoreWarning
 from asmtune.store.seeds import KeyedConfigs
 
 Engine = Literal["vllm", "sglang"]
@@ -303,7 +305,13 @@ def read_moe(name: str, document: Any, kernel: str | None, names: MoeMap) -> lis
         raise InputError(
             "fused_moe configs name no kernel: give --kernel, as `asmtune cache ls` names it"
         )
-    by_tokens = {tokens: v for tokens, v in document.items() if tokens != "triton_version"}
+    # Engines add facts about the whole file: "triton_version" was the first.
+    facts = {
+        fact
+        for fact, value in document.items()
+        if fact.isidentifier() and not isinstance(value, dict)
+    }
+    by_tokens = {tokens: v for tokens, v in document.items() if tokens not in facts}
     if not by_tokens:
         raise InputError("holds no config")
     entries = []
@@ -315,7 +323,22 @@ def read_moe(name: str, document: Any, kernel: str | None, names: MoeMap) -> lis
         sizes = {"M": int(tokens), "E": int(match["E"]), "N": int(match["N"])}
         key = TuneKey(kernel, names.arguments(sizes), {}, match["device"])
         entries.append(KeyedConfigs(key, (names.config(fields, tokens),)))
+    _tell_unknown(name, facts - {"triton_version"}, by_tokens.values(), names)
     return entries
+
+
+def _tell_unknown(name: str, facts: set[str], configs: Iterable[Any], names: MoeMap) -> None:
+    """Warn once of the fields of a file that the engines' kernels were not known to take."""
+    known = {*_FIELDS, *names.values.values()}
+    fields = {field for config in configs for field in config}
+    unknown = ", ".join(sorted(map(shown, facts | (fields - known))))
+    if unknown:
+        warnings.warn(
+            f"{name}: fields {unknown} are new to this asmtune: a search uses what its kernel's "
+            "space has, and leaves out the others",
+            StoreWarning,
+            stacklevel=user_stacklevel(),
+        )
 
 
 def _sizes_of(key: TuneKey) -> dict[str, Any]:

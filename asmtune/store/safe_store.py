@@ -24,9 +24,11 @@ from asmtune.base.cache_faults import is_news
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
+from asmtune.base.trust import trusted_file
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import transactions
 from asmtune.store.database import Store
+from asmtune.store.faults import translated
 from asmtune.store.lease import (
     GuardedCall,
     LeaseIntervals,
@@ -37,6 +39,7 @@ from asmtune.store.lease import (
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 from asmtune.store.shipped import store_exists
+from asmtune.store.sqlite_file import BESIDE
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -83,6 +86,8 @@ class SafeStore:
         wait_s: seconds that `lease` waits for another process's record.
         patience_s: seconds that one call waits for a lock.
         pace: intervals of leases.
+        is_own: whether it is a file of the user's alone, so that one that others may write is not
+            used. A store that the user names may be shared: its rows are data.
     """
 
     def __init__(
@@ -92,7 +97,9 @@ class SafeStore:
         wait_s: float = 600.0,
         patience_s: float = PATIENCE_S,
         pace: LeaseIntervals | None = None,
+        is_own: bool = False,
     ) -> None:
+        self._is_own = is_own
         self._where = where
         self._wait_s = wait_s
         self._patience_s = patience_s
@@ -171,6 +178,9 @@ class SafeStore:
         return default
 
     def _open(self) -> Store:
+        if self._is_own:
+            with translated(self._where):
+                trusted_file(Path(self._where), *BESIDE)
         store = self._store
         if store is None:
             store = Store.open(self._where, on_corrupt="set_aside", patience_s=self._patience_s)
@@ -199,7 +209,7 @@ class SafeStore:
 
 def open_user_store(settings: Settings) -> SafeStore:
     """Return the user's store: one object per process and place, so that it warns once."""
-    return _safe_store(settings.store_where, settings.wait_s)
+    return _safe_store(settings.store_where, settings.wait_s, not settings.store_url)
 
 
 def existing_store(settings: Settings) -> SafeStore | None:
@@ -216,5 +226,5 @@ def existing_store(settings: Settings) -> SafeStore | None:
 
 
 @cache
-def _safe_store(where: str, wait_s: float) -> SafeStore:
-    return SafeStore(where, wait_s=wait_s)
+def _safe_store(where: str, wait_s: float, is_own: bool) -> SafeStore:
+    return SafeStore(where, wait_s=wait_s, is_own=is_own)

@@ -12,16 +12,17 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.json_codec import expected, fields_of, parse_json
 from asmtune.base.text import user_stacklevel
+from asmtune.base.trust import trusted_file, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import config_from_json, config_text, key_from_json, key_to_json
@@ -121,21 +122,21 @@ class SeedFolder:
             InputError: a file of the folder is malformed.
             StoreError: the folder cannot be written.
         """
-        kernels: dict[str, dict[str, KeyedConfigs]] = {}
+        kernels: dict[str, _ByKey] = {}
         for entry in entries:
             _merge(kernels.setdefault(entry.key.kernel, {}), entry)
+        count = sum(len(configs) for added in kernels.values() for _, configs in added.values())
         try:
-            make_private(self._folder)
+            trusted_folder(self._folder, make=True)
             for kernel, added in kernels.items():
                 path = self._file(kernel)
                 with creation_lock(path, _LOCK_S):
-                    all_of_kernel = dict(added)
                     for entry in self._read(kernel):
-                        _merge(all_of_kernel, entry)
-                    write_whole(path, _document(all_of_kernel.values()), private=True)
+                        _merge(added, entry)
+                    write_whole(path, _document(_merged(added)), private=True)
         except OSError as error:
             raise StoreError(fault_line("folder of seeds", self._folder, error)) from error
-        return sum(len(entry.configs) for added in kernels.values() for entry in added.values())
+        return count
 
     def of(self, kernel: str) -> list[KeyedConfigs]:
         """Return a kernel's seeds; a file that cannot be read gives a warning and none."""
@@ -156,6 +157,7 @@ class SeedFolder:
     def _read(self, kernel: str) -> list[KeyedConfigs]:
         path = self._file(kernel)
         try:
+            trusted_file(path)
             document = parse_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -171,11 +173,19 @@ class SeedFolder:
             raise InputError(f"{path}: {error}") from error
 
 
-def _merge(by_key: dict[str, KeyedConfigs], entry: KeyedConfigs) -> None:
+_ByKey = dict[str, tuple[TuneKey, dict[str, Config]]]
+"""Keys by their identity, each with its configs by their text."""
+
+
+def _merge(by_key: _ByKey, entry: KeyedConfigs) -> None:
     """Add an entry's configs after those that its key has."""
-    name = _identity(entry.key)
-    configs = [*(by_key[name].configs if name in by_key else ()), *entry.configs]
-    by_key[name] = replace(entry, configs=tuple(unique_configs(configs)))
+    _, configs = by_key.setdefault(_identity(entry.key), (entry.key, {}))
+    for config in entry.configs:
+        configs.setdefault(config_text(config), config)
+
+
+def _merged(by_key: _ByKey) -> list[KeyedConfigs]:
+    return [KeyedConfigs(key, tuple(configs.values())) for key, configs in by_key.values()]
 
 
 def _identity(key: TuneKey) -> str:

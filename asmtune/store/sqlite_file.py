@@ -38,6 +38,9 @@ APPLICATION_ID: Final = 0x1EA5A7D9
 
 _ID_PLACE: Final = slice(68, 72)  # of the application id in an SQLite file's header
 
+BESIDE: Final = ("-wal", "-shm", "-journal")
+"""Ends of the names of files that SQLite keeps beside its own, and reads changes from."""
+
 SCHEMA_DIGEST: Final = "18b46574e098debaaa07994171119a81ec0e5c05d387e31615fbea85633cf5dd"
 """`schema_digest` of a new store's file; a test compares them."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, Self, TypeVar
+from urllib.parse import unquote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -26,6 +27,7 @@ from sqlalchemy.pool import NullPool
 
 from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError, StoreError
+from asmtune.base.json_codec import printable
 from asmtune.store import faults, tables
 from asmtune.store.faults import DamagedStoreError, translated
 from asmtune.store.lookup import StoreWarning
@@ -62,10 +64,14 @@ def parse(where: str | Path) -> Path | URL:
     """Parse the path or the URL that a user named; the URL of an SQLite file becomes a path.
 
     Raises:
-        InputError: not a URL.
+        InputError: not a URL, or no name that a file or a database can have.
     """
     text = str(where)
-    if "://" not in text:
+    is_url = "://" in text
+    if "\0" in (unquote(text) if is_url else text):
+        place = printable(text.split("://")[0])  # the rest may hold a password
+        raise InputError(f"store {place}: NUL in its name, which nothing can hold: leave it out")
+    if not is_url:
         return Path(where).expanduser()
     try:
         url = make_url(text)

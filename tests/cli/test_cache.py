@@ -134,6 +134,34 @@ def test_ls_neutralises_control_codes(path: Path) -> None:
     assert "\\x1b[2J" in text
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", " =1"])
+def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cells that a spreadsheet would run are quoted; numbers, and the mark of nothing, stay."""
+    made = record(1, f"{text}.k")
+    with Store.open(path) as store:
+        store.save(replace(made, key=replace(made.key, shape={text: -5}, device=text)))
+    header, line = (line.split("\t") for line in run("ls").stdout.splitlines())
+    row = dict(zip(header, line, strict=True))
+    assert [row["kernel"], row["device"]] == [f"'{text}.k", f"'{text}"]
+    assert row["shape"] == f"'{text}=-5"
+    assert row["covers"] == "-"
+    cache.print_table([{text: text, "number": -1.5, "whole": -2, "none": None}])
+    assert capsys.readouterr().out == f"'{text}\tnumber\twhole\tnone\n'{text}\t-1.500\t-2\t-\n"
+
+
+def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes to stdout is the document alone; the count goes to stderr, and no file is made."""
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    done = run("export", "-", "--samples")
+    assert {r.key.shape["M"] for r in interchange.loads(done.stdout, "-")} == {1, 2, 3}
+    assert done.stderr == "exported 3 records to -\n"
+    assert json.loads(run("export", "-", "--json").stderr) == {"exported": 3}
+    run("export", "tuned.json", "--samples")
+    assert (tmp_path / "tuned.json").read_text() == done.stdout
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "tuned.json"])
+
+
 def test_show(filled: Path) -> None:
     """A record is shown by a prefix of its key, with its timings, fastest first."""
     text = run("show", key_digest(record(2).key)[:10].upper()).stdout

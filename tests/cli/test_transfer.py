@@ -426,6 +426,48 @@ def test_files_as_the_engines_publish_them(cache: Path, tmp_path: Path) -> None:
     }
 
 
+def test_new_fields_of_moe_files(cache: Path, tmp_path: Path) -> None:
+    """Fields that later engines add are named in one warning a file, and their configs are kept."""
+    path = tmp_path / "E=8,N=64,device_name=X.json"
+    config = {**MOE, "num_warps": 4, "num_stages": 3}
+    fields = {"1": {**config, "NEW": 1}, "2": {**config, "NEW": 2, "LATER": 3}, "4": config}
+    path.write_text(json.dumps({"vllm_version": "0.20", "triton_version": "3.6.0", **fields}))
+    with pytest.warns(StoreWarning) as told:
+        run("import", path, "--kernel", "serve.moe")
+    assert len(told) == 1
+    text = str(told[0].message)
+    assert "fields 'LATER', 'NEW', 'vllm_version' are new" in text
+    assert "\n" not in text
+    kept = list(seeds("serve.moe").values())
+    assert sorted(kept, key=len) == [[fields[m]] for m in ("1", "2", "4")]
+
+
+def test_seeds_of_one_key_are_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each config is written as text once, however many entries of its key a file has."""
+    calls = []
+    monkeypatch.setattr(
+        "asmtune.store.seeds.config_text", lambda config: calls.append(config) or str(config)
+    )
+    key = TuneKey(MATMUL, {}, {}, H200)
+    entries = [KeyedConfigs(key, (block(64 + n % 150),)) for n in range(300)]
+    folder = SeedFolder(tmp_path / "seeds")
+    assert folder.add(entries) == 150
+    (merged,) = folder.of(MATMUL)
+    assert merged.configs == tuple(block(64 + n) for n in range(150))
+    assert len(calls) == 300
+
+
+@pytest.mark.parametrize("form", ["triton-configs", "python", "json"])
+def test_export_to_stdout(cache: Path, tmp_path: Path, form: str) -> None:
+    """What goes to stdout is what would be in the file, and nothing besides."""
+    store(record({"M": 8}, block(64)))
+    run("export", tmp_path / "file", "--format", form)
+    done = run("export", "-", "--format", form)
+    assert done.stdout == (tmp_path / "file").read_text()
+    assert done.stderr == "exported 1 records to -\n"
+    assert "is no folder" in refused("export", "-", "--format", "vllm-moe")
+
+
 def test_fused_moe_kernel_of_the_engines(cache: Path, tmp_path: Path) -> None:
     """The engines' own kernel counts tokens by experts, and its N is never taken as it is."""
     shape = {"N": 14336, "K": 4096, "num_valid_tokens": 512, "top_k": 8}

@@ -21,6 +21,7 @@ from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders, ArtifactWa
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.seals import SECRET
 from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -163,7 +164,7 @@ def test_a_folder_that_is_deleted_meanwhile(target: Target, empty_settings: Sett
 
 
 def test_a_worker_knows_the_folder(tmp_path: Path) -> None:
-    """A folder is the asker's if its token is, wherever it lies; damage is made good."""
+    """A folder is the asker's if its secret is, wherever it lies; damage is made good."""
     cache = ArtifactCache(tmp_path / "a", 1 << 20)
     place = cache.prepare()
     assert place.is_here
@@ -174,7 +175,7 @@ def test_a_worker_knows_the_folder(tmp_path: Path) -> None:
     (tmp_path / "a").rename(tmp_path / "c")
     assert replace(place, folders=(tmp_path / "c",)).is_here
     for damage in (b"", b"\xff" * 7, os.urandom(500)):
-        (tmp_path / "c" / "token").write_bytes(damage)
+        (tmp_path / "c" / SECRET).write_bytes(damage)
         again = ArtifactCache(tmp_path / "c", 1 << 20).prepare()
         assert again.is_here
         assert again.token != place.token
@@ -200,7 +201,7 @@ def test_artifacts_travel(distant_workers: Path, target: Target, settings: Setti
     ArtifactCache(distant_workers / "cache" / "artifacts", 1).prepare()
     digests = compiled(target, own)
     kept = [cache_of(own).get(digest) for digest in digests]
-    assert [path.name for path in (distant_workers / "cache").rglob("*")] == ["artifacts", "token"]
+    assert [path.name for path in (distant_workers / "cache").rglob("*")] == ["artifacts", SECRET]
     compiled(target, settings)
     for digest, artifact in zip(digests, kept, strict=True):
         assert isinstance(artifact, Artifact)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import os
 import shutil
 import sys
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,6 +30,7 @@ from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import patch
 from asmtune.runtime.recording import key_file
 from asmtune.runtime.recording.key_file import (
+    MOST_ELEMENTS,
     KeyFile,
     RecordedKey,
     add_keys,
@@ -456,6 +459,7 @@ def test_kernels_that_are_not_there(gpu: HostGpu, served: Any, tmp_path: Path) -
         {"memory": ()},
         {"arguments": {"x_ptr": {"tensor": {"pointer": 0}}}},
         {"contents": {"x_ptr": {"dtype": "i4", "zlib": "?"}}},
+        {"arguments": {"x_ptr": {"function": "os:a\nb"}}},
     ],
 )
 def test_launches_that_are_damaged(
@@ -470,6 +474,47 @@ def test_launches_that_are_damaged(
     with pytest.raises(InputError, match="the recorded launch is damaged") as raised:
         recorded_request(broken, tuner, DEVICE, "cpu")
     assert "\n" not in str(raised.value)
+
+
+def test_contents_are_inflated_up_to_a_limit() -> None:
+    """No more elements are made of a file's content than are ever recorded."""
+    form = {"region": 0, "pointer": 0, "device": "cpu", "dtype": "int32"}
+    tensor = {**form, "shape": [8], "strides": [1]}
+    region = {"device": "cpu", "pinned": False, "first": 0, "bytes": 32}
+    key = RecordedKey("k", "m", None, {}, {}, DEVICE, "", "", memory=(region,))
+    for count, fits in ((MOST_ELEMENTS, True), (MOST_ELEMENTS + 1, False)):
+        packed = base64.b64encode(zlib.compress(bytes(4 * count))).decode()
+        launch = replace(
+            key,
+            arguments={"t": {"tensor": tensor}},
+            contents={"t": {"dtype": "int32", "zlib": packed}},
+        )
+        if fits:
+            assert make_arguments(launch, "cpu")["t"].tolist() == [0] * 8
+        else:
+            with pytest.raises(ValueError, match="too large: at most 262,144 bytes"):
+                make_arguments(launch, "cpu")
+
+
+@pytest.mark.parametrize("name", ["kernel", "module", "file", "device", "problem", "dtypes"])
+def test_texts_of_many_lines(gpu: HostGpu, served: Any, tmp_path: Path, name: str) -> None:
+    """Whatever text of a file has line breaks, what is said of its keys is one line."""
+    path = tmp_path / "keys.json"
+    record(path, served, 64)
+    document = json.loads(path.read_text())
+    for text in ("a\nb", "a\r\x1b[2Jb", "a\u2028b"):
+        value = {"x_ptr": text} if name == "dtypes" else text
+        document["keys"] = [{**document["keys"][0], name: value}]
+        path.write_text(json.dumps(document))
+        said: list[str] = []
+        try:
+            said = [result.error for result in RecordedKeys.of(path).results(machine())]
+        except InputError as error:
+            said = [str(error)]
+        assert all(map(str.isprintable, said)), said
+        with pytest.raises(InputError) as raised:
+            RecordedKeys.of(path, "absent")
+        assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize(

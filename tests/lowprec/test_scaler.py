@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
@@ -193,6 +193,77 @@ def test_a_foreign_state_is_refused(change: Callable[[dict[str, Any]], Any], mes
         scaler.load_state_dict(state)
     assert "\n" not in str(caught.value)
     assert (scaler.updates, float(scaler.amax)) == (1, 1.0)
+
+
+ODD = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([-1, 0, 1, 1 << 70, 10**400]),
+        st.floats(),
+        st.text(max_size=3),
+        st.binary(max_size=3),
+        st.sampled_from([E4M3, object(), {1, 2}, 1j, math.nan]),
+        st.sampled_from(
+            [
+                torch.ones(2),
+                torch.ones(1, 1),
+                torch.ones(3, 1, 1),
+                torch.tensor(1.0),
+                torch.tensor([[-1.0]]),
+                torch.ones(1, 1, dtype=torch.int32),
+                torch.ones(1, 1).to_sparse(),
+                torch.ones(1, 1, device="meta"),
+                torch.ones(1, 1, dtype=torch.complex64),
+                torch.empty(0),
+            ]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner, inner, inner),
+        st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+FIELDS = [*Scaler().state_dict()]
+
+
+@given(
+    st.one_of(
+        *(ODD.map(lambda value, name=name: {name: value}) for name in (*FIELDS, "more")),  # type: ignore[misc]
+        st.lists(st.lists(ODD, min_size=4, max_size=4)).map(lambda value: {"anomalies": value}),
+    ),
+    st.lists(st.sampled_from(FIELDS), max_size=1),
+    st.booleans(),
+)
+@settings(max_examples=400)
+def test_a_malformed_state_is_refused(
+    changed: dict[str, Any], left_out: list[str], whole: bool
+) -> None:
+    """Any state is taken whole or refused in one line, after which the scaler is as it was."""
+    scaler = Scaler()
+    scaler.update(torch.ones(4, 8))
+    before = scaler.state_dict()
+    state: Any = {name: value for name, value in before.items() if name not in left_out}
+    state = state | changed if whole else next(iter(changed.values()))
+    refusal = ""
+    try:
+        scaler.load_state_dict(state)
+    except InputError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    if refusal:
+        assert str(scaler.state_dict()) == str(before)
+    else:
+        loaded = scaler.state_dict()
+        scaler.update(torch.ones(4, 8))
+        other = Scaler()
+        other.load_state_dict(loaded)
+        assert str(other.state_dict()) == str(loaded)
 
 
 @pytest.mark.parametrize(

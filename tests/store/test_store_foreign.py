@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from store_records import PROVENANCE, record
 
-from asmtune.base.errors import StoreError
+from asmtune.base.errors import InputError, StoreError
 from asmtune.store import sqlite_file, tables
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
@@ -227,3 +227,22 @@ def test_statistics_of_sqlite_are_no_damage(tmp_path: Path) -> None:
     database(path, "ANALYZE")
     with Store.open(path) as store:
         assert store.records() == [record()]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "a\0b",
+        "sqlite:///a%00b",
+        "sqlite:///a\0b",
+        "postgresql://h/d?python=%00",
+        "postgresql://h%00/d",
+    ],
+)
+def test_names_that_nothing_can_have(where: str) -> None:
+    """NUL in a path, or in any part of a URL, is refused in one line before anything is asked."""
+    with pytest.raises(InputError, match="NUL in its name") as caught:
+        Store.open(where)
+    assert str(caught.value).isprintable()
+    with pytest.warns(StoreWarning, match="NUL in its name"):
+        assert SafeStore(where).records() == []

@@ -150,13 +150,18 @@ def _warn(message: str) -> None:
 def _own_targets() -> _OwnTargets:
     """Read the user's folder; what was read serves until a file in it changes."""
     from asmtune.base.settings import Settings
+    from asmtune.base.trust import UntrustedError, trusted_folder
 
     settings = Settings.from_environment()
     folder = settings.targets_dir
     where = f"folder of descriptors {short(str(folder))}"
     try:
+        if not settings.targets:
+            trusted_folder(folder)
         files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
         stamps = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+    except UntrustedError as error:
+        return _OwnTargets({}, {}, f"{where}: {error}")
     except (OSError, ValueError) as error:
         if not settings.targets:
             return _OwnTargets({}, {})

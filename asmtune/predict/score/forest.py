@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.base.atomic_write import make_private, write_whole
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
+from asmtune.base.trust import trusted_file, trusted_folder
 
 _ARRAYS: Final = {
     "left": np.dtype(np.int32),
@@ -158,7 +159,7 @@ class Forest:
         Raises:
             OSError: it cannot be written.
         """
-        make_private(path.parent)
+        trusted_folder(path.parent, make=True)
         data = io.BytesIO()
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         np.savez(data, columns=self.columns, identity=self.identity, **arrays)
@@ -169,9 +170,10 @@ class Forest:
         """Read what `save` wrote, for vectors of that many columns.
 
         Raises:
-            ParseError: there is no such file, or it is damaged, or another's.
+            ParseError: there is no such file, it is damaged, or others may have written it.
         """
         try:
+            trusted_file(path)
             check_archive(path, _MOST_BYTES)
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: np.asarray(file[name]) for name in _ARRAYS}

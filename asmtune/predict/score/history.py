@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from asmtune.base.errors import InputError, ParseError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
+from asmtune.base.trust import trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import TuneKey
@@ -153,6 +154,11 @@ class History:
 
     @cached_property
     def _files(self) -> list[tuple[Path, Examples | str]]:
+        if not self.settings.training:
+            try:
+                trusted_folder(self.folder)
+            except OSError as error:
+                return [(self.folder, f"{error}; its files do not refine the ranking")]
         return [(path, _read(path)) for path in sorted(self.folder.glob("*.npz"))]
 
 

@@ -202,5 +202,7 @@ class MissLookup:
         answer: FastAnswer | None = vars(self).get("answer")
         if answer is None:
             where, request = self.settings.store_where, self.request
-            answer = vars(self)["answer"] = fast_lookup(where, request.key, request.expected)
+            answer = vars(self)["answer"] = fast_lookup(
+                where, request.key, request.expected, is_own=not self.settings.store_url
+            )
         return answer

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from asmtune.base.atomic_write import folder_lock, write_whole
 from asmtune.base.errors import InputError
-from asmtune.base.json_codec import JsonCodec, fields_of, parse_json, shown, text_of, to_json
+from asmtune.base.json_codec import (
+    JsonCodec,
+    fields_of,
+    parse_json,
+    printable,
+    shown,
+    text_of,
+    to_json,
+)
 from asmtune.base.limited_read import read_limited
 from asmtune.core.keys.rules import BucketRule
 from asmtune.core.records.tuned import TuneKey
@@ -18,6 +26,8 @@ from asmtune.store.codec import key_digest
 
 FORMAT: Final = "asmtune-keys"
 VERSION: Final = 1
+MOST_ELEMENTS: Final = 1 << 16
+"""Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 _AGAIN: Final = "write it anew with `asmtune run --record FILE PROGRAM`"
 
 
@@ -96,7 +106,14 @@ class KeyFile:
 
 
 _TAIL: Final = b"\n]}\n"
-_CODEC: Final = JsonCodec(decoders={str: text_of})
+
+
+def _line_of(value: Any, where: str) -> str:
+    """Check for text, and escape what would break a message into lines."""
+    return printable(text_of(value, where))
+
+
+_CODEC: Final = JsonCodec(decoders={str: _line_of})
 
 
 def read_key_file(path: Path) -> KeyFile:

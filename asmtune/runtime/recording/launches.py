@@ -22,6 +22,7 @@ import torch
 from triton.runtime.autotuner import Autotuner
 
 from asmtune.base.errors import USER_CODE_ERRORS, InputError, ProblemError
+from asmtune.base.limited_read import inflated
 from asmtune.core.index_values import is_index
 from asmtune.core.kernel_module import kernels_in
 from asmtune.core.keys.rules import BucketRules
@@ -31,7 +32,7 @@ from asmtune.measure.bench.argument_codec import SharedRegion, restore
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching.patched_autotuner import convert
-from asmtune.runtime.recording.key_file import RecordedKey
+from asmtune.runtime.recording.key_file import MOST_ELEMENTS, RecordedKey
 from asmtune.tuning.request import TuningRequest
 
 _AGAIN: Final = "record its keys again with `asmtune run --record`"
@@ -211,7 +212,7 @@ def recorded_request(
     except torch.OutOfMemoryError:
         raise
     except (*USER_CODE_ERRORS, RuntimeError, zlib.error) as error:
-        cause = f"{type(error).__name__}: {error}"
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
             f"kernel {recorded.kernel}: the recorded launch is damaged ({cause}); {_AGAIN}"
         ) from error
@@ -286,7 +287,7 @@ def _fill(flat: Any, content: Mapping[str, str]) -> None:
         packed = base64.b64decode(content["zlib"], validate=True)
     except binascii.Error as error:
         raise ValueError(f"contents: {error}") from error
-    values = np.frombuffer(zlib.decompress(packed), kind)
+    values = np.frombuffer(inflated(packed, MOST_ELEMENTS * kind.itemsize), kind)
     known = torch.from_numpy(values.copy()).to(flat.device)
     as_integers = flat.view(known.dtype) if flat.dtype != known.dtype else flat
     for start in range(0, len(flat), len(known)):

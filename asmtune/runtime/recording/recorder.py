@@ -29,6 +29,7 @@ from asmtune.measure.checks.effects import tensor_parts
 from asmtune.runtime.calls import KernelCall, is_capturing
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.recording.key_file import (
+    MOST_ELEMENTS,
     KeyFile,
     RecordedKey,
     add_keys,
@@ -38,9 +39,6 @@ from asmtune.runtime.recording.key_file import (
 )
 from asmtune.runtime.recording.launches import autotuners_in, grid_value, tuner_name
 from asmtune.tuning.request import TuningRequest
-
-_ELEMENTS: Final = 1 << 16
-"""Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 
 _ALIGNMENT: Final = 512
 _ADDRESSES: Final = (1 << 40, 1 << 48)
@@ -254,7 +252,7 @@ def contents_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         except torch.OutOfMemoryError:
             continue
         if not isinstance(table, str) and len(table.values):
-            values = table.values[:_ELEMENTS]
+            values = table.values[:MOST_ELEMENTS]
             known = values[values != 0]
             if values.dtype.itemsize == 8 and len(known) and known.min() >= _ADDRESSES[0]:
                 addresses += [name] if known.max() < _ADDRESSES[1] else []

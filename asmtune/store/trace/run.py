@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.atomic_write import make_private
 from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import to_json
+from asmtune.base.trust import trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics, TuneKey
@@ -361,6 +361,7 @@ def run_files(folder: Path) -> list[Path]:
         InputError: it cannot be listed.
     """
     try:
+        trusted_folder(folder)
         files = [path for path in folder.iterdir() if path.suffix == SUFFIX]
         return sorted(path for path in files if _RUN.fullmatch(path.stem))
     except FileNotFoundError:
@@ -375,7 +376,7 @@ def create(folder: Path, name: str) -> tuple[Path, int]:
     Raises:
         OSError: it cannot be made.
     """
-    make_private(folder)
+    trusted_folder(folder, make=True)
     for number in range(1, 1000):
         path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
         try:

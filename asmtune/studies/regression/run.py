@@ -22,7 +22,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import parse_json, printable
-from asmtune.base.limited_read import read_limited
+from asmtune.base.limited_read import MIB, read_limited, unzipped
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.measure.timing.policy import TimingPolicy
@@ -340,7 +340,7 @@ def read_text(path: Path, where: str, advice: str) -> str:
     """
     try:
         data = read_limited(path)
-        return (gzip.decompress(data) if path.suffix == _COMPRESSED else data).decode()
+        return (unzipped(data, 1024 * MIB) if path.suffix == _COMPRESSED else data).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: no text: {error.reason}; {advice}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

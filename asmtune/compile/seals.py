@@ -1,0 +1,95 @@
+"""Seals of what compiling leaves on disk: whole, of its key, and made by this user.
+
+Such an entry is compiled further, or launched as machine code. So its seal is keyed by a secret
+in the folder that only the user can read: whoever could once write in the folder, and not read
+the secret, cannot make an entry that is read. Entries that travel between a user's processes have
+a seal without a secret, which tells damage. A store's rows have such seals too: they are data,
+and move between machines and users.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hmac
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.base import fingerprint
+from asmtune.base.atomic_write import folder_lock, write_whole
+from asmtune.base.errors import InputError
+from asmtune.base.json_codec import parse_json
+from asmtune.base.trust import trusted_file
+
+SECRET: Final = "secret"
+_SECRET_BYTES: Final = 32
+_HEAD: Final = 10  # bytes of gzip's header
+_HAS_COMMENT: Final = b"\x10"  # flag of the header: a text that ends with a zero comes next
+_SEAL: Final = 65
+
+
+def read_secret(folder: Path) -> bytes | None:
+    """Read the secret of a folder that is trusted.
+
+    None where there is none, it is damaged, another user may have planted it, or it is root's and
+    only root may read it: nothing in the folder can be verified then.
+    """
+    path = folder / SECRET
+    try:
+        trusted_file(path)
+        secret = path.read_bytes()
+    except (FileNotFoundError, PermissionError):
+        return None
+    return secret if len(secret) == _SECRET_BYTES else None
+
+
+def secret_of(folder: Path) -> bytes:
+    """Return the secret of a folder that is trusted; of processes that begin at once one makes it.
+
+    Raises:
+        OSError: there is none, and none can be written.
+    """
+    if (known := read_secret(folder)) is not None:
+        return known
+    with folder_lock(folder):
+        if (known := read_secret(folder)) is None:
+            known = os.urandom(_SECRET_BYTES)
+            write_whole(folder / SECRET, known, private=True)
+    return known
+
+
+def sealed(digest: str, entry: Any, secret: bytes = b"") -> bytes:
+    """Encode a JSON value so that it is read again only whole, and under this digest."""
+    data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
+    head, body = data[:_HEAD], data[_HEAD:]
+    return head[:3] + _HAS_COMMENT + head[4:] + _seal(digest, body, secret) + body
+
+
+def unsealed(digest: str, data: bytes, secret: bytes = b"") -> Any:
+    """Decode what `sealed` encoded; None if it is damaged, or of another digest or secret."""
+    if not is_sealed(digest, data, secret):
+        return None
+    try:
+        return parse_json(gzip.decompress(data))
+    except (EOFError, OSError, zlib.error, ValueError, InputError):
+        return None
+
+
+def is_sealed(digest: str, data: bytes, secret: bytes) -> bool:
+    """Return whether an entry has the seal of a digest and a secret."""
+    seal = _seal(digest, data[_HEAD + _SEAL :], secret)
+    return hmac.compare_digest(data[_HEAD : _HEAD + _SEAL], seal)
+
+
+def resealed(digest: str, data: bytes, secret: bytes) -> bytes:
+    """Return an entry with the seal of another secret."""
+    body = data[_HEAD + _SEAL :]
+    return data[:_HEAD] + _seal(digest, body, secret) + body
+
+
+def _seal(digest: str, body: bytes, secret: bytes) -> bytes:
+    # It binds the content to the key: of two swapped files neither is read.
+    content = fingerprint.digest("asmtune artifact 3", digest, body)
+    return hmac.digest(secret, content.encode(), "sha256").hex().encode() + b"\0"
