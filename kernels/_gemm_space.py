@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 
 from asmtune.core.config import Config
-from asmtune.core.space.space import Predicate, Space
+from asmtune.core.space.constraints import Predicate
+from asmtune.core.space.space import Space
 from asmtune.kernels._gemm_host import LEAST_OF_A_PART, MOST_PARTS
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 

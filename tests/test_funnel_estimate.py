@@ -26,13 +26,12 @@ from asmtune.predict.prune.arithmetic import (
     Unread,
     estimated,
     sampled_works,
-    sketch_best,
-    sketches_for,
 )
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import small_pick
 from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.prune.rounds import sketch_best, sketches_for
 from asmtune.predict.score.keep import MOST_LOST, Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
 from asmtune.core.config import Config
-from asmtune.core.space.space import Constraint, Space
+from asmtune.core.space.constraints import Constraint
+from asmtune.core.space.space import Space
 
 LARGE = {
     "A": range(10),

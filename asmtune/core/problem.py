@@ -29,6 +29,41 @@ class UnknownGrid(tuple[int, ...]):
     """Stands for the grid of a launch that is only described, as PyTorch's compiler does."""
 
 
+class _Watched(dict[str, Any]):
+    """A mapping that notes the names that are asked for: all where it is read as a whole."""
+
+    def __init__(self, values: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._read.add(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self._read.update(super().keys())
+        return super().__iter__()
+
+    def __or__(self, other: Any) -> Any:
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | dict(self)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("keys", "values", "items", "copy", "pop", "popitem", "setdefault"):
+            iter(self)
+        return super().__getattribute__(name)
+
+
 @dataclass(frozen=True)
 class Problem:
     """A launch without its config.
@@ -138,8 +173,23 @@ class Problem:
         """
         return self.grid_sizes(self.grid_at(config, self.bind(config)), config)
 
-    def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
+    def watched_programs(self, config: Config) -> tuple[tuple[int, int, int], set[str]]:
+        """Return `programs`, and the names that they may depend on.
+
+        Raises:
+            ProblemError: as `programs`.
+        """
+        values, read = self.bind(config), set[str]()
+        sizes = self.grid_sizes(self.grid_at(config, values, read), config)
+        has_rules = any(True for _ in heuristic_rules(self.kernel))
+        return sizes, {*values} if has_rules else read
+
+    def grid_at(
+        self, config: Config, values: Mapping[str, Any], read: set[str] | None = None
+    ) -> Any:
         """Evaluate the grid for `values` and the kernel's defaults, unchecked.
+
+        The names that its function asks for are added to `read`.
 
         Raises:
             ProblemError: its function asks for a name that is not among them, or raised.
@@ -148,8 +198,9 @@ class Problem:
             return self.grid
         params = jit_function(self.kernel).params
         known = {**{p.name: p.default for p in params if p.has_default}, **values}
+        asked = known if read is None else _Watched(known, read)
         try:
-            return self.grid(known)
+            return self.grid(asked)
         except USER_CODE_ERRORS as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             if not isinstance(missing, str) or missing in known:  # or a KeyError of another mapping

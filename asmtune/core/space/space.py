@@ -1,16 +1,14 @@
-"""`Space`, `Constraint`, and the walk that checks each constraint as early as possible."""
+"""`Space`: axes with values, constraints over them, and a default config; or a list of configs."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
+from asmtune.base.errors import SpaceError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import (
     AMD_OPTIONS,
@@ -22,90 +20,10 @@ from asmtune.core.config import (
     check_types,
     storable,
 )
+from asmtune.core.space.constraints import Constraint, Predicate, planned
 
-Predicate = Callable[..., bool]
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A named condition over some of the axes.
-
-    Attributes:
-        name: the condition in words, for error messages and reports.
-        predicate: takes axes (and names of the problem's shape) by name.
-    """
-
-    name: str
-    predicate: Predicate
-    needs: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        parameters = inspect.signature(self.predicate).parameters.values()
-        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
-        object.__setattr__(self, "needs", needs)
-
-    def holds(self, point: Mapping[str, Any]) -> bool:
-        """Return True if the point satisfies the condition.
-
-        Raises:
-            SpaceError: the predicate raised; names it, the point and the cause.
-        """
-        try:
-            return bool(self.predicate(**{name: point[name] for name in self.needs}))
-        except USER_CODE_ERRORS as error:
-            raise SpaceError(
-                f"constraint {self.name!r} failed at {dict(point)}: "
-                f"{type(error).__name__}: {error}; make it return True or False there"
-            ) from error
-
-
-def planned(
-    constraints: Iterable[Constraint],
-    axes: Sequence[str],
-    last: Iterable[str],
-    context: Mapping[str, Any],
-) -> list[list[Constraint]]:
-    """Group constraints by the number of axes that must be bound to check them.
-
-    `axes` are in the order in which they are bound, the names of `last` together with the last
-    one; the values of `context` are known from the start.
-
-    Raises:
-        SpaceError: a constraint names something that is none of these.
-    """
-    order = {name: depth for depth, name in enumerate(axes, 1)}
-    order |= {name: len(axes) for name in last if name not in order}
-    plan: list[list[Constraint]] = [[] for _ in range(len(axes) + 1)]
-    for constraint in constraints:
-        unknown = [n for n in constraint.needs if n not in order and n not in context]
-        if unknown:
-            raise SpaceError(
-                f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
-                f"axis ({', '.join(axes)}) nor given by the shape "
-                f"({', '.join(context) or 'empty'})"
-            )
-        plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
-    return plan
-
-
-def walk(
-    axes: Sequence[tuple[str, Sequence[Any]]],
-    plan: Sequence[Sequence[Constraint]],
-    point: dict[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """Yield the points that satisfy all constraints, depth-first; always the same dict.
-
-    `plan` has the constraints to check now and after each axis; `point`, modified, what is bound.
-    """
-    if not all(constraint.holds(point) for constraint in plan[0]):
-        return
-    if not axes:
-        yield point
-        return
-    name, values = axes[0]
-    for value in values:
-        point[name] = value
-        yield from walk(axes[1:], plan[1:], point)
+if TYPE_CHECKING:
+    from asmtune.core.space.points import Points
 
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -292,17 +210,24 @@ class Space:
                 problem's shape (`M=4096`).
 
         Raises:
-            SpaceError: a constraint names something else.
+            SpaceError: a constraint names something else, or there are too many configs.
         """
+        return iter(self.points(**context))
+
+    def points(self, /, **context: Any) -> Points:
+        """Return the feasible configs in the same order, as columns; `context` as for `configs`.
+
+        Raises:
+            SpaceError: a constraint names something else, or there are too many configs.
+        """
+        from asmtune.core.space.points import Points  # loads NumPy
+
         plan = self._plan(context)
-        if self._points is not None:
-            always = [c for level in plan for c in level]
-            for config in self._points:
-                if all(c.holds(point_of(config, context)) for c in always):
-                    yield config
-            return
-        for point in walk(list(self.axes.items()), plan, dict(context)):
-            yield Config.from_dict({name: point[name] for name in self.axes})
+        if self._points is None:
+            return Points.spanned(self.axes, plan, context)
+        always = [constraint for level in plan for constraint in level]
+        able = (p for p in self._points if all(c.holds(point_of(p, context)) for c in always))
+        return Points.of(able)
 
     def first(self, /, **context: Any) -> Config:
         """Return the default config if it is feasible, else the first that is.

@@ -117,8 +117,8 @@ def bytes_us(problem: Problem, target: Target) -> float:
 def _sample(problem: Problem, space: Space) -> list[Config]:
     """Return the default and at most `SAMPLE` - 1 others, evenly from first to last."""
     default = space.first(**problem.shape)
-    others = [config for config in space.configs(**problem.shape) if config != default]
-    most = SAMPLE - 1
-    if len(others) > most:
-        others = [others[(index * len(others)) // most] for index in range(most)]
-    return [default, *others]
+    points = space.points(**problem.shape).led_by(default)
+    others, most = len(points) - 1, SAMPLE - 1
+    if others <= most:
+        return list(points)
+    return [default, *(points[1 + (index * others) // most] for index in range(most))]
