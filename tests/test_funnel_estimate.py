@@ -21,7 +21,7 @@ from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.core.space.space import Space
 from asmtune.kernels import tiled_matmul
 from asmtune.predict.features.tile.interpolate import Places
-from asmtune.predict.prune import arithmetic
+from asmtune.predict.prune import arithmetic, rounds
 from asmtune.predict.prune.arithmetic import (
     Unread,
     estimated,
@@ -135,9 +135,9 @@ def test_the_promise_has_the_loss_that_was_measured() -> None:
 
 def test_each_value_of_an_axis_is_in_a_sample() -> None:
     """A sample shows every value of every axis, and is no larger than asked."""
-    tiles = [(("A", a), ("B", b), ("MODE", m)) for a in (16, 64, 256) for b in (1, 3) for m in "xy"]
-    places = Places(tiles)
-    sample = [dict(tiles[place]) for place in places.sample(6)]
+    tiles = Space({"A": (16, 64, 256), "B": (1, 3), "MODE": "x y".split()}).points()
+    places = Places.of(tiles, tiles.tile_names)
+    sample = [tiles[place].kwargs for place in places.sample(6)]
     assert len(sample) == 6
     assert {tile["A"] for tile in sample} == {16, 64, 256}
     assert {tile["B"] for tile in sample} == {1, 3}
@@ -150,7 +150,7 @@ def test_the_best_of_a_large_space_are_sketched(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What is left out says its rank and time; report, table and JSON count it."""
-    monkeypatch.setattr(arithmetic, "SKETCHES", 10)
+    monkeypatch.setattr(rounds, "SKETCHES", 10)
     report = funnel.prune(product, TILES)
     assert len(funnel.sketches) == 10
     left = [verdict for verdict in report.verdicts if verdict.dropped_at == "estimate"]
@@ -188,7 +188,7 @@ def test_a_kernel_that_arithmetic_cannot_read(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All is sketched as before where the TTIR depends on options, and a note says why."""
-    monkeypatch.setattr(arithmetic, "SKETCHES", 2)
+    monkeypatch.setattr(rounds, "SKETCHES", 2)
     problem = one_pointer(asks_for_warps)
     space = Space({"num_warps": (1, 2, 4, 8), "num_stages": (1, 2)})
     verdict = estimated(funnel.front(problem), list(space.configs()))

@@ -131,7 +131,7 @@ def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str
 def _add_kept(
     table: ReportTable, reports: Sequence[PruneReport], configs: Sequence[Config]
 ) -> None:
-    axes = varying(configs)
+    axes = varying([verdict.config for report in reports for verdict in report.verdicts])
     for axis in axes:
         table.add_column(axis, axis=True)
     by_target = [{v.config: v for v in report.verdicts} for report in reports]

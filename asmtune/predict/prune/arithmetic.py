@@ -78,8 +78,9 @@ def narrowed(
 ) -> Narrowed:
     """Leave out the configs of a large space that rank worst by their estimated time.
 
-    At least `GO_ON` and 1.5 times `most` go on, the first and those that are `wanted` among them;
-    all of a smaller space, and all where the arithmetic cannot read the kernel.
+    The best `GO_ON` or 1.5 times `most` go on, and the first, those that are `wanted` and one with
+    each value of an axis; all of a smaller space, and all where the arithmetic cannot read the
+    kernel.
 
     Raises:
         ProblemError: arguments and config do not fit the kernel.
@@ -99,7 +100,8 @@ def narrowed(
         us[places] = np.where(fits, predicted_us(columns, front.target), np.inf)
     best = left[np.argsort(us, kind="stable")[:most]]
     found = [place for config in wanted if (place := points.find(config)) is not None]
-    chosen = np.unique([0, *found, *best])
+    examples = [place for name in points.values for place in points.groups([name])[0]]
+    chosen = np.unique([0, *found, *examples, *best])
     counts = Counter({("estimate", "estimated_only"): len(np.setdiff1d(left, chosen))})
     for verdict, places in refused:
         counts["rules", verdict.reasons[0].rule] += len(np.setdiff1d(places, chosen))

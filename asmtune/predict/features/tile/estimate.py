@@ -14,7 +14,6 @@ import numpy as np
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE
 from asmtune.core.occupancy import occupancy
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.chain import COPY_LATENCY, PRODUCT_LATENCY
 from asmtune.predict.features.cycles import (
     AMD_DEPENDENT_ISSUE,
@@ -45,6 +44,10 @@ BARRIER_BYTES: Final = 8.0
 
 FILL_CYCLES: Final = 1600.0
 """Cycles until the first tiles of a pipelined loop are there (measured on sketches)."""
+
+
+_APART: Final = 4096
+"""More than a thread's registers: keeps them apart from the warps in one number."""
 
 
 def estimate(demands: Demands) -> dict[str, Row]:
@@ -131,12 +134,21 @@ class _Estimate:
         return registers, np.round(spilled)
 
     def _occupancy(self, registers: Row, shared: Row) -> dict[str, Row]:
-        keys = np.stack([self._d.warps, registers, np.round(shared)], axis=1)
-        unique, back = np.unique(keys, axis=0, return_inverse=True)
-        fits = [occupancy(self._d.target, int(w), max(1, int(r)), int(s)) for w, r, s in unique]
+        """Return the columns of `catalog.OCCUPANCY`, each unit's limit computed once a value."""
+        target, warps = self._d.target, self._d.warps
+        keys, back = np.unique(warps * _APART + registers, return_inverse=True)
+        fits = [occupancy(target, int(key // _APART), max(1, int(key % _APART)), 0) for key in keys]
+        sizes, place = np.unique(np.round(shared), return_inverse=True)
+        by_shared = np.array([occupancy(target, 1, 1, int(s)).limit_shared for s in sizes])[place]
+        slots = [min(fit.limit_warps, fit.limit_blocks, fit.limit_registers) for fit in fits]
+        programs = np.minimum(np.array(slots)[back], by_shared)
         return {
-            name: np.array([float(getattr(fit, own)) for fit in fits])[back.ravel()]
-            for name, (own, _) in OCCUPANCY.items()
+            "programs_per_sm": programs.astype(float),
+            "programs_per_sm_by_registers": np.array([float(f.limit_registers) for f in fits])[
+                back
+            ],
+            "programs_per_sm_by_shared": by_shared.astype(float),
+            "occupancy": programs * warps / target.max_warps_per_sm,
         }
 
     def _hits(self, limits: Mapping[str, Row], shared: Row) -> dict[int, Row]:
