@@ -185,7 +185,7 @@ def _flag(value: Any, where: str) -> bool:
 
 
 def _check_stage(name: str, value: Any, where: str) -> None:
-    if name in ("dropped_at", "stage") and value not in _STAGES:
+    if name == "dropped_at" and value not in _STAGES:
         raise expected("the stage of the funnel", where, value)
 
 

@@ -55,7 +55,7 @@ class Features(Mapping[str, float]):
 class Unlisted:
     """A number of configs that were dropped at a stage for one reason, without a verdict each."""
 
-    stage: str
+    dropped_at: str
     reason: str
     configs: int
 
@@ -212,7 +212,7 @@ class PruneReport:
         counts = {"candidates": 0, **dict.fromkeys(names.values(), 0)}
         stages = Counter(verdict.dropped_at for verdict in self.verdicts)
         for one in self.unlisted:
-            stages[one.stage] += one.configs
+            stages[one.dropped_at] += one.configs
         for stage, count in stages.items():
             counts[names[stage]] += count
             counts["candidates"] += count
@@ -233,7 +233,7 @@ class PruneReport:
 
     def dropped(self) -> dict[tuple[str, str], int]:
         """Count the dropped configs by (stage, reason), in the order of the funnel."""
-        counts = {(one.stage, one.reason): one.configs for one in self.unlisted}
+        counts = {(one.dropped_at, one.reason): one.configs for one in self.unlisted}
         for verdict in self.verdicts:
             if verdict.dropped_at is not None:
                 reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at

@@ -198,7 +198,7 @@ class Funnel:
         if not can_sketch(self.target):
             chosen = as_estimated(chosen)
         left = [replace(verdict, features=None) for verdict in sketched.left]
-        beyond = sum(one.configs for one in sketched.unlisted if one.stage == "estimate")
+        beyond = sum(one.configs for one in sketched.unlisted if one.dropped_at == "estimate")
         if not left and not beyond:
             return chosen, sketched
         assert chosen.selection is not None  # there is a budget

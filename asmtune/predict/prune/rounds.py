@@ -151,7 +151,8 @@ class _Error:
         points = Points.of([verdict.config for verdict in able])
         values = {**points.values, "maxnreg": [cap or 256 for cap in points.values["maxnreg"]]}
         names = [*points.tile_names, "num_warps", "num_stages", "maxnreg"]
-        self._places = Places(values, {name: points.columns[name] for name in names})
+        columns = {name: points.columns[name] for name in names}
+        self._places = Places(values, columns, len(able))
         self._late = np.zeros(len(able))
         self._larger = np.zeros(len(able))
 

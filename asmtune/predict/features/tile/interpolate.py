@@ -30,11 +30,13 @@ _NEARLY: Final = 1e-4
 class Places:
     """Places of tiles along their axes: logarithms of numbers, and one column a value."""
 
-    def __init__(self, values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -> None:
+    def __init__(
+        self, values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column], count: int
+    ) -> None:
         self._levels: list[tuple[NDArray[np.intp], int]] = []
         lines, modes = [], []
         for name, column in columns.items():
-            first, back = distinct({name: column}, values, len(column))
+            first, back = distinct({name: column}, values, count)
             own = [values[name][level] for level in column[first].tolist()]
             keys = {key: place for place, key in enumerate(dict.fromkeys(map(_key, own)))}
             if len(keys) == 1:
@@ -45,14 +47,14 @@ class Places:
                 lines.append(np.array([np.log2(value) for value in own])[back])
             else:
                 modes.append(level)
-        count = len(next(iter(columns.values()), ()))
-        self.lines = np.array(lines, dtype=float).reshape(-1, count).T.copy()
-        self._modes = np.array(modes, dtype=np.intp).reshape(-1, count).T.copy()
+        self.lines = np.array(lines, dtype=float).reshape(len(lines), count).T.copy()
+        self._modes = np.array(modes, dtype=np.intp).reshape(len(modes), count).T.copy()
 
     @classmethod
     def of(cls, points: Points, names: Iterable[str]) -> Places:
         """Place points along some of their names."""
-        return cls(points.values, {name: points.columns[name] for name in names})
+        columns = {name: points.columns[name] for name in names}
+        return cls(points.values, columns, len(points))
 
     def steps(self, rows: slice | NDArray[np.intp] = slice(None)) -> Row:
         """Return a column for each value of each axis: 1 where a tile of these rows has it."""
