@@ -2,8 +2,8 @@
 
     python -m benchmarks.space_size [--output FILE]
 
-Needs no GPU. Each figure is of a fresh process with empty caches: CPU seconds of the process
-that ranks, without its workers, and the most memory that it has. "report" makes a prune report of a GEMM on an H200,
+Needs no GPU. Each row is of a fresh process with empty caches: its CPU seconds, without those of
+its workers, and the most memory that it had. "report" makes a prune report of a GEMM on an H200,
 "search" enumerates the space, digests it for the record's key and ranks it for the first batch.
 """
 

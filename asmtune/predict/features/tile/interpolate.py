@@ -149,6 +149,6 @@ def carried_over(places: Places, facts: Mapping[int, TileFacts]) -> list[Carried
         logs = np.log(np.maximum(rows, _LEAST))
         fitted, *_ = np.linalg.lstsq(places.design(own), logs, rcond=1e-6)
         members = np.flatnonzero(np.isin(near, own))
-        absent = (rows <= 0).all(axis=0)
+        absent = np.asarray((rows <= 0).all(axis=0))
         carried.append(Carried(structure, members, exact, places, fitted, absent))
     return carried
