@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
 from asmtune.core.config import Config
-from asmtune.core.space import points as points_module
+from asmtune.core.space import table as table_module
 from asmtune.core.space.constraints import Constraint
-from asmtune.core.space.points import MOST, Points
 from asmtune.core.space.space import Space
+from asmtune.core.space.table import MOST, SpaceTable
 
 LARGE = {
     "A": range(10),
@@ -413,9 +413,9 @@ def test_a_space_that_is_too_large_is_refused_before_it_is_made(
     """The error is one line with size, limit and ways out, and no column or config is made."""
     monkeypatch.setattr(Config, "from_dict", pytest.fail)
     made: list[int] = []
-    tile = points_module.np.tile
+    tile = table_module.np.tile
     monkeypatch.setattr(
-        points_module.np, "tile", lambda row, count: made.append(count) or tile(row, count)
+        table_module.np, "tile", lambda row, count: made.append(count) or tile(row, count)
     )
     with pytest.raises(SpaceError) as caught:
         space.configs()
@@ -453,7 +453,7 @@ def test_points_are_the_configs(
     points = space.points(M=size)
     configs = list(points)
     assert [points[place] for place in range(len(points))] == configs
-    listed = Points.of(configs)
+    listed = SpaceTable.of(configs)
     names = data.draw(st.lists(st.sampled_from([*axes, "num_warps"]), unique=True))
     values = [tuple(config.all_kwargs()[name] for name in names) for config in configs]
     for one in (points, listed) if configs else (points,):

@@ -21,8 +21,8 @@ from asmtune.core.ir_overrides import described
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.core.space.points import Points
 from asmtune.core.space.space import Space
+from asmtune.core.space.table import SpaceTable
 from asmtune.measure.timing.nvml import driver_version
 from asmtune.store.lookup import StoreWarning
 from asmtune.tuning.objective import Costs, Objective
@@ -280,10 +280,10 @@ def space_digest(configs: Sequence[Config], *aims: str) -> str:
 
     A file that a config names counts by its content.
     """
-    return digest(*sorted(_texts(Points.of(configs))), *aims)
+    return digest(*sorted(_texts(SpaceTable.of(configs))), *aims)
 
 
-def _texts(points: Points) -> Iterator[str]:
+def _texts(points: SpaceTable) -> Iterator[str]:
     """Yield the canonical text of each config, put together from those of its values."""
     if points.given:
         yield from (canonical(described(config)) for config in points)

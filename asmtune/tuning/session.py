@@ -22,7 +22,7 @@ from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
-from asmtune.core.space.points import Points
+from asmtune.core.space.table import SpaceTable
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
@@ -106,8 +106,8 @@ class Session:
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.timed_stage("foresee"):
                 configs = self._configs(request, funnel, front, watch)
-                known = (*self.experience.imported, *self.experience.seeds)
-                ranking = first_ranking(funnel, front, configs, self.options.effort, known)
+                wanted = (*self.experience.imported, *self.experience.seeds)
+                ranking = first_ranking(funnel, front, configs, self.options.effort, wanted)
                 stack.callback(ranking.close)
                 if (count := len(ranking.verdicts)) < len(configs):
                     watch.note(
@@ -198,7 +198,7 @@ class Session:
 
     def _configs(
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
-    ) -> Points:
+    ) -> SpaceTable:
         """Return the configs to search, the default first."""
         searched = funnel.searched(front, request.space)
         for note in searched.notes:

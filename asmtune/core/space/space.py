@@ -23,7 +23,7 @@ from asmtune.core.config import (
 from asmtune.core.space.constraints import Constraint, Predicate, planned
 
 if TYPE_CHECKING:
-    from asmtune.core.space.points import Points
+    from asmtune.core.space.table import SpaceTable
 
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,20 +214,20 @@ class Space:
         """
         return iter(self.points(**context))
 
-    def points(self, /, **context: Any) -> Points:
+    def points(self, /, **context: Any) -> SpaceTable:
         """Return the feasible configs in the same order, as columns; `context` as for `configs`.
 
         Raises:
             SpaceError: a constraint names something else, or there are too many configs.
         """
-        from asmtune.core.space.points import Points  # loads NumPy
+        from asmtune.core.space.table import SpaceTable  # loads NumPy
 
         plan = self._plan(context)
         if self._points is None:
-            return Points.spanned(self.axes, plan, context)
+            return SpaceTable.spanned(self.axes, plan, context)
         always = [constraint for level in plan for constraint in level]
         able = (p for p in self._points if all(c.holds(point_of(p, context)) for c in always))
-        return Points.of(able)
+        return SpaceTable.of(able)
 
     def first(self, /, **context: Any) -> Config:
         """Return the default config if it is feasible, else the first that is.

@@ -18,7 +18,7 @@ from asmtune.core.failures import required
 from asmtune.core.problem import Problem, is_gluon
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Selection, Unlisted, Verdict
-from asmtune.core.space.points import LACKING, Place, Points
+from asmtune.core.space.table import LACKING, Place, SpaceTable
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.tile.demands import Demands, Options, Typical
 from asmtune.predict.features.tile.estimate import estimate, typical_of
@@ -88,7 +88,7 @@ def narrowed(
     most = max(GO_ON, math.ceil(WORTH_IT * most))
     if len(configs) <= most:
         return Narrowed(configs)
-    points = Points.of(configs)
+    points = SpaceTable.of(configs)
     refused, left = _refused(front, points)
     table = _table(front, points.take(left))
     if isinstance(table, Unread):
@@ -109,7 +109,7 @@ def narrowed(
     return Narrowed(points.take(chosen), unlisted)
 
 
-def _refused(front: Front, points: Points) -> tuple[list[tuple[Verdict, Place]], Place]:
+def _refused(front: Front, points: SpaceTable) -> tuple[list[tuple[Verdict, Place]], Place]:
     """Return verdicts of rules that refuse, each with its places, and the places of the others.
 
     Rules of the moment "config" read compile options alone.
@@ -130,7 +130,7 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     Raises:
         ProblemError: arguments and config do not fit the kernel.
     """
-    points = Points.of(configs)
+    points = SpaceTable.of(configs)
     refused, left = _refused(front, points)
     own = points.take(left)
     table = _table(front, own)
@@ -154,7 +154,7 @@ class _Table:
     """What estimated columns are computed from: the numbers of tiles, and the launch's options."""
 
     front: Front
-    points: Points
+    points: SpaceTable
     tiles: Place
     carried: list[Carried]
 
@@ -181,7 +181,7 @@ class _Table:
         return Demands(carried.structure, numbers, own, target, typical)
 
 
-def _table(front: Front, points: Points) -> _Table | Unread:
+def _table(front: Front, points: SpaceTable) -> _Table | Unread:
     """Lower a sample of the points' tiles, and carry their facts over to the others."""
     if reason := _unreadable(front, points):
         return Unread(reason)
@@ -201,7 +201,7 @@ def _table(front: Front, points: Points) -> _Table | Unread:
     return _Table(front, points, tiles, carried_over(places, facts))
 
 
-def _unreadable(front: Front, points: Points) -> str:
+def _unreadable(front: Front, points: SpaceTable) -> str:
     """Return why no config can be estimated, in words; "" if nothing speaks against it."""
     if is_gluon(front.problem.kernel):
         return GLUON_NOTE
@@ -217,7 +217,7 @@ def sampled_works(front: Front, configs: Sequence[Config], *, every: bool = Fals
     Of many tiles a sample is lowered, which shows each value of each axis. With `every`, a sample
     is enough only of more than `ALL_TILES`.
     """
-    points = Points.of(configs)
+    points = SpaceTable.of(configs)
     tiles = points.take(points.groups(points.tile_names)[0])
     if len(tiles) > (ALL_TILES if every else MOST_TILES):
         tiles = tiles.take(np.array(Places.of(tiles, tiles.tile_names).sample(MOST_TILES)))
@@ -276,7 +276,7 @@ def _facts(front: Front, config: Config) -> TileFacts | str:
         return f"its TTIR cannot be read: {error}"
 
 
-def _options(front: Front, points: Points) -> Options:
+def _options(front: Front, points: SpaceTable) -> Options:
     def column(name: str) -> Row:
         values = [0.0 if v in (None, LACKING) else float(v) for v in points.values.get(name, (0,))]
         return np.array(values)[points.columns.get(name, np.zeros(len(points), dtype=np.intp))]
@@ -290,7 +290,7 @@ def _options(front: Front, points: Points) -> Options:
     )
 
 
-def _programs(problem: Problem, points: Points) -> Row:
+def _programs(problem: Problem, points: SpaceTable) -> Row:
     """Return the programs of each launch; the grid is evaluated once for what it reads."""
     names: set[str] = set()
     while True:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.core.records.verdicts import Reason, Unlisted, Verdict
-from asmtune.core.space.points import Points
+from asmtune.core.space.table import SpaceTable
 from asmtune.predict.features.tile.interpolate import Places
 from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.predict.prune.ranking import Ranker
@@ -148,7 +148,7 @@ class _Error:
         self._able, self._limit = able, limit
         self._times = np.log([v.predicted_us or 1.0 for v in able])
         self._shared = np.array([v.features["shared_bytes"] if v.features else 0.0 for v in able])
-        points = Points.of([verdict.config for verdict in able])
+        points = SpaceTable.of([verdict.config for verdict in able])
         values = {**points.values, "maxnreg": [cap or 256 for cap in points.values["maxnreg"]]}
         names = [*points.tile_names, "num_warps", "num_stages", "maxnreg"]
         columns = {name: points.columns[name] for name in names}

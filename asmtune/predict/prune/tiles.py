@@ -11,8 +11,8 @@ import numpy as np
 
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.space.points import LACKING, Points
 from asmtune.core.space.space import Space
+from asmtune.core.space.table import LACKING, SpaceTable
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.front import Front
 
@@ -36,7 +36,7 @@ class Searched:
     space: Space
     notes: tuple[str, ...] = ()
 
-    def configs(self, default: Config, shape: Mapping[str, Any]) -> Points:
+    def configs(self, default: Config, shape: Mapping[str, Any]) -> SpaceTable:
         """Return each config once, the default first."""
         return self.space.points(**shape).led_by(default)
 
@@ -106,7 +106,7 @@ def _reason(work: Work, changed: Work, change: str) -> str:
     return f"recurrence: {work.state.reason}"
 
 
-def _neighbour(points: Points, default: Config, axis: str) -> Config | None:
+def _neighbour(points: SpaceTable, default: Config, axis: str) -> Config | None:
     """Return the config least unlike the default that has another value of an axis, or None.
 
     Of equally unlike ones the one with the least value of it, which needs most programs.

@@ -84,7 +84,7 @@ _WHOLE: Final = _PRODUCTS | frozenset({"tt.scan", "ttg.convert_layout", "scf.for
 """Operations that need all elements of an operand at once."""
 
 
-Words = NDArray[np.float64] | np.float64
+Words = NDArray[np.float64]
 
 
 class Valued(Protocol):
@@ -117,7 +117,7 @@ def fitted(wanted: Words, most: Words) -> tuple[Words, Words]:
 def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
     """Return the registers as allocated, and the words that do not fit."""
     most = most_registers(target, warps, cap)
-    registers, spilled = fitted(np.float64(wanted), np.float64(most))
+    registers, spilled = fitted(np.array(wanted), np.array(float(most)))
     return int(registers), float(spilled)
 
 

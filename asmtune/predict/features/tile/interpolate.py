@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.core.space.points import Column, Points, distinct
+from asmtune.core.space.table import Column, SpaceTable, distinct
 from asmtune.predict.features.tile.forms import Row, Structure, TileFacts
 
 STEP: Final = 0.3
@@ -51,7 +51,7 @@ class Places:
         self._modes = np.array(modes, dtype=np.intp).reshape(len(modes), count).T.copy()
 
     @classmethod
-    def of(cls, points: Points, names: Iterable[str]) -> Places:
+    def of(cls, points: SpaceTable, names: Iterable[str]) -> Places:
         """Place points along some of their names."""
         columns = {name: points.columns[name] for name in names}
         return cls(points.values, columns, len(points))

@@ -1,4 +1,4 @@
-"""`Points`: configs as columns of numbers, so that a million of them are arrays and no objects."""
+"""`SpaceTable`: configs as columns of numbers, so that a million are arrays and no objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LACKING: Final = "@lacking"
 _AT_ONCE: Final = 4096
 
 
-class Points(Sequence[Config]):
+class SpaceTable(Sequence[Config]):
     """Configs, a column for each name: an element is made when it is asked for, and not kept.
 
     Args:
@@ -44,9 +44,9 @@ class Points(Sequence[Config]):
         self._count = len(next(iter(columns.values())))
 
     @classmethod
-    def of(cls, configs: Iterable[Config]) -> Points:
+    def of(cls, configs: Iterable[Config]) -> SpaceTable:
         """Lay out configs that exist; points are returned as they are."""
-        if isinstance(configs, Points):
+        if isinstance(configs, SpaceTable):
             return configs
         given = dict(enumerate(configs))
         rows = [_values(config) for config in given.values()]
@@ -63,7 +63,7 @@ class Points(Sequence[Config]):
         axes: Mapping[str, Sequence[Any]],
         constraints: Iterable[Sequence[Constraint]],
         context: Mapping[str, Any],
-    ) -> Points:
+    ) -> SpaceTable:
         """Enumerate the points of axes that satisfy constraints, the last axis fastest.
 
         Args:
@@ -86,8 +86,8 @@ class Points(Sequence[Config]):
     @overload
     def __getitem__(self, place: int) -> Config: ...
     @overload
-    def __getitem__(self, place: slice) -> Points: ...
-    def __getitem__(self, place: int | slice) -> Config | Points:
+    def __getitem__(self, place: slice) -> SpaceTable: ...
+    def __getitem__(self, place: int | slice) -> Config | SpaceTable:
         if isinstance(place, slice):
             return self.take(np.arange(self._count)[place])
         at = range(self._count)[place]
@@ -102,13 +102,13 @@ class Points(Sequence[Config]):
                 own = self.given.get(at)
                 yield own or Config.from_dict(dict(zip(names, row, strict=True)))
 
-    def take(self, places: Place) -> Points:
+    def take(self, places: Place) -> SpaceTable:
         """Return the points at some places, in their order."""
         given = {}
         if self.given:
             own = ((at, self.given.get(place)) for at, place in enumerate(places.tolist()))
             given = {at: config for at, config in own if config is not None}
-        return Points(self.values, {n: c[places] for n, c in self.columns.items()}, given)
+        return SpaceTable(self.values, {n: c[places] for n, c in self.columns.items()}, given)
 
     @property
     def tile_names(self) -> list[str]:
@@ -138,14 +138,14 @@ class Points(Sequence[Config]):
             found &= self.equal(name, values.get(name, LACKING))
         return int(np.argmax(found)) if found.any() else None
 
-    def led_by(self, config: Config) -> Points:
+    def led_by(self, config: Config) -> SpaceTable:
         """Return these points behind a config, which is left out among them."""
         place = self.find(config)
         if place is not None and self[place] == config:
             rest = np.delete(np.arange(self._count), place)
             first = self.take(np.array([place, *rest], dtype=np.intp))
-            return Points(first.values, first.columns, {**first.given, 0: config})
-        one, values, columns = Points.of([config]), {}, {}
+            return SpaceTable(first.values, first.columns, {**first.given, 0: config})
+        one, values, columns = SpaceTable.of([config]), {}, {}
         for name in dict.fromkeys([*self.values, *one.values]):
             own = tuple(self.values.get(name, (LACKING,)))
             (value,) = one.values.get(name, (LACKING,))
@@ -153,7 +153,7 @@ class Points(Sequence[Config]):
             column = self.columns.get(name, np.zeros(self._count, dtype=np.uint8))
             columns[name] = np.array([values[name].index(value), *column.tolist()], dtype=np.intp)
         given = {place + 1: own for place, own in self.given.items()}
-        return Points(values, columns, {0: config, **given})
+        return SpaceTable(values, columns, {0: config, **given})
 
     def _decoded(self, name: str, part: slice) -> list[Any]:
         values = self.values[name]
