@@ -30,10 +30,11 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.oracle import Oracle, Task, load_oracle
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.arithmetic import SKETCHES, Unread, estimated, sketch_best
+from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.prune.rounds import SKETCHES, sketch_best
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.studies.replay.flow import Judged, recorded_configs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,20 @@ from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.core.space.space import Space
 from asmtune.kernels import tiled_matmul
 from asmtune.predict.features.tile.interpolate import Places
-from asmtune.predict.prune import arithmetic
+from asmtune.predict.prune import arithmetic, rounds
 from asmtune.predict.prune.arithmetic import (
     Unread,
     estimated,
+    narrowed,
     sampled_works,
-    sketch_best,
-    sketches_for,
 )
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import small_pick
 from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.prune.rounds import sketch_best, sketches_for
 from asmtune.predict.score.keep import MOST_LOST, Keep
+from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.report.documents import read_reports, report_json
@@ -136,9 +137,9 @@ def test_the_promise_has_the_loss_that_was_measured() -> None:
 
 def test_each_value_of_an_axis_is_in_a_sample() -> None:
     """A sample shows every value of every axis, and is no larger than asked."""
-    tiles = [(("A", a), ("B", b), ("MODE", m)) for a in (16, 64, 256) for b in (1, 3) for m in "xy"]
-    places = Places(tiles)
-    sample = [dict(tiles[place]) for place in places.sample(6)]
+    tiles = Space({"A": (16, 64, 256), "B": (1, 3), "MODE": ["x", "y"]}).points()
+    places = Places.of(tiles, tiles.tile_names)
+    sample = [tiles[place].kwargs for place in places.sample(6)]
     assert len(sample) == 6
     assert {tile["A"] for tile in sample} == {16, 64, 256}
     assert {tile["B"] for tile in sample} == {1, 3}
@@ -146,12 +147,111 @@ def test_each_value_of_an_axis_is_in_a_sample() -> None:
     assert places.sample(50) == list(range(len(tiles)))
 
 
+WIDE = TILES.replace(num_warps=(2, 4, 8, 64), maxnreg=(None, *range(32, 250, 8)))
+
+
+def test_a_large_space_is_narrowed_without_its_configs(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best by arithmetic go on with one of each value; of the others no config is made."""
+    monkeypatch.setattr(arithmetic, "GO_ON", 60)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 6)
+    made: list[Config] = []
+    from_dict = Config.from_dict
+
+    def spied(values: Mapping[str, Any]) -> Config:
+        made.append(from_dict(values))
+        return made[-1]
+
+    default = WIDE.first()
+    points = WIDE.points().led_by(default)
+    wanted = points[777]
+    monkeypatch.setattr(Config, "from_dict", spied)
+    narrow = narrowed(funnel.front(product), points, wanted=[wanted])
+    options = 4 * 3 * 29
+    assert len(made) <= options + 6 + 18  # rules once an option, tiles that are lowered, grids
+    assert len(points) == 6264
+    own = list(narrow.configs)
+    assert own[0] == default
+    assert wanted in own
+    assert {config.num_warps for config in own} == {2, 4, 8, 64}
+    counts = {(one.dropped_at, one.reason): one.configs for one in narrow.unlisted}
+    assert sum(counts.values()) + len(own) == len(points)
+    assert counts["rules", "threads"] == 6264 // 4 - sum(c.num_warps == 64 for c in own)
+    assert 60 <= len(own) <= 60 + sum(map(len, points.values.values())) + 2
+
+
+@pytest.mark.slow(seconds=6)
+@pytest.mark.parametrize("at_once", [1 << 15, 1000])
+def test_columns_rank_as_single_configs(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """What goes on of a large space are the best of the verdicts on every config."""
+    monkeypatch.setattr(arithmetic, "GO_ON", 300)
+    monkeypatch.setattr(arithmetic, "AT_ONCE", at_once)
+    front = funnel.front(product)
+    limit = front.target.shared_bytes_per_block
+
+    def place(verdict: Verdict) -> tuple[bool, float]:
+        features = features_of(verdict)
+        return features["shared_bytes"] > limit, predict(features, front.target).us
+
+    configs = list(WIDE)
+    able = [verdict for verdict in estimates_of(front, configs) if verdict.kept]
+    ranked = sorted(map(place, able))
+    places = {verdict.config: place(verdict) for verdict in able}
+    chosen = narrowed(front, WIDE.points()).configs
+    best = sorted(places[config] for config in chosen if config in places)[:300]
+    assert [us for _, us in best] == pytest.approx([us for _, us in ranked[:300]], rel=1e-9)
+
+
+def test_a_report_counts_what_it_does_not_list(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Counts, table and saved report of a large space hold the configs without a verdict."""
+    monkeypatch.setattr(arithmetic, "GO_ON", 30)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 4)
+    monkeypatch.setattr(rounds, "SKETCHES", 4)
+    report = funnel.prune(product, WIDE)
+    counts = report.counts()
+    assert counts["candidates"] == 6264 > len(report.verdicts)
+    assert sum(counts.values()) == 2 * 6264
+    assert sum(report.dropped().values()) == 6264 - len(report.kept)
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(prune_table([report]))
+    assert "6264" in capture.get()
+    assert "counted, not listed" in capture.get()
+    path = tmp_path / "report.json"
+    path.write_text(report_json([report]))
+    assert read_reports(path)[0].counts() == counts
+
+
+@pytest.mark.parametrize(
+    ("grid", "read"),
+    [
+        (lambda meta: (meta["BLOCK_M"], meta.get("BLOCK_N")), {"BLOCK_M", "BLOCK_N"}),
+        (lambda meta: ({**meta}["BLOCK_M"],), None),
+        (lambda meta: (dict(meta)["BLOCK_M"],), None),
+        (lambda meta: ((meta | {})["BLOCK_M"],), None),
+        (lambda meta: (sum(name == "K" for name in meta),), None),
+        (lambda meta: (max(v for n, v in meta.items() if n == "BLOCK_M"),), None),
+        ((4, 4), set()),
+    ],
+)
+def test_what_a_grid_depends_on(product: Problem, grid: Any, read: set[str] | None) -> None:
+    """A grid's function depends on the names that it asks for: all where it reads the mapping."""
+    sizes, names = replace(product, grid=grid).watched_grid(TILES.first())
+    assert sizes == replace(product, grid=grid).programs(TILES.first())
+    assert set(names) >= TILES.axes.keys() if read is None else names == read
+
+
 @pytest.mark.slow(seconds=6)
 def test_the_best_of_a_large_space_are_sketched(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What is left out says its rank and time; report, table and JSON count it."""
-    monkeypatch.setattr(arithmetic, "SKETCHES", 10)
+    monkeypatch.setattr(rounds, "SKETCHES", 10)
     report = funnel.prune(product, TILES)
     assert len(funnel.sketches) == 10
     left = [verdict for verdict in report.verdicts if verdict.dropped_at == "estimate"]
@@ -189,7 +289,7 @@ def test_a_kernel_that_arithmetic_cannot_read(
     funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All is sketched as before where the TTIR depends on options, and a note says why."""
-    monkeypatch.setattr(arithmetic, "SKETCHES", 2)
+    monkeypatch.setattr(rounds, "SKETCHES", 2)
     problem = one_pointer(asks_for_warps)
     space = Space({"num_warps": (1, 2, 4, 8), "num_stages": (1, 2)})
     verdict = estimated(funnel.front(problem), list(space.configs()))

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
 from asmtune.core.config import Config
+from asmtune.core.space import table as table_module
 from asmtune.core.space.constraints import Constraint, ConstraintWarning
 from asmtune.core.space.space import Space
+from asmtune.core.space.table import MOST, SpaceTable
 
 LARGE = {
     "A": range(10),
@@ -56,19 +58,8 @@ def test_large_space_is_whole_and_without_repeats() -> None:
     assert len(set(space)) == 100_000
 
 
-def test_generation_is_lazy() -> None:
-    """The first config costs one check of the last constraint, not a walk of the space."""
-    seen = Counted(lambda D, num_stages: num_stages + 100 > D)
-    points = Space(LARGE).where("counted", seen).configs()
-    assert seen.calls == 0
-    next(points)
-    assert seen.calls == 1
-    next(points)
-    assert seen.calls == 2
-
-
-def test_constraints_prune_subtrees() -> None:
-    """A constraint is checked once its axes are bound, and not below a point that failed."""
+def test_constraints_are_checked_once_a_combination() -> None:
+    """A constraint is asked once for each combination of its axes that those before it left."""
     early, late = (
         Counted(lambda A: A == 3),
         Counted(lambda A, num_stages: A == 3 and num_stages == 2),
@@ -76,7 +67,7 @@ def test_constraints_prune_subtrees() -> None:
     space = Space(LARGE).where("early", early).where("late", late)
     assert sum(1 for _ in space) == 5_000
     assert early.calls == 10
-    assert late.calls == 10_000
+    assert late.calls == 2
 
 
 def test_order_is_that_of_the_axes() -> None:
@@ -420,3 +411,70 @@ def test_constexprs_that_are_no_mapping(kwargs: Any) -> None:
     """A config's constexprs are a mapping of names, without the options beside them."""
     with pytest.raises(SpaceError, match="config: "):
         Config(kwargs)
+
+
+HUGE = {name: range(60) for name in "ABCDEFGH"}
+
+
+@pytest.mark.parametrize("space", [Space(HUGE), Space(HUGE).where("even", lambda A: A % 2 == 0)])
+def test_a_space_that_is_too_large_is_refused_before_it_is_made(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is one line with size, limit and ways out, and no column or config is made."""
+    monkeypatch.setattr(Config, "from_dict", pytest.fail)
+    made: list[int] = []
+    tile = table_module.np.tile
+    monkeypatch.setattr(
+        table_module.np, "tile", lambda row, count: made.append(count) or tile(row, count)
+    )
+    with pytest.raises(SpaceError) as caught:
+        space.configs()
+    text = str(caught.value)
+    assert "\n" not in text
+    assert f"{space.size:,}" in text
+    assert f"{MOST:,}" in text
+    assert "constraint" in text
+    assert len(made) == len(space.constraints)
+
+
+def test_constraints_that_name_some_axes_make_a_huge_product_small() -> None:
+    """Axes that no constraint names are bound last, whatever their place in the order."""
+    space = Space({"Z": range(1000), **HUGE, "num_warps": (4, 8)}).where("last", lambda H: H == 1)
+    for one, other in itertools.pairwise("ABCDEFG"):
+        equal = eval(f"lambda {one}, {other}: {one} == {other}")
+        space = space.where(f"{one} is {other}", equal)
+    points = space.where("few", lambda A: A in (3, 5)).points()
+    assert len(points) == 1000 * 2 * 2
+    assert [points[0].kwargs[name] for name in "ZAGH"] == [0, 3, 3, 1]
+    assert [config.kwargs["Z"] for config in points[::4]] == list(range(1000))
+
+
+@given(constrained(), st.integers(0, 9), st.data())
+def test_points_are_the_configs(
+    drawn: tuple[dict[str, list[int]], list[tuple[tuple[str, ...], int]]],
+    size: int,
+    data: st.DataObject,
+) -> None:
+    """Configs made of columns are those of the list, in groups, behind a default and found."""
+    axes, conditions = drawn
+    space = Space({**axes, "num_warps": (4, 8)})
+    for number, (names, divisor) in enumerate(conditions):
+        space = space.where(f"condition {number}", predicate_on(names, divisor))
+    points = space.points(M=size)
+    configs = list(points)
+    assert [points[place] for place in range(len(points))] == configs
+    listed = SpaceTable.of(configs)
+    names = data.draw(st.lists(st.sampled_from([*axes, "num_warps"]), unique=True))
+    values = [tuple(config.all_kwargs()[name] for name in names) for config in configs]
+    for one in (points, listed) if configs else (points,):
+        first, back = one.groups(names)
+        assert [values[place] for place in first] == list(dict.fromkeys(values))
+        assert [values[first[group]] for group in back] == values
+    if configs:
+        default = data.draw(st.sampled_from(configs))
+        assert list(points.led_by(default)) == list(dict.fromkeys([default, *configs]))
+        assert configs[points.find(default) or 0] == default
+        assert list(listed.led_by(default)) == list(dict.fromkeys([default, *configs]))
+    other = Config(dict.fromkeys(axes, 99), num_stages=5)
+    assert points.find(other) is None
+    assert list(points.led_by(other)) == [other, *configs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -31,6 +31,41 @@ Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
 
 class UnknownGrid(tuple[int, ...]):
     """Stands for the grid of a launch that is only described, as PyTorch's compiler does."""
+
+
+class _Watched(dict[str, Any]):
+    """A mapping that notes the names that are asked for: all where it is read as a whole."""
+
+    def __init__(self, values: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._read.add(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self._read.update(super().keys())
+        return super().__iter__()
+
+    def __or__(self, other: Any) -> Any:
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | dict(self)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("keys", "values", "items", "copy", "pop", "popitem", "setdefault"):
+            iter(self)
+        return super().__getattribute__(name)
 
 
 @dataclass(frozen=True)
@@ -145,17 +180,30 @@ class Problem:
 
     def grid_of(self, config: Config) -> tuple[int, int, int] | Failure:
         """Return the grid as `programs` does, or why this config cannot be launched."""
+        return self.watched_grid(config)[0]
+
+    def _sizes_at(
+        self, config: Config, values: Mapping[str, Any], read: set[str] | None = None
+    ) -> tuple[int, int, int]:
+        return self.grid_sizes(self.grid_at(config, values, read), config)
+
+    def watched_grid(
+        self, config: Config
+    ) -> tuple[tuple[int, int, int] | Failure, Collection[str]]:
+        """Return the grid as `grid_of` does, and the names that it may depend on."""
         values = of_one_config("rules", "arguments", lambda: self.bind(config))
         if isinstance(values, Failure):
-            return values
-        sizes = partial(self._sizes_at, config, values)
-        return of_one_config("rules", "grid", sizes)
+            return values, config.all_kwargs().keys()
+        read = set[str]()
+        sizes = of_one_config("rules", "grid", partial(self._sizes_at, config, values, read))
+        return sizes, values.keys() if any(heuristic_rules(self.kernel)) else read
 
-    def _sizes_at(self, config: Config, values: Mapping[str, Any]) -> tuple[int, int, int]:
-        return self.grid_sizes(self.grid_at(config, values), config)
-
-    def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
+    def grid_at(
+        self, config: Config, values: Mapping[str, Any], read: set[str] | None = None
+    ) -> Any:
         """Evaluate the grid for `values` and the kernel's defaults, unchecked.
+
+        The names that its function asks for are added to `read`.
 
         Raises:
             ProblemError: its function asks for a name that is not among them, or raised.
@@ -164,9 +212,10 @@ class Problem:
             return self.grid
         params = jit_function(self.kernel).params
         known = {**{p.name: p.default for p in params if p.has_default}, **values}
+        asked = known if read is None else _Watched(known, read)
         try:
             with inside():
-                return self.grid(known)
+                return self.grid(asked)
         except USER_CODE_ERRORS as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             if not isinstance(missing, str) or missing in known:  # or a KeyError of another mapping

@@ -37,6 +37,9 @@ def report_json(reports: Sequence[PruneReport]) -> str:
         to_json(report) | {"counts": report.counts(), "dropped": dropped_rows(report)}
         for report in reports
     ]
+    for document in documents:
+        if not document["unlisted"]:
+            del document["unlisted"]
     return document_text(FORMAT, {"reports": documents})
 
 
@@ -130,6 +133,7 @@ def _report(value: Any, where: str) -> PruneReport:
         verdicts = value.get("verdicts")
         listed = verdicts if isinstance(verdicts, list) else ()
         _complete(listed, "terms_us", "measured_us", "measured")
+        value.setdefault("unlisted", [])
         _complete((value.get("selection"), value.get("compiled")), "low_share", "unlike")
     return _CODEC.read(PruneReport, value, where)
 

@@ -101,7 +101,7 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
 def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
     headings = ("stage", "reason", *(report.target for report in reports))
     table = plain_table("What fell where", headings, left=2)
-    table.add_row("space", "candidates", *(str(len(r.verdicts)) for r in reports))
+    table.add_row("space", "candidates", *(str(r.counts()["candidates"]) for r in reports))
     fallen = [report.dropped() for report in reports]
     for stage, reason in dict.fromkeys(key for tally in fallen for key in tally):
         counts = (tally.get((stage, reason), 0) for tally in fallen)
@@ -131,7 +131,7 @@ def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str
 def _add_kept(
     table: ReportTable, reports: Sequence[PruneReport], configs: Sequence[Config]
 ) -> None:
-    axes = varying(configs)
+    axes = varying([verdict.config for report in reports for verdict in report.verdicts])
     for axis in axes:
         table.add_column(axis, axis=True)
     by_target = [{v.config: v for v in report.verdicts} for report in reports]

@@ -79,9 +79,9 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
     _check_machine(funnel, request.key, report.verdicts)
     kept = [verdict for verdict in report.verdicts if verdict.kept]
     best = max(map(_score, kept))
-    places = {config_text(c): place for place, c in enumerate(space.configs(**shape))}
-    tied = [verdict.config for verdict in kept if _score(verdict) == best]
-    return min(tied, key=lambda config: places.get(config_text(config), len(places)))
+    points = space.points(**shape)
+    places = {v.config: points.find(v.config) for v in kept if _score(v) == best}
+    return min(places, key=lambda config: (places[config] is None, places[config]))
 
 
 @cache

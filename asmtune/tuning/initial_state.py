@@ -15,10 +15,12 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.arithmetic import WORTH_IT, SketchRounds, Unread, estimated
+from asmtune.predict.features.sketch.reader import can_sketch
+from asmtune.predict.prune.arithmetic import Unread, estimated, narrowed
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front, can_sketch
+from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
+from asmtune.predict.prune.rounds import WORTH_IT, SketchRounds
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
@@ -251,19 +253,30 @@ class FirstRanking:
 
 
 def first_ranking(
-    funnel: Funnel, front: Front, configs: Sequence[Config], effort: Effort
+    funnel: Funnel,
+    front: Front,
+    configs: Sequence[Config],
+    effort: Effort,
+    wanted: Iterable[Config] = (),
 ) -> FirstRanking:
-    """Judge each config before compiling: by its sketch where that is worth it, else by rules."""
+    """Judge each config before compiling: by its sketch where that is worth it, else by rules.
+
+    Of a large space the best by tile arithmetic are judged, and those that are `wanted`.
+    """
     ranking = FirstRanking(front, funnel.scorer)
     with ExitStack() as stack:
         stack.callback(ranking.close)
-        _judge(ranking, funnel, configs, effort)
+        _judge(ranking, funnel, configs, effort, wanted)
         stack.pop_all()
     return ranking
 
 
 def _judge(
-    ranking: FirstRanking, funnel: Funnel, configs: Sequence[Config], effort: Effort
+    ranking: FirstRanking,
+    funnel: Funnel,
+    configs: Sequence[Config],
+    effort: Effort,
+    wanted: Iterable[Config],
 ) -> None:
     front = ranking.front
     sketches = (
@@ -271,6 +284,8 @@ def _judge(
         and not is_short(len(configs), effort, front.workers.jobs)
         and funnel.scorer.ranks_before_compiling
     )
+    if sketches:
+        configs = narrowed(front, configs, MOST_SKETCHES, wanted).configs
     if sketches and can_sketch(front.target):
         ranking.sketch(funnel, configs, effort)
         return

@@ -22,6 +22,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
+from asmtune.core.space.table import SpaceTable
 from asmtune.measure.timing.nvml import driver_version
 from asmtune.store.lookup import StoreWarning
 from asmtune.tuning.objective import Costs, Objective
@@ -73,7 +74,7 @@ class TuningRequest:
     @property
     def is_hooked(self) -> bool:
         """Return whether a config has a hook, which may write to the arguments."""
-        return any(config.pre_hook for config in self.configs())
+        return any(config.pre_hook for config in self.space.listed)
 
     def configs(self) -> Iterator[Config]:
         """Iterate over the configs that the constraints allow for this problem."""
@@ -201,7 +202,7 @@ def provenance(
         # Timings of one source serve all its spaces; those of another clock must not, and what
         # failed by its bits or its errors must not count as failed elsewhere.
         source=digest(source, clock, *checked_by) if clock or checked_by else source,
-        space=space_digest(list(space.configs(**problem.shape)), *aims),
+        space=space_digest(space.points(**problem.shape), *aims),
         triton=made_with["triton"],
         torch=made_with["torch"],
         asmtune=made_with["asmtune"],
@@ -276,8 +277,26 @@ def space_digest(configs: Sequence[Config], *aims: str) -> str:
 
     A file that a config names counts by its content.
     """
-    listed = sorted(canonical(described(config)) for config in configs)
-    return digest(*listed, *aims)
+    return digest(*sorted(_texts(SpaceTable.of(configs))), *aims)
+
+
+def _texts(points: SpaceTable) -> Iterator[str]:
+    """Yield the canonical text of each config, put together from those of its values."""
+    if points.given:
+        yield from (canonical(described(config)) for config in points)
+        return
+    names = sorted(points.values)
+    parts = [[_part(name, value) for value in points.values[name]] for name in names]
+    columns = [points.columns[name].tolist() for name in names]
+    for row in zip(*columns, strict=True):
+        own = (texts[level] for texts, level in zip(parts, row, strict=True))
+        yield "{" + ",".join(filter(None, own)) + "}"
+
+
+def _part(name: str, value: Any) -> str:
+    """Return what a value adds to a config's canonical text; "" where the config leaves it out."""
+    values = described(Config.from_dict({name: value}))
+    return canonical({name: values[name]})[1:-1] if name in values else ""
 
 
 FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK": [128, 256]})'

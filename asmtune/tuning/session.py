@@ -21,6 +21,7 @@ from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.table import SpaceTable
 from asmtune.ir.ttir.work import Work
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
@@ -111,8 +112,14 @@ class Session:
             with watch.timed_stage("foresee"):
                 self._require_repeatable(front.works([default]))
                 configs = self._configs(request, funnel, front, watch)
-                ranking = first_ranking(funnel, front, configs, self.options.effort)
+                wanted = (*self.experience.imported, *self.experience.seeds)
+                ranking = first_ranking(funnel, front, configs, self.options.effort, wanted)
                 stack.callback(ranking.close)
+                if (count := len(ranking.verdicts)) < len(configs):
+                    watch.note(
+                        f"{len(configs):,} configs ranked by tile arithmetic: the best {count:,} "
+                        "are searched"
+                    )
                 state, known = self._state(request, ranking, front, watch)
                 search = self._search(funnel, ranking, state, stragglers, watch)
                 stack.callback(search.compiler.close)
@@ -210,7 +217,7 @@ class Session:
 
     def _configs(
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
-    ) -> list[Config]:
+    ) -> SpaceTable:
         """Return the configs to search, the default first."""
         searched = funnel.searched(front, request.space)
         for note in searched.notes:

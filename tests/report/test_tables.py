@@ -97,6 +97,20 @@ def test_the_kept() -> None:
     assert set(COLUMNS.values()) <= set(heading)
 
 
+def test_an_axis_on_which_the_kept_agree() -> None:
+    """Every axis that had several values is a column, and no other."""
+    space = [(64, 1), (1024, 1), (64, 4), (1024, 4)]
+    verdicts = [
+        Verdict(Config({"BLOCK": block, "ROWS": 2}, num_warps=warps), kept=warps == 1)
+        for block, warps in space
+    ]
+    for shown_rows in (1, 2):
+        kept = [replace(v, kept=v.kept and i < shown_rows) for i, v in enumerate(verdicts)]
+        text = shown(prune_table([replace(report(), verdicts=tuple(kept))]))
+        heading = next(cells(line) for line in text.splitlines() if "pred us" in line)
+        assert heading[: heading.index("rank")] == ["BLOCK", "num_warps"]
+
+
 def test_targets_side_by_side() -> None:
     """Each target has its columns; what one keeps shows its rank or its reason on the other."""
     first, second = report(), report("A100")

@@ -238,3 +238,10 @@ def test_spaces_are_told_apart_by_content(tmp_path: Path) -> None:
     same = space_digest(listed(tmp_path / "b" / "add.ptx", "one").listed)
     edited = space_digest(listed(tmp_path / "a" / "add.ptx", "two").listed)
     assert first == same != edited
+
+
+def test_columns_and_lists_have_one_digest() -> None:
+    """A space of axes has the digest of its configs as a list, whatever their values are."""
+    axes = {"A": (1, None), "DTYPE": (torch.float16, "é"), "S": (0.5, (2, 3))}
+    space = Space({**axes, "num_warps": (4, 8), "num_ctas": (1, 2), "maxnreg": (None, 64)})
+    assert space_digest(space.points()) == space_digest(list(space))

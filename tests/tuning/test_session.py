@@ -24,8 +24,9 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.arithmetic import SketchRounds, Unread, estimated
+from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.rounds import SketchRounds
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace

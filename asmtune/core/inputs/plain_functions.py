@@ -200,7 +200,10 @@ def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, A
     sizes.check_names([*names, *problem.shape, *space.axes, *OPTION_AXES])
     defaults = {p.name: p.default for p in parameters if p.has_default}
     known = {**defaults, **problem.shape}
-    return lambda values: sizes({**known, **values})
+    used = sizes.names
+    return lambda values: sizes(
+        {**known, **{name: values[name] for name in used if name in values}}
+    )
 
 
 def _constexpr(text: Any) -> Any:

@@ -79,6 +79,11 @@ class Sizes:
         for part in self._parts:
             self._check(part)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the values that the sizes depend on, each once."""
+        return tuple(dict.fromkeys(node.id for part in self._parts for node in _names(part)))
+
     def check_names(self, names_known: Iterable[str]) -> None:
         """Refuse a name that is not among the numbers of the launch.
 
@@ -101,14 +106,12 @@ class Sizes:
         return tuple(self._size(part, limit, values) for part, limit in parts)
 
     def _size(self, part: ast.expr, limit: int, values: Mapping[str, Any]) -> int:
-        used = dict.fromkeys(node.id for node in _names(part))
-        under = " ".join(f"{name}={values[name]}" for name in used if name in values)
-        where = f"{ast.unparse(part)}, under {under}" if under else ast.unparse(part)
         try:
             size = _value(part, values)
         except ArithmeticError as error:
-            raise self._error(f"{where}: {error}") from error
+            raise self._error(f"{_under(part, values)}: {error}") from error
         if not 1 <= size <= limit:
+            where = _under(part, values)
             raise self._error(f"{where}, is {size}; expected a whole number from 1 to {limit:,}")
         return size
 
@@ -162,6 +165,13 @@ def _names(node: ast.expr) -> Iterator[ast.Name]:
     names = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
     called = [item.func for item in ast.walk(node) if isinstance(item, ast.Call)]
     return iter(sorted((n for n in names if n not in called), key=lambda n: n.col_offset))
+
+
+def _under(part: ast.expr, values: Mapping[str, Any]) -> str:
+    """Return the text of a size with the values that it depends on, for messages."""
+    used = dict.fromkeys(node.id for node in _names(part))
+    under = " ".join(f"{name}={values[name]}" for name in used if name in values)
+    return f"{ast.unparse(part)}, under {under}" if under else ast.unparse(part)
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> int:

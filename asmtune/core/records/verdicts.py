@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,15 @@ class Features(Mapping[str, float]):
         from asmtune.core.records.rows import features_html
 
         return features_html(self)
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """A number of configs that were dropped at a stage for one reason, without a verdict each."""
+
+    dropped_at: str
+    reason: str
+    configs: int
 
 
 @dataclass(frozen=True)
@@ -163,6 +173,7 @@ class PruneReport:
         selection: how many ranks were kept; None if all configs that can run were.
         compiled: how many ranks of a prediction before compiling were compiled; `selection` is
             among these. None if all were.
+        unlisted: counts of the configs of a large space that have no verdict.
     """
 
     kernel: str
@@ -176,6 +187,7 @@ class PruneReport:
     notes: tuple[str, ...] = field(default_factory=tuple)
     selection: Selection | None = None
     compiled: Selection | None = None
+    unlisted: tuple[Unlisted, ...] = ()
 
     @property
     def kept(self) -> tuple[Verdict, ...]:
@@ -197,9 +209,13 @@ class PruneReport:
             "score": "compiled",
             None: "compiled",
         }
-        counts = {"candidates": len(self.verdicts), **dict.fromkeys(names.values(), 0)}
-        for verdict in self.verdicts:
-            counts[names[verdict.dropped_at]] += 1
+        counts = {"candidates": 0, **dict.fromkeys(names.values(), 0)}
+        stages = Counter(verdict.dropped_at for verdict in self.verdicts)
+        for one in self.unlisted:
+            stages[one.dropped_at] += one.configs
+        for stage, count in stages.items():
+            counts[names[stage]] += count
+            counts["candidates"] += count
         if not counts["estimated_only"]:
             del counts["estimated_only"]
         return counts
@@ -217,7 +233,7 @@ class PruneReport:
 
     def dropped(self) -> dict[tuple[str, str], int]:
         """Count the dropped configs by (stage, reason), in the order of the funnel."""
-        counts: dict[tuple[str, str], int] = {}
+        counts = {(one.dropped_at, one.reason): one.configs for one in self.unlisted}
         for verdict in self.verdicts:
             if verdict.dropped_at is not None:
                 reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asmtune.base.errors import SpaceError
 from asmtune.base.text import did_you_mean
@@ -22,25 +22,8 @@ from asmtune.core.config import (
 )
 from asmtune.core.space.constraints import Constraint, ConstraintWarning, Predicate, planned
 
-
-def walk(
-    axes: Sequence[tuple[str, Sequence[Any]]],
-    plan: Sequence[Sequence[Constraint]],
-    point: dict[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """Yield the points that satisfy all constraints, depth-first; always the same dict.
-
-    `plan` has the constraints to check now and after each axis; `point`, modified, what is bound.
-    """
-    if not all(constraint.holds(point) for constraint in plan[0]):
-        return
-    if not axes:
-        yield point
-        return
-    name, values = axes[0]
-    for value in values:
-        point[name] = value
-        yield from walk(axes[1:], plan[1:], point)
+if TYPE_CHECKING:
+    from asmtune.core.space.table import SpaceTable
 
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,17 +210,24 @@ class Space:
                 problem's shape (`M=4096`).
 
         Raises:
-            SpaceError: a constraint names something else.
+            SpaceError: a constraint names something else, or there are too many configs.
         """
+        return iter(self.points(**context))
+
+    def points(self, /, **context: Any) -> SpaceTable:
+        """Return the feasible configs in the same order, as columns; `context` as for `configs`.
+
+        Raises:
+            SpaceError: a constraint names something else, or there are too many configs.
+        """
+        from asmtune.core.space.table import SpaceTable  # loads NumPy
+
         plan = self._plan(context)
-        if self._points is not None:
-            always = [c for level in plan for c in level]
-            for config in self._points:
-                if all(c.holds(point_of(config, context)) for c in always):
-                    yield config
-            return
-        for point in walk(list(self.axes.items()), plan, dict(context)):
-            yield Config.from_dict({name: point[name] for name in self.axes})
+        if self._points is None:
+            return SpaceTable.spanned(self.axes, plan, context)
+        always = [constraint for level in plan for constraint in level]
+        able = (p for p in self._points if all(c.holds(point_of(p, context)) for c in always))
+        return SpaceTable.of(able)
 
     def first(self, /, **context: Any) -> Config:
         """Return the default config if it is feasible, else the first that is.

@@ -29,20 +29,19 @@ from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work
+from asmtune.predict.features.sketch.reader import can_sketch
 from asmtune.predict.prune.arithmetic import (
     GLUON_NOTE,
-    WORTH_IT,
-    Sketched,
     Unread,
     as_estimated,
     by_arithmetic,
     estimated,
-    sketch_best,
-    sketches_for,
+    narrowed,
 )
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener, can_sketch
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
+from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_best, sketches_for
 from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
@@ -158,7 +157,7 @@ class Funnel:
             searched = self.searched(front, space)
             configs = searched.configs(default, problem.shape)
             front.check_grids(configs)
-        chosen, notes = self._chosen(front, configs, default, clock)
+        chosen, sketched = self._chosen(front, configs, default, clock)
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
@@ -174,11 +173,12 @@ class Funnel:
             versions=versions(),
             selection=ranking.selection,
             compiled=chosen.selection,
+            unlisted=sketched.unlisted,
             notes=(
                 *default_notes(ranking.verdicts, default),
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
-                *(note for note in notes if GLUON_NOTE not in note),
+                *(note for note in sketched.notes if GLUON_NOTE not in note),
                 *([GLUON_NOTE] if is_gluon(problem.kernel) else []),
                 *guess_notes(works),
                 *steering_notes(works),
@@ -189,28 +189,31 @@ class Funnel:
 
     def _chosen(
         self, front: Front, configs: Sequence[Config], default: Config, clock: _Clock
-    ) -> tuple[Shortlist, list[str]]:
-        """Choose the configs to compile, with notes; all of them without a budget."""
+    ) -> tuple[Shortlist, Sketched]:
+        """Choose the configs to compile, and return what is known of all; without a budget all."""
         budget = self._budget(len(configs))
         if budget is None:
-            return Shortlist(tuple(configs)), []
+            return Shortlist(tuple(configs)), Sketched([], [])
         sketched = self._sketched(front, configs, budget, clock)
         ranker = Ranker(self.scorer, self.target, "sketch")
         chosen = shortlisted(sketched.verdicts, ranker, budget, default)
         if not can_sketch(self.target):
             chosen = as_estimated(chosen)
         left = [replace(verdict, features=None) for verdict in sketched.left]
-        if not left:
-            return chosen, sketched.notes
+        beyond = sum(one.configs for one in sketched.unlisted if one.dropped_at == "estimate")
+        if not left and not beyond:
+            return chosen, sketched
         assert chosen.selection is not None  # there is a budget
-        count = len(sketched.verdicts)
+        count, others = len(sketched.verdicts), len(left) + beyond
         note = (
-            f"{len(left) + count:,} ranked by tile arithmetic, "
+            f"{others + count:,} ranked by tile arithmetic, "
             f"{count:,} by sketches, {len(chosen.configs):,} by assembly"
         )
-        selection = of_whole_space(chosen.selection, count, len(left), self.target)
+        note += f"; {beyond:,} of them are counted, not listed" if beyond else ""
+        selection = of_whole_space(chosen.selection, count, others, self.target)
         dropped = (*chosen.dropped, *left)
-        return replace(chosen, dropped=dropped, selection=selection), [*sketched.notes, note]
+        chosen = replace(chosen, dropped=dropped, selection=selection)
+        return chosen, replace(sketched, notes=[*sketched.notes, note])
 
     def _verdicts(
         self, front: Front, chosen: Shortlist, clock: _Clock, *, caps: bool
@@ -277,14 +280,17 @@ class Funnel:
         note = ""
         if not can_sketch(self.target):
             with clock.stage("estimate"):
-                return by_arithmetic(front, configs)
+                narrow = narrowed(front, configs, most)
+                return replace(by_arithmetic(front, narrow.configs), unlisted=narrow.unlisted)
         if len(configs) > WORTH_IT * most:
             with clock.stage("estimate"):
-                estimates = estimated(front, configs)
+                narrow = narrowed(front, configs, most)
+                estimates = estimated(front, narrow.configs)
             if not isinstance(estimates, Unread):
                 with clock.stage("sketch"):
                     ranker = Ranker(self.scorer, self.target, "sketch")
-                    return sketch_best(front, estimates, ranker, most, self.sketches)
+                    sketched = sketch_best(front, estimates, ranker, most, self.sketches)
+                return replace(sketched, unlisted=narrow.unlisted)
             note = f"all were sketched, since tile arithmetic cannot rank them: {estimates.reason}"
         with clock.stage("sketch"):
             verdicts = front.verdicts(configs, "sketch", self.sketches)

@@ -48,11 +48,6 @@ def failed(config: Config, failure: Failure) -> Verdict:
     return Verdict(config, False, stage, reasons=(reason,), failure=failure)
 
 
-def can_sketch(target: Target) -> bool:
-    """Return whether a sketch can be read for a target: AMD's layouts and operations are not."""
-    return target.backend == "cuda"
-
-
 class Judge:
     """Judges the configs of one problem, first by their IR and then by their assembly.
 
@@ -286,12 +281,16 @@ class Front:
                 on_verdict(verdict)
         return [verdicts[position] for position in sorted(verdicts)]
 
-    def by_rules(self, config: Config) -> Verdict:
-        """Apply the rules that need only a config's values."""
+    def by_options(self, config: Config) -> Verdict:
+        """Apply the rules that need only a config's options."""
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
-        if not broken and (lost := self._lost(config)) is not None:
-            return failed(config, lost)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
+
+    def by_rules(self, config: Config) -> Verdict:
+        """Apply the rules that need only a config's values: its options, then its grid."""
+        verdict = self.by_options(config)
+        lost = self._lost(config) if verdict.kept else None
+        return verdict if lost is None else failed(config, lost)
 
     def grid(self, config: Config) -> tuple[int, int, int] | Failure:
         """Return the programs of a launch, or why the config cannot be launched.

@@ -16,8 +16,8 @@ from asmtune.core.ir_overrides import unedited
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
+from asmtune.predict.features.sketch.reader import can_sketch
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import can_sketch
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import LAUNCH_US, dram_rate
 from asmtune.predict.score.scorers import make_scorer
@@ -117,8 +117,8 @@ def bytes_us(problem: Problem, target: Target) -> float:
 def _sample(problem: Problem, space: Space) -> list[Config]:
     """Return the default and at most `SAMPLE` - 1 others, evenly from first to last."""
     default = space.first(**problem.shape)
-    others = [config for config in space.configs(**problem.shape) if config != default]
-    most = SAMPLE - 1
-    if len(others) > most:
-        others = [others[(index * len(others)) // most] for index in range(most)]
-    return [default, *others]
+    points = space.points(**problem.shape).led_by(default)
+    others, most = len(points) - 1, SAMPLE - 1
+    if others <= most:
+        return list(points)
+    return [default, *(points[1 + (index * others) // most] for index in range(most))]

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Final
 
-from asmtune.core.config import OPTION_AXES, Config
+import numpy as np
+
+from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
+from asmtune.core.space.table import LACKING, SpaceTable
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.front import Front
 
@@ -33,9 +36,9 @@ class Searched:
     space: Space
     notes: tuple[str, ...] = ()
 
-    def configs(self, default: Config, shape: Mapping[str, Any]) -> list[Config]:
+    def configs(self, default: Config, shape: Mapping[str, Any]) -> SpaceTable:
         """Return each config once, the default first."""
-        return list(dict.fromkeys((default, *self.space.configs(**shape))))
+        return self.space.points(**shape).led_by(default)
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,10 @@ class Detection:
         problem = self.front.problem
         if not axes or not (work.state or work.persistent or not callable(problem.grid)):
             return {}
-        configs = list(space.configs(**problem.shape))
+        points = space.points(**problem.shape)
         reasons = {}
         for axis in axes:
-            other = _neighbour(configs, default, axis)
+            other = _neighbour(points, default, axis)
             changed = None if other is None else self.front.work(other)
             if other is not None and isinstance(changed, Work):
                 reasons[axis] = _reason(work, changed, f"{axis}={other.kwargs[axis]}")
@@ -103,22 +106,20 @@ def _reason(work: Work, changed: Work, change: str) -> str:
     return f"recurrence: {work.state.reason}"
 
 
-def _neighbour(configs: Sequence[Config], default: Config, axis: str) -> Config | None:
+def _neighbour(points: SpaceTable, default: Config, axis: str) -> Config | None:
     """Return the config least unlike the default that has another value of an axis, or None.
 
     Of equally unlike ones the one with the least value of it, which needs most programs.
     """
-    own = default.values()
-
-    def unlikeness(config: Config) -> tuple[int, int, float]:
-        values = config.values()
-        tiles = sum(value != own.get(name) for name, value in config.kwargs.items())
-        value = config.kwargs[axis]
-        order = float(value) if isinstance(value, Real) else 0.0
-        return tiles, sum(value != own.get(name) for name, value in values.items()), order
-
-    others = (config for config in configs if config.kwargs[axis] != default.kwargs[axis])
-    return min(others, key=unlikeness, default=None)
+    own = {**OPTION_DEFAULTS, **default.values()}
+    others = points.take(np.flatnonzero(~points.equal(axis, own[axis])))
+    if not len(others):
+        return None
+    unlike = {name: ~others.equal(name, own.get(name, LACKING)) for name in others.values}
+    tiles = np.sum([unlike[name] for name in unlike if name not in OPTION_AXES], axis=0)
+    order = [float(v) if isinstance(v, Real) else 0.0 for v in others.values[axis]]
+    sizes = np.array(order)[others.columns[axis]]
+    return others[int(np.lexsort([sizes, np.sum([*unlike.values()], axis=0), tiles])[0])]
 
 
 _WHOLE: Final = 0.9
@@ -144,9 +145,9 @@ def _held(
     fixed = {name: (default.kwargs[name],) for name in axes}
     if space.default == default:
         return fixed
-    configs = list(space.configs(**shape))
+    points = space.points(**shape)
     least = {
-        name: tuple(sorted({config.kwargs[name] for config in configs})[:LEAST])
+        name: tuple(sorted(points.present(name))[:LEAST])
         for name in fixed
         if all(type(value) is int for value in space.axes[name])
     }

@@ -18,7 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
@@ -48,6 +52,25 @@ LOCK_US: Final = 8.0
 
 SMOOTH_SHARE: Final = 0.15
 """Overlap of waves: 0 for lock-step, 1 for no tail at all (measured)."""
+
+
+Column = NDArray[np.float64]
+
+
+class Columns:
+    """Features of several configs, by name a column, which is made when it is asked for."""
+
+    def __init__(self, features: Sequence[Features]) -> None:
+        self._features = features
+        self._known: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._known:
+            self._known[name] = np.array([f[name] for f in self._features], dtype=np.float64)
+        return self._known[name]
+
+
+FeatureValues = Columns | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -83,10 +106,13 @@ class Roofline(Scorer):
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Return minus the log of predicted microseconds; configs without features come last."""
-        return [
-            float("-inf") if c.features is None else -math.log(predict(c.features, c.target).us)
-            for c in candidates
-        ]
+        read = [place for place, one in enumerate(candidates) if one.features is not None]
+        scores = [float("-inf")] * len(candidates)
+        if read:
+            columns = Columns([c.features for c in candidates if c.features is not None])
+            for place, us in zip(read, predicted_us(columns, candidates[0].target), strict=True):
+                scores[place] = -math.log(us)
+        return scores
 
 
 def predict(features: Features, target: Target) -> PredictedTime:
@@ -100,17 +126,25 @@ def predict(features: Features, target: Target) -> PredictedTime:
     }
     terms["atomics"] = 0.0
     terms["latency"] = max(0.0, spent.sm_us - sum(terms.values()))
-    terms["atomics" if spent.turns_us > spent.l2_us else "L2"] += spent.inside_us - spent.sm_us
-    inside, outside = spent.inside_us, spent.dram_us
+    inside, outside = float(spent.inside_us), spent.dram_us
+    terms["atomics" if spent.turns_us > spent.l2_us else "L2"] += inside - spent.sm_us
     shares = (1.0, OVERLAP_SHARE) if inside >= outside else (OVERLAP_SHARE, 1.0)
     terms = {name: us * shares[0] for name, us in terms.items()}
     terms |= {"DRAM": outside * shares[1], "launch": LAUNCH_US}
-    us = _launch_us(inside, outside)
+    us = float(_launch_us(inside, outside))
     return PredictedTime(us, dict(sorted(terms.items(), key=lambda term: -term[1])))
 
 
-def _launch_us(inside: float, outside: float) -> float:
-    return max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
+def predicted_us(features: FeatureValues, target: Target) -> Column:
+    """Predict the times of configs from columns of their features, as `predict` does."""
+    spent = _spending(features, target)
+    us: Column = _launch_us(spent.inside_us, spent.dram_us)
+    return us
+
+
+def _launch_us(inside: Any, outside: Any) -> Any:
+    longer, shorter = np.maximum(inside, outside), np.minimum(inside, outside)
+    return longer + OVERLAP_SHARE * shorter + LAUNCH_US
 
 
 def tail_us(features: Features, target: Target) -> float:
@@ -121,7 +155,7 @@ def tail_us(features: Features, target: Target) -> float:
     wave = max(resident * busy, latency) if waves >= 1 else resident * busy
     even_us = max(waves * wave, latency) / target.clock_hz * 1e6
     even = _launch_us(max(even_us, spent.l2_us, spent.turns_us), spent.dram_us)
-    return max(0.0, _launch_us(spent.inside_us, spent.dram_us) - even)
+    return max(0.0, float(_launch_us(spent.inside_us, spent.dram_us) - even))
 
 
 def rounded_terms(terms: Mapping[str, float], total: float, digits: int) -> dict[str, float]:
@@ -145,47 +179,53 @@ def busiest_unit(features: Features) -> str:
 class _Spent:
     """Programs that an SM works through one after another, and time of a launch by limit."""
 
-    rounds: float
-    sm_us: float
-    l2_us: float
-    turns_us: float
-    dram_us: float
+    rounds: Any
+    sm_us: Any
+    l2_us: Any
+    turns_us: Any
+    dram_us: Any
 
     @property
-    def inside_us(self) -> float:
+    def inside_us(self) -> Any:
         """Time of the SMs, L2 and those who wait for one address, which run in step."""
-        return max(self.sm_us, self.l2_us, self.turns_us)
+        return np.maximum(np.maximum(self.sm_us, self.l2_us), self.turns_us)
 
 
 def _spent(features: Features, target: Target) -> _Spent:
-    resident = max(1.0, features["programs_per_sm"])
+    spent = _spending(features, target)
+    return _Spent(*(float(getattr(spent, name)) for name in _Spent.__slots__))
+
+
+def _spending(features: FeatureValues, target: Target) -> _Spent:
+    """Return what configs spend, an element for each of the columns."""
+    resident = np.maximum(1.0, features["programs_per_sm"])
     programs, sms = features["programs"], target.sms
     busy = _busy(features)
     latency = features["latency_cycles"]
-    full, left = divmod(programs, resident * sms)
-    wave = max(resident * busy, latency)
-    last = math.ceil(left / sms)
-    tail = max(last * busy, latency) if left else 0.0
+    full, left = np.divmod(programs, resident * sms)
+    wave = np.maximum(resident * busy, latency)
+    last = np.ceil(left / sms)
+    tail = np.where(left > 0, np.maximum(last * busy, latency), 0.0)
     stepped, rounds = full * wave + tail, full * resident + last
-    if full:
-        flowing = max(programs / (resident * sms) * wave, latency)
-        stepped += SMOOTH_SHARE * (flowing - stepped)
-        rounds += SMOOTH_SHARE * (programs / sms - rounds)
+    flowing = np.maximum(programs / (resident * sms) * wave, latency)
+    # Waves overlap from the second on.
+    smooth = np.where(full > 0, SMOOTH_SHARE, 0.0)
+    stepped = stepped + smooth * (flowing - stepped)
     return _Spent(
-        rounds=rounds,
-        sm_us=max(stepped, features["longest_cycles"]) / target.clock_hz * 1e6,
+        rounds=rounds + smooth * (programs / sms - rounds),
+        sm_us=np.maximum(stepped, features["longest_cycles"]) / target.clock_hz * 1e6,
         l2_us=programs * features["program_l2_bytes"] / target.l2_bytes_per_s * 1e6,
         turns_us=turns_us(features),
         dram_us=features["unique_bytes"] / dram_rate(target) * 1e6,
     )
 
 
-def turns_us(features: Features) -> float:
+def turns_us(features: FeatureValues) -> Any:
     """Return the time that updates of one address take, which wait for each other."""
     return features["updates"] * UPDATE_US + features["lock_turns"] * LOCK_US
 
 
-def _units(features: Features) -> dict[str, float]:
+def _units(features: FeatureValues) -> dict[str, Any]:
     return {
         "tensor": features["tensor_cycles"],
         "issue": features["issue_cycles"],
@@ -197,11 +237,11 @@ def _units(features: Features) -> dict[str, float]:
     }
 
 
-def _busy(features: Features) -> float:
+def _busy(features: FeatureValues) -> Any:
     """Return cycles of an SM that one program takes, if others fill its waits."""
     units = _units(features).values()
-    most = max(units)
-    return most + SERIAL_SHARE * (sum(units) - most)
+    most = reduce(np.maximum, units)
+    return most + SERIAL_SHARE * (reduce(np.add, units) - most)
 
 
 def dram_rate(target: Target) -> float:

@@ -20,9 +20,15 @@ from asmtune.base.fingerprint import digest
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.score.roofline import LOCK_US, UPDATE_US, dram_rate, predict
+from asmtune.predict.score.roofline import (
+    LOCK_US,
+    UPDATE_US,
+    Column,
+    Columns,
+    dram_rate,
+    predicted_us,
+)
 
-Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]
 
 VERSION: Final = 1
@@ -37,19 +43,13 @@ SPILL_BYTES_PER_CYCLE: Final = 64.0
 _HOT: Final = ("shared", "integer", "convert", "shuffle", "global")
 
 
-class _Values:
-    """Features of the candidates, a column each."""
+class _Values(Columns):
+    """Features of the candidates, a column each, on a target."""
 
     def __init__(self, features: Sequence[Features], target: Target) -> None:
-        self._features = features
-        self._known: dict[str, Column] = {}
+        super().__init__(features)
         self.target = target
-        self.roofline = np.array([predict(f, target).us for f in features])
-
-    def __getitem__(self, name: str) -> Column:
-        if name not in self._known:
-            self._known[name] = np.array([f[name] for f in self._features], dtype=np.float64)
-        return self._known[name]
+        self.roofline = predicted_us(self, target)
 
     @property
     def resident(self) -> Column:

@@ -33,6 +33,11 @@ _MACHINE_SHARE: Final = 1.3
 """Machine instructions over those of PTX."""
 
 
+def can_sketch(target: Target) -> bool:
+    """Return whether a sketch can be read for a target: AMD's layouts and operations are not."""
+    return target.backend == "cuda"
+
+
 @dataclass(frozen=True)
 class SketchReader:
     """Reads sketches for one target; can be sent to a worker process.

@@ -10,6 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from asmtune.core.hardware.model import Target
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Body, Node
@@ -81,6 +84,9 @@ _WHOLE: Final = _PRODUCTS | frozenset({"tt.scan", "ttg.convert_layout", "scf.for
 """Operations that need all elements of an operand at once."""
 
 
+Words = NDArray[np.float64]
+
+
 class Valued(Protocol):
     """Values, the elements of each, and sums by segment, from which live registers are counted."""
 
@@ -95,14 +101,24 @@ class Valued(Protocol):
         """Return the different elements of a value that are kept in registers."""
 
 
-def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
-    """Return the registers as allocated, and the words that do not fit."""
+def most_registers(target: Target, warps: int, cap: int | None) -> int:
+    """Return the most registers that a thread can be given."""
     per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
     most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
-    if cap:
-        most = min(most, int(cap))
-    units = -(-int(wanted) // _UNIT) * _UNIT
-    return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
+    return min(most, int(cap)) if cap else most
+
+
+def fitted(wanted: Words, most: Words) -> tuple[Words, Words]:
+    """Return the registers as allocated, and the words that do not fit, an element a config."""
+    units = -(-np.trunc(wanted) // _UNIT) * _UNIT
+    return np.minimum(units, most), np.maximum(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
+
+
+def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
+    """Return the registers as allocated, and the words that do not fit."""
+    most = most_registers(target, warps, cap)
+    registers, spilled = fitted(np.array(wanted), np.array(float(most)))
+    return int(registers), float(spilled)
 
 
 class LiveRegisters:

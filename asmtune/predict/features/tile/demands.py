@@ -34,12 +34,29 @@ class Options:
     programs: Row
     edges: Row
 
+    def at(self, places: NDArray[np.intp]) -> Options:
+        """Return the options of some of the configs."""
+        return Options(*(column[places] for column in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Typical:
+    """What holds of most of the configs, and is assumed of all.
+
+    Attributes:
+        vector: addresses that one instruction of a thread stands for, at the median.
+        hottest: the deepest segment with most instructions.
+    """
+
+    vector: float
+    hottest: int
+
 
 class Demands:
     """Sums over a program's operations, by segment where they are lists; counts are of a thread.
 
     Attributes:
-        form, target, options: of the configs.
+        form, target, options, typical: of the configs; what is typical may be read off them.
         warps, stages, threads: of a program.
         times, longest: runs of each segment by a program, and by the one with most trips.
         issued, by_class, shared_steps: instructions of one pass over a segment.
@@ -53,9 +70,14 @@ class Demands:
     """
 
     def __init__(
-        self, structure: Structure, numbers: Row, options: Options, target: Target
+        self,
+        structure: Structure,
+        numbers: Row,
+        options: Options,
+        target: Target,
+        typical: Typical | None = None,
     ) -> None:
-        self.form, self.target = structure, target
+        self.form, self.target, self.typical = structure, target, typical
         self.warps, self.stages = options.warps, np.maximum(1.0, options.stages)
         self.options = options
         self.threads = self.warps * target.warp_size

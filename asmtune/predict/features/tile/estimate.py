@@ -11,10 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE
 from asmtune.core.occupancy import occupancy
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.chain import COPY_LATENCY, PRODUCT_LATENCY
 from asmtune.predict.features.cycles import (
     AMD_DEPENDENT_ISSUE,
@@ -23,10 +22,15 @@ from asmtune.predict.features.cycles import (
     SPILL_LATENCY,
     l1_sectors,
 )
-from asmtune.predict.features.sketch.registers import allocated
-from asmtune.predict.features.tile.demands import Demands, Options
-from asmtune.predict.features.tile.forms import ISSUED, Row, Structure
-from asmtune.predict.features.tile.operations import add_collectives, add_nodes, add_pipelines
+from asmtune.predict.features.sketch.registers import fitted, most_registers
+from asmtune.predict.features.tile.demands import Demands, Typical
+from asmtune.predict.features.tile.forms import ISSUED, Row
+from asmtune.predict.features.tile.operations import (
+    add_collectives,
+    add_nodes,
+    add_pipelines,
+    vector_of,
+)
 from asmtune.predict.features.tile.products import add_dots
 
 BASE: Final = 22.0
@@ -42,18 +46,27 @@ FILL_CYCLES: Final = 1600.0
 """Cycles until the first tiles of a pipelined loop are there (measured on sketches)."""
 
 
-def estimate(
-    structure: Structure, numbers: Row, options: Options, target: Target
-) -> dict[str, Row]:
-    """Return a column for each feature that scorers read, for configs of one structure.
+_APART: Final = 4096
+"""More than a thread's registers: keeps them apart from the warps in one number."""
 
-    Args:
-        structure: of the configs' tiles.
-        numbers: one row a config, as `TileFacts.numbers`.
-        options: of the configs.
-        target: the machine.
-    """
-    return _Estimate(Demands(structure, numbers, options, target)).columns()
+
+def estimate(demands: Demands) -> dict[str, Row]:
+    """Return a column for each feature that scorers read, for configs of one structure."""
+    return _Estimate(demands).columns()
+
+
+def typical_of(demands: Demands) -> Typical:
+    """Return what is typical of configs, to be assumed of them and of others."""
+    estimate(demands)
+    return Typical(vector_of(demands), hottest(demands))
+
+
+def hottest(d: Demands) -> int:
+    """Return the hottest loop's segment: of the deepest the one with most instructions."""
+    if d.typical is not None:
+        return d.typical.hottest
+    depths = [0, *(loop.depth for loop in d.form.loops)]
+    return max(range(len(depths)), key=lambda s: (depths[s], float(d.issued[s].mean())))
 
 
 class _Estimate:
@@ -114,21 +127,28 @@ class _Estimate:
     def _registers(self) -> tuple[Row, Row]:
         peak = self._d.part("whole")[:, 0, 0]
         wanted = BASE + peak / self._d.threads + self._d.fragments + FOR_AN_ADDRESS * self._d.copies
-        registers, spilled = np.empty_like(wanted), np.empty_like(wanted)
-        for place, (words, warps, cap) in enumerate(
-            zip(wanted, self._d.warps, self._d.options.caps, strict=True)
-        ):
-            one = allocated(self._d.target, float(words), int(warps), int(cap))
-            registers[place], spilled[place] = one
+        caps = np.stack([self._d.warps, self._d.options.caps], axis=1)
+        kinds, back = np.unique(caps, axis=0, return_inverse=True)
+        most = [most_registers(self._d.target, int(warps), int(cap)) for warps, cap in kinds]
+        registers, spilled = fitted(wanted, np.array(most, dtype=float)[back.ravel()])
         return registers, np.round(spilled)
 
     def _occupancy(self, registers: Row, shared: Row) -> dict[str, Row]:
-        keys = np.stack([self._d.warps, registers, np.round(shared)], axis=1)
-        unique, back = np.unique(keys, axis=0, return_inverse=True)
-        fits = [occupancy(self._d.target, int(w), max(1, int(r)), int(s)) for w, r, s in unique]
+        """Return the columns of `catalog.OCCUPANCY`, each unit's limit computed once a value."""
+        target, warps = self._d.target, self._d.warps
+        keys, back = np.unique(warps * _APART + registers, return_inverse=True)
+        fits = [occupancy(target, int(key // _APART), max(1, int(key % _APART)), 0) for key in keys]
+        sizes, place = np.unique(np.round(shared), return_inverse=True)
+        by_shared = np.array([occupancy(target, 1, 1, int(s)).limit_shared for s in sizes])[place]
+        slots = [min(fit.limit_warps, fit.limit_blocks, fit.limit_registers) for fit in fits]
+        programs = np.minimum(np.array(slots)[back], by_shared)
         return {
-            name: np.array([float(getattr(fit, own)) for fit in fits])[back.ravel()]
-            for name, (own, _) in OCCUPANCY.items()
+            "programs_per_sm": programs.astype(float),
+            "programs_per_sm_by_registers": np.array([float(f.limit_registers) for f in fits])[
+                back
+            ],
+            "programs_per_sm_by_shared": by_shared.astype(float),
+            "occupancy": programs * warps / target.max_warps_per_sm,
         }
 
     def _hits(self, limits: Mapping[str, Row], shared: Row) -> dict[int, Row]:
@@ -281,11 +301,8 @@ class _Estimate:
         return np.where(self._d.pipelined(segment), copied, waits)
 
     def _hot(self) -> dict[str, Row]:
-        """Return counts of the hottest loop: the deepest with most instructions."""
-        depths = [0, *(loop.depth for loop in self._d.form.loops)]
-        deepest = max(
-            range(len(depths)), key=lambda s: (depths[s], float(self._d.issued[s].mean()))
-        )
+        """Return counts of the hottest loop."""
+        deepest = hottest(self._d)
         part = self._d.part("accesses")
         loads, moved, copied = self._d.zero + 0.0, self._d.zero + 0.0, self._d.zero + 0.0
         for place, one in enumerate(self._d.form.accesses):

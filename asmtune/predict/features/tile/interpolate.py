@@ -7,16 +7,15 @@ step for each of its values where the line does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asmtune.core.space.table import Column, SpaceTable, distinct
 from asmtune.predict.features.tile.forms import Row, Structure, TileFacts
-
-Tile = tuple[tuple[str, Any], ...]
-"""Values of a config's own parameters, sorted by name."""
 
 STEP: Final = 0.3
 """Weight of a value's own step beside the line: the line explains all that it can."""
@@ -31,33 +30,36 @@ _NEARLY: Final = 1e-4
 class Places:
     """Places of tiles along their axes: logarithms of numbers, and one column a value."""
 
-    def __init__(self, tiles: Sequence[Tile]) -> None:
-        values: dict[str, dict[Any, None]] = {}
-        for tile in tiles:
-            for name, value in tile:
-                values.setdefault(name, {})[_key(value)] = None
-        self._axes = {name: list(own) for name, own in values.items() if len(own) > 1}
-        scaled = {
-            name: all(isinstance(v, int | float) and v > 0 for _, v in own)
-            for name, own in self._axes.items()
-        }
-        self._scaled = [name for name in self._axes if scaled[name]]
-        levels = {
-            name: {key: place for place, key in enumerate(own)} for name, own in self._axes.items()
-        }
-        found = [dict(tile) for tile in tiles]
-        self.lines = np.array(
-            [[np.log2(tile[name]) for name in self._scaled] for tile in found], dtype=float
-        ).reshape(len(tiles), -1)
-        columns = []
-        for name, own in levels.items():
-            index = np.array([own[_key(tile[name])] for tile in found])
-            columns.append(np.eye(len(own))[index])
-        self.steps = np.hstack(columns) if columns else np.zeros((len(tiles), 0))
-        modes = [name for name in self._axes if not scaled[name]]
-        self._modes = np.array(
-            [[levels[name][_key(tile[name])] for name in modes] for tile in found], dtype=float
-        ).reshape(len(tiles), -1)
+    def __init__(
+        self, values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column], count: int
+    ) -> None:
+        self._levels: list[tuple[NDArray[np.intp], int]] = []
+        lines, modes = [], []
+        for name, column in columns.items():
+            first, back = distinct({name: column}, values, count)
+            own = [values[name][level] for level in column[first].tolist()]
+            keys = {key: place for place, key in enumerate(dict.fromkeys(map(_key, own)))}
+            if len(keys) == 1:
+                continue
+            level = np.array([keys[_key(value)] for value in own], dtype=np.intp)[back]
+            self._levels.append((level, len(keys)))
+            if all(isinstance(value, int | float) and value > 0 for value in own):
+                lines.append(np.array([np.log2(value) for value in own])[back])
+            else:
+                modes.append(level)
+        self.lines = np.array(lines, dtype=float).reshape(len(lines), count).T.copy()
+        self._modes = np.array(modes, dtype=np.intp).reshape(len(modes), count).T.copy()
+
+    @classmethod
+    def of(cls, points: SpaceTable, names: Iterable[str]) -> Places:
+        """Place points along some of their names."""
+        columns = {name: points.columns[name] for name in names}
+        return cls(points.values, columns, len(points))
+
+    def steps(self, rows: slice | NDArray[np.intp] = slice(None)) -> Row:
+        """Return a column for each value of each axis: 1 where a tile of these rows has it."""
+        columns = [np.eye(size)[level[rows]] for level, size in self._levels]
+        return np.hstack(columns) if columns else np.zeros((len(self.lines[rows]), 0))
 
     def distances(self, place: int) -> Row:
         """Return the distance of every tile to one of them."""
@@ -75,9 +77,10 @@ class Places:
         base = int(np.argmin(centre))
         near = self.distances(base)
         chosen = {base: None}
-        for column in self.steps.T:
-            with_value = np.flatnonzero(column)
-            chosen[int(with_value[np.argmin(near[with_value])])] = None
+        for level, size in self._levels:
+            for value in range(size):
+                with_value = np.flatnonzero(level == value)
+                chosen[int(with_value[np.argmin(near[with_value])])] = None
         chosen = dict.fromkeys(list(chosen)[:most])
         nearest = np.min([self.distances(place) for place in chosen], axis=0)
         while len(chosen) < most and nearest.max() > 0:
@@ -86,46 +89,66 @@ class Places:
             nearest = np.minimum(nearest, self.distances(furthest))
         return list(chosen)
 
-    def design(self) -> Row:
-        """Return the columns of the model, a row for each tile."""
-        ones = np.ones((len(self.lines), 1))
-        return np.hstack([ones, self.lines, STEP * self.steps])
+    def design(self, rows: NDArray[np.intp]) -> Row:
+        """Return the columns of the model, a row for each of these tiles."""
+        return np.hstack([np.ones((len(rows), 1)), self.lines[rows], STEP * self.steps(rows)])
 
 
 def _key(value: Any) -> tuple[str, Any]:
     return (type(value).__name__, value if isinstance(value, int | float) else str(value))
 
 
-def carried_over(
-    places: Places, facts: Mapping[int, TileFacts]
-) -> dict[Structure, tuple[NDArray[np.intp], Row]]:
-    """Return the tiles of each structure, by position, and their numbers, a row each.
+@dataclass(frozen=True)
+class Carried:
+    """The tiles of one structure, and what their numbers are computed from.
 
-    A tile without facts has the structure of the nearest one with them.
+    Attributes:
+        structure: of the tiles.
+        members: the tiles, by position.
+        exact: numbers of those that have facts, by position.
     """
-    known = list(facts)
-    near = np.argmin([places.distances(place) for place in known], axis=0)
-    design = places.design()
-    groups: dict[Structure, list[int]] = {}
-    for place in range(len(design)):
-        source = place if place in facts else known[near[place]]
-        groups.setdefault(facts[source].structure, []).append(place)
-    tables = {}
-    for structure, members in groups.items():
-        own = [place for place in known if facts[place].structure == structure]
-        rows = np.stack([facts[place].numbers for place in own])
-        logs = np.log(np.maximum(rows, _LEAST))
-        fitted, *_ = np.linalg.lstsq(design[own], logs, rcond=1e-6)
-        numbers = np.exp(design[members] @ fitted)
-        numbers[:, (rows <= 0).all(axis=0)] = 0.0
+
+    structure: Structure
+    members: NDArray[np.intp]
+    exact: Mapping[int, Row]
+    _places: Places
+    _fitted: Row
+    _absent: NDArray[np.bool_]
+
+    def numbers(self, tiles: NDArray[np.intp]) -> Row:
+        """Return the numbers of some of the members, a row each."""
+        numbers: Row = np.exp(self._places.design(tiles) @ self._fitted)
+        numbers[:, self._absent] = 0.0
         # Whole numbers stay whole: what is cut into tiles is rounded up.
         whole = np.round(numbers)
         numbers = np.where(
             np.abs(numbers - whole) <= _NEARLY * np.maximum(1.0, whole), whole, numbers
         )
-        exact = dict(zip(own, rows, strict=True))
-        for row, place in enumerate(members):
-            if place in exact:
-                numbers[row] = exact[place]
-        tables[structure] = (np.array(members), numbers)
-    return tables
+        for place, row in self.exact.items():
+            numbers[tiles == place] = row
+        return numbers
+
+
+def carried_over(places: Places, facts: Mapping[int, TileFacts]) -> list[Carried]:
+    """Return the tiles of each structure, and their numbers.
+
+    A tile without facts has the structure of the nearest one with them.
+    """
+    near, least = np.zeros(len(places.lines), dtype=np.intp), np.full(len(places.lines), np.inf)
+    for place in facts:
+        distances = places.distances(place)
+        near[distances < least] = place
+        least = np.minimum(least, distances)
+    known = np.array(list(facts), dtype=np.intp)
+    near[known] = known
+    carried = []
+    for structure in dict.fromkeys(one.structure for one in facts.values()):
+        exact = {p: one.numbers for p, one in facts.items() if one.structure == structure}
+        own = np.array(list(exact), dtype=np.intp)
+        rows = np.stack(list(exact.values()))
+        logs = np.log(np.maximum(rows, _LEAST))
+        fitted, *_ = np.linalg.lstsq(places.design(own), logs, rcond=1e-6)
+        members = np.flatnonzero(np.isin(near, own))
+        absent = np.asarray((rows <= 0).all(axis=0))
+        carried.append(Carried(structure, members, exact, places, fitted, absent))
+    return carried

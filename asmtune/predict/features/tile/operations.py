@@ -22,7 +22,7 @@ def add_nodes(d: Demands) -> None:
         return
     counts = d.part("nodes")[:, :, 0]
     addresses = np.array([node[2] for node in d.form.nodes])
-    vector = np.where(addresses, _vector(d), 1.0)
+    vector = np.where(addresses, vector_of(d), 1.0)
     each = np.maximum(1.0, counts / d.threads[:, None] / vector)
     costs = np.array([node[1] for node in d.form.nodes])
     homes = np.array([node[0] for node in d.form.nodes])
@@ -35,8 +35,10 @@ def add_nodes(d: Demands) -> None:
             d.special += added[:, _SPECIAL] * d.times[segment]
 
 
-def _vector(d: Demands) -> float:
+def vector_of(d: Demands) -> float:
     """Return the addresses that one instruction of a thread stands for, at the median."""
+    if d.typical is not None:
+        return d.typical.vector
     if not d.form.accesses:
         return 1.0
     runs = d.part("accesses")[:, :, 1]
