@@ -56,7 +56,7 @@ def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
     device = request.device or ("cuda" if has_gpu else "cpu")
     if device == "cuda" and not has_gpu:
         raise InputError("device 'cuda': this machine has no CUDA device; take cpu")
-    experiments = _Experiments(request, load_subject(request), device, target)
+    experiments = _Experiments(request, load_subject(request, target), device, target)
     try:
         return experiments.diagnosis()
     finally:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.base.errors import InputError
@@ -13,6 +13,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
+from asmtune.ir.ttir.arguments import bind
 from asmtune.ir.ttir.memory import MemoryOperation, mask_of
 from asmtune.ir.ttir.plan import Flow
 from asmtune.ir.ttir.tree import Node
@@ -33,6 +34,7 @@ class KernelEvidence:
         lost_updates: arguments that programs read and write at the same place, a sentence each.
         indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
+        addressing: the tensors whose addresses a number is part of, by the number's name.
         has_atomics: whether it updates memory atomically.
         uses_tf32: whether it multiplies fp32 as TF32.
         note: why there is no evidence; "" if there is.
@@ -43,6 +45,7 @@ class KernelEvidence:
     lost_updates: tuple[str, ...] = ()
     indexed_updates: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
+    addressing: Mapping[str, frozenset[str]] = field(default_factory=dict)
     has_atomics: bool = False
     uses_tf32: bool = False
     note: str = ""
@@ -62,10 +65,10 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
             read_table=problem.index_table,
         )
         work = kernel.work(call)
+        bound = bind(kernel.tree.module, call.arguments, call.tensor_bytes)
     except InputError as error:
         return KernelEvidence(note=str(error))
-    names = {use.index: use.name for use in work.arguments}
-    reader = _Reader(kernel, names, grid)
+    reader = _Reader(kernel, [one.name for one in bound], grid)
     # Views reach further than they have elements.
     sizes = {one.name: one.stop - one.start for one in tensor_arguments(problem.arguments)[0]}
     beyond = tuple(
@@ -79,13 +82,14 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
         lost_updates=reader.lost_updates(),
         indexed_updates=reader.indexed_updates(),
         beyond=beyond,
+        addressing=reader.addressing(),
         has_atomics=any(use.atomics for use in work.arguments),
         uses_tf32=any(dot.precision == "tf32" for dot in work.dots),
     )
 
 
 class _Reader:
-    def __init__(self, kernel: Kernel, names: dict[int, str], grid: Sequence[int]) -> None:
+    def __init__(self, kernel: Kernel, names: Sequence[str], grid: Sequence[int]) -> None:
         self._tree, self._names, self._grid = kernel.tree, names, grid
         self._operations = kernel.operations
         self._flow = Flow(kernel.tree)
@@ -129,7 +133,7 @@ class _Reader:
         for one in self._operations:
             if one.kind != "write" or len(one.roots) != 1 or one.by_index:
                 continue
-            axes, name = self._common_axes(one), self._names.get(one.roots[0], "an argument")
+            axes, name = self._common_axes(one), self._names[one.roots[0]] or "an argument"
             if any(axes & other for other in reads.get(one.roots[0], [])):
                 programs = " x ".join(str(self._grid[axis]) for axis in sorted(axes))
                 place = f"the same elements of {name}{self._line(one.node)}"
@@ -141,12 +145,23 @@ class _Reader:
         indexed = [one for one in self._operations if one.by_index and len(one.roots) == 1]
         read = {one.roots for one in indexed if one.kind == "read"}
         found = (
-            f"programs read and then write elements of {self._names.get(one.roots[0], '')} at "
+            f"programs read and then write elements of {self._names[one.roots[0]]} at "
             f"indexes that were loaded{self._line(one.node)}, not atomically"
             for one in indexed
             if one.kind == "write" and one.roots in read
         )
         return tuple(dict.fromkeys(found))
+
+    def addressing(self) -> dict[str, frozenset[str]]:
+        """Return the tensors whose addresses each number is part of, by name."""
+        found: dict[str, frozenset[str]] = {}
+        for one in self._operations:
+            tensors = frozenset(self._names[root] for root in one.roots)
+            reached = self._flow.computed_from(one.node.operands[:1])
+            for name, value in zip(self._names, self._tree.blocks[0].arguments, strict=True):
+                if value in reached and name not in tensors:
+                    found[name] = found.get(name, frozenset()) | tensors
+        return found
 
     def _common_axes(self, one: MemoryOperation) -> set[int]:
         """Return axes of the grid along which all programs access the same elements."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,15 +11,17 @@ import torch
 
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
-from asmtune.core.dtypes import canonical_dtype, dtype_of
+from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.testing.evidence import evidence_of
+from asmtune.testing.ties import LEAST_SIZE, Ties
 
-_LEAST_SIZE: Final = 16
 _FEW: Final = 1 << 18
 _LARGEST_BLOCK: Final = 8192
 
@@ -133,37 +134,36 @@ class ModuleSubject:
 
 
 class FunctionSubject:
-    """A plain Triton function's launches; its sizes are the numbers of its arguments."""
+    """A plain Triton function's launches; other numbers follow from the sizes of its tensors.
 
-    def __init__(self, request: DiagnosisRequest) -> None:
+    Attributes:
+        reading: what each of those numbers is made of, one of `readings`.
+    """
+
+    def __init__(self, request: DiagnosisRequest, target: Target) -> None:
         self._request = request
         self.name = request.kernel.rpartition(":")[2]
-        problem, self.space = self._made(request.arguments)
-        self.shape = {n: v for n, v in problem.shape.items() if type(v) is int}
+        problem, self.space = self._made(request.arguments, str(request.grid))
         floats = [d for d in problem.dtypes.values() if d.startswith(("fp", "bf"))]
         self.dtype = floats[0] if floats else next(iter(problem.dtypes.values()), "")
         self.dtypes = (self.dtype, "fp32")
         self.outputs: tuple[str, ...] = ()
+        axes = {**self.space.axes}
+        fixed = {name: values[0] for name, values in axes.items() if len(values) == 1}
+        numbers = {n: v for n, v in {**problem.shape, **fixed}.items() if type(v) is int}
+        evidence = evidence_of(problem, self.space.first(**problem.shape), target)
+        self._ties = Ties(request.arguments, str(request.grid), numbers, axes, evidence.addressing)
+        self.shape: Mapping[str, Any] = self._ties.sizes
+        self.readings = self._ties.readings
+        self.reading = self.readings[0]
 
-    def _made(self, arguments: Sequence[str]) -> tuple[Problem, Space]:
-        request = self._request
-        return plain_function(request.kernel, arguments, request.grid, request.axes)
+    def _made(self, arguments: Sequence[str], grid: str) -> tuple[Problem, Space]:
+        return plain_function(self._request.kernel, arguments, grid, self._request.axes)
 
     def problem(self, shape: Mapping[str, Any], dtype: str) -> Problem:
         """Make the launch on meta tensors."""
-        return self._made([self._changed(text, shape, dtype) for text in self._request.arguments])[
-            0
-        ]
-
-    def _changed(self, text: str, shape: Mapping[str, Any], dtype: str) -> str:
-        """Return an argument with another size or dtype, as the user would write it."""
-        name, _, value = (part.strip() for part in text.partition("="))
-        if name in shape:
-            return f"{name}={shape[name]}"
-        known = re.match(r"\*?\s*([\w.]+)\s*\[", value)
-        if known and canonical_dtype(known[1]) == self.dtype:
-            return f"{name}={dtype}{value[known.end(1) :]}"
-        return text
+        dtypes = {self.dtype: dtype}
+        return self._made(self._ties.arguments(shape, self.reading, dtypes), self._ties.grid)[0]
 
     def trial(self, shape: Mapping[str, Any], dtype: str, config: Config) -> Trial:
         """Describe the launch for another process."""
@@ -196,17 +196,17 @@ class LaunchSizes:
     def __init__(self, subject: DiagnosisSubject, config: Config, most_programs: int) -> None:
         self._subject, self._config, self._most = subject, config, most_programs
         own = subject.shape
-        self.names = tuple(n for n, v in own.items() if type(v) is int and v >= _LEAST_SIZE)
+        self.names = tuple(n for n, v in own.items() if type(v) is int and v >= LEAST_SIZE)
         values = (value for value in config.kwargs.values() if type(value) is int)
         blocks = (v for v in values if 0 < v <= _LARGEST_BLOCK and not v & (v - 1))
         self._blocks = sorted(blocks, reverse=True)
-        self.two_blocks = dict.fromkeys(self.names, 2 * max([*self._blocks, _LEAST_SIZE]))
+        self.two_blocks = dict.fromkeys(self.names, 2 * max([*self._blocks, LEAST_SIZE]))
 
     def covered(self, shape: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the sizes that a block may cover, as large as it: no program more is for them."""
         whole = {**self._subject.shape, **self.two_blocks}
         count = self._programs(whole)
-        free = [n for n in self.names if self._programs({**whole, n: _LEAST_SIZE}) == count]
+        free = [n for n in self.names if self._programs({**whole, n: LEAST_SIZE}) == count]
         for block in self._blocks:
             yield dict.fromkeys((name for name in free if shape[name] <= block), block)
 
@@ -219,7 +219,7 @@ class LaunchSizes:
             halves = [
                 {**shape, **{n: shape[n] // 2 for n in group}}
                 for group in groups
-                if shape[group[0]] > _LEAST_SIZE
+                if shape[group[0]] > LEAST_SIZE
             ]
             fewest = min(halves, key=self._programs, default=shape)
             # The programs of a persistent kernel do not fall, but what each of them does.
@@ -238,7 +238,7 @@ class LaunchSizes:
         return math.prod(self._subject.problem(shape, self._subject.dtype).programs(self._config))
 
 
-def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
+def load_subject(request: DiagnosisRequest, target: Target) -> DiagnosisSubject:
     """Load the kernel of a request.
 
     Raises:
@@ -252,4 +252,4 @@ def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
         raise InputError(f"{request.kernel} is a plain function: name its --reference file.py:name")
     if request.grid is None:
         raise InputError(f'{request.kernel} is a plain function: give its --grid "cdiv(n, BLOCK)"')
-    return FunctionSubject(request)
+    return FunctionSubject(request, target)
