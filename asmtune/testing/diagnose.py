@@ -7,36 +7,35 @@ accumulator is blamed.
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
 
-from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.testing.evidence import KernelEvidence, evidence_of
+from asmtune.testing.launches import TrialRunner
 from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome, finding
 from asmtune.testing.subjects import (
     BY_REFERENCE,
     DiagnosisRequest,
     DiagnosisSubject,
     LaunchSizes,
-    Trial,
     TrialResult,
     load_subject,
 )
 
-_TRIAL_S: Final = 300.0
 _MOST_PROGRAMS: Final = {"cuda": 64, "cpu": 16}  # the interpreter runs them one by one
 _MOST_ELEMENTS: Final = 1 << 24
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
 _NARROW: Final = ("fp16", "bf16")
+_BY_ROUNDING: Final = "results may differ as by the row of tolerances that is for weights"
 _CRASH: Final = re.compile("illegal memory|misaligned address|died with SIG")
 
 Shape = Mapping[str, Any]
@@ -90,17 +89,19 @@ class _Experiments:
             seen = evidence.note or "no argument is seen to be written; name OUTPUTS"
             raise ProblemError(f"{subject.name}: {seen}")
         rows = {"fp32": "tf32"} if device == "cuda" and evidence.uses_tf32 else {}
+        if (narrow := evidence.rounded_operands) and not evidence.narrow_sums:
+            rows |= dict.fromkeys(("fp32", narrow), f"{narrow} weights")
+            self._notes.append(f"tl.dot takes values that are rounded to {narrow}: {_BY_ROUNDING}")
         rows |= request.tolerances
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
-        self._child: Child | None = None
+        self._runner = TrialRunner(self._request, subject.name)
         self._results: dict[str, TrialResult] = {}
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        self._runner.close()
 
     def diagnosis(self) -> Diagnosis:
+        self._read()
         self._settle()
         title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
         first = self._run(self._even)
@@ -136,6 +137,31 @@ class _Experiments:
             self._known[key] = evidence_of(problem, self._config, self._target)
         return self._known[key]
 
+    def _read(self) -> None:
+        """Choose what the numbers are made of, where several sizes or strides equal them.
+
+        A right kernel is right in one reading at least.
+        """
+        readings, names, notes = self._subject.readings, self._sizes.names, [*self._notes]
+        for offset, reading in itertools.product((True, False), readings if readings[1:] else ()):
+            self._take(reading)
+            places = enumerate(names)
+            apart = {
+                n: self._even[n] + 2 * at + 1 if offset else self._even[n] << at for at, n in places
+            }
+            if not (result := self._run({**self._even, **apart})).refused and not (
+                result.wrong or result.touched
+            ):
+                break
+        else:
+            self._take(readings[0])
+        self._notes, self._wrong = notes, False
+
+    def _take(self, reading: Mapping[str, str]) -> None:
+        self._subject.reading = reading
+        self._known.clear()
+        self._even = self._sizes.small(self._sizes.two_blocks)
+
     def _settle(self) -> None:
         """Choose small sizes that the kernel and its reference take.
 
@@ -156,6 +182,8 @@ class _Experiments:
             self._asked = own if self._request.grid else self._asked
             if self._run(self._even).wrong:
                 self._cover(own)
+            if self._subject.loose and self._leaves(self._even) and not self._leaves(own):
+                self._keep(own)
 
     def _cover(self, own: dict[str, Any]) -> None:
         """Take no sizes beyond a block, where one must cover those of the user's own shape."""
@@ -171,6 +199,24 @@ class _Experiments:
         self._even, self._covered = even, (*covered,)
         self._wrong = self._run(even).wrong or given.wrong or bool(given.touched)
 
+    def _leaves(self, shape: Shape) -> bool:
+        """Return whether a launch is wrong, or accesses what no tensor has."""
+        return bool(self._fault(shape) or self._evidence(shape).beyond)
+
+    def _keep(self, own: dict[str, Any]) -> None:
+        """Vary fewer sizes, where others go with numbers or a grid that do not follow them."""
+        names = self._sizes.names
+        for count in reversed(range(len(names))):
+            for self._sizes.names in itertools.combinations(names, count):
+                even = self._sizes.small(self._sizes.two_blocks) if count else own
+                if not self._leaves(even):
+                    self._even, self._covered, self._wrong = even, (), False
+                    kept = ", ".join(name for name in names if name not in self._sizes.names)
+                    self._notes.append(
+                        f"{kept}: not varied, as {self._subject.loose} does not follow"
+                    )
+                    return
+
     def _run(
         self, shape: Shape, dtype: str = "", config: Config | None = None, **how: Any
     ) -> TrialResult:
@@ -178,7 +224,7 @@ class _Experiments:
         trial = self._subject.trial(shape, dtype or self._dtype, config or self._config)
         trial = replace(trial, **how)
         if (key := repr(trial)) not in self._results:
-            result = self._result(trial)
+            result = self._runner.result(trial)
             # Sizes for which the code does not compile are none that it is for.
             if result.error and not self._evidence(self._even).note and self._evidence(shape).note:
                 result = TrialResult(refused=self._evidence(shape).note)
@@ -192,36 +238,6 @@ class _Experiments:
             if not dtype and config is None and how.keys() <= {"guard"}:
                 self._wrong |= result.wrong or bool(result.touched)
         return self._results[key]
-
-    def _result(self, trial: Trial) -> TrialResult:
-        if self._child is None:
-            interpret = {"TRITON_INTERPRET": "1" if self._device == "cpu" else "0"}
-            command = module_command("asmtune.testing.launches")
-            self._child = Child(command, {**os.environ, **interpret})
-            try:
-                self._answer(asdict(self._request))
-            except (ChildGoneError, TimeoutError) as error:
-                end = self._child.kill(5.0)
-                raise ProblemError(f"{self._subject.name}: the process {end}") from error
-        try:
-            answer = self._answer(asdict(trial))
-        except (ChildGoneError, TimeoutError) as error:
-            ended = self._child.kill(5.0 if isinstance(error, ChildGoneError) else 0.0)
-            self._child = None
-            late = f" after {_TRIAL_S:g} s" if isinstance(error, TimeoutError) else ""
-            return TrialResult(error=f"the process {ended}{late}")
-        result = TrialResult(**{**answer, "touched": tuple(answer["touched"])})
-        if self._device == "cuda" and result.error:  # the context may be lost
-            self.close()
-        return result
-
-    def _answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._child is not None
-        self._child.send(message)
-        answer = self._child.receive(_TRIAL_S)
-        if "refusal" in answer:
-            raise ProblemError(f"{self._subject.name}: {answer['refusal']}")
-        return answer
 
     def _mask(self) -> CauseFinding:
         """Change one size at a time from one that blocks divide to one more."""
@@ -311,7 +327,7 @@ class _Experiments:
         order = ["programs in reverse order"] * (self._device == "cpu")
         for what in (*(f"run {run + 1}" for run in range(1, _RUNS[self._device])), *order):
             backwards = what in order
-            result = self._run(shape, backwards=True) if backwards else self._result(trial)
+            result = self._run(shape, backwards=True) if backwards else self._runner.result(trial)
             # Backwards a program may wait for one that runs later.
             if result.refused or (result.error and (backwards or first.error)):
                 continue

@@ -14,13 +14,15 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.arguments import bind
-from asmtune.ir.ttir.memory import MemoryOperation, mask_of
+from asmtune.ir.ttir.memory import KINDS, MemoryOperation, mask_of
 from asmtune.ir.ttir.plan import Flow
 from asmtune.ir.ttir.tree import Node
 from asmtune.measure.checks.tensors import tensor_arguments
 
 _NARROW: Final = {"f16": "fp16", "bf16": "bf16"}
 _SUMS: Final = ("arith.addf", "tt.dot", "math.fma")
+_COMPUTING: Final = ("math.", "tt.dot", "tt.reduce")
+_ENDS: Final = ("tt.dot", *KINDS)
 _FRONT_END_S: Final = 60.0
 
 
@@ -31,6 +33,7 @@ class KernelEvidence:
     Attributes:
         written: arguments that are stored to or updated, by name.
         narrow_sums: sums in fp16 or bf16, a sentence each.
+        rounded_operands: the 16-bit dtype that computed values are rounded to for a product; "".
         lost_updates: arguments that programs read and write at the same place, a sentence each.
         indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
@@ -42,6 +45,7 @@ class KernelEvidence:
 
     written: tuple[str, ...] = ()
     narrow_sums: tuple[str, ...] = ()
+    rounded_operands: str = ""
     lost_updates: tuple[str, ...] = ()
     indexed_updates: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
@@ -79,6 +83,7 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
     return KernelEvidence(
         written=tuple(use.name for use in work.arguments if use.writes),
         narrow_sums=reader.narrow_sums(),
+        rounded_operands=reader.rounded_operands(),
         lost_updates=reader.lost_updates(),
         indexed_updates=reader.indexed_updates(),
         beyond=beyond,
@@ -117,6 +122,22 @@ class _Reader:
                 what = "a reduction adds" if in_reduction else "a loop adds up"
                 found[f"{what} in {element}{line}"] = None
         return tuple(found)
+
+    def rounded_operands(self) -> str:
+        """Return the narrow type that what a kernel computes is rounded to for a product.
+
+        Hardware multiplies such operands in 16 bits, so that this is no fault of the kernel's.
+        """
+        for node in self._tree.nodes():
+            operands = node.operands[:2] if node.name == "tt.dot" else ()
+            for value in self._flow.follow(operands, lambda n: () if n.name in _ENDS else None):
+                owner = self._tree.sources[value][0]
+                if isinstance(owner, Node) and owner.name == "arith.truncf":
+                    reached = self._flow.computed_from(owner.operands)
+                    origins = [self._tree.sources[one][0] for one in reached]
+                    if any(isinstance(o, Node) and o.name.startswith(_COMPUTING) for o in origins):
+                        return _NARROW.get(self._tree.type_of(value).element or "", "")
+        return ""
 
     def _line(self, node: Node) -> str:
         position = self._tree.line_of(node)

@@ -16,7 +16,7 @@ from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, jit_function
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.testing.evidence import evidence_of
@@ -114,6 +114,11 @@ class TrialResult:
 class ModuleSubject:
     """A kernel module's launches."""
 
+    readings: Sequence[Mapping[str, str]] = ({},)
+    reading: Mapping[str, str] = {}
+    blocks: Sequence[int] = ()
+    loose = ""
+
     def __init__(self, request: DiagnosisRequest) -> None:
         self._module: KernelModule = load_kernel_module(request.kernel)
         self.dtype = self._module.check_dtype(request.dtype)
@@ -156,6 +161,22 @@ class FunctionSubject:
         self.shape: Mapping[str, Any] = self._ties.sizes
         self.readings = self._ties.readings
         self.reading = self.readings[0]
+        self._parameters = jit_function(problem.kernel).params
+
+    @property
+    def blocks(self) -> list[int]:
+        """Return the constexprs among the arguments that are no sizes."""
+        names = {p.name for p in self._parameters if p.is_constexpr}
+        return [self._ties.numbers[name] for name in names & self._ties.constants(self.reading)]
+
+    @property
+    def loose(self) -> str:
+        """Name what stays when sizes change: numbers, and a grid; "" if nothing does."""
+        names = {p.name for p in self._parameters if not p.is_constexpr}
+        numbers = sorted(names & self._ties.constants(self.reading))
+        texts = [f"{n}={v}" for n in numbers if (v := self._ties.numbers[n]) >= LEAST_SIZE]
+        grid = [] if self._ties.moves_grid(self.reading) else [f"--grid {self._ties.grid}"]
+        return ", ".join(texts + grid)
 
     def _made(self, arguments: Sequence[str], grid: str) -> tuple[Problem, Space]:
         return plain_function(self._request.kernel, arguments, grid, self._request.axes)
@@ -190,17 +211,23 @@ class LaunchSizes:
 
     Attributes:
         names: of the sizes that may be changed.
-        two_blocks: the sizes as two of the largest blocks each.
     """
 
     def __init__(self, subject: DiagnosisSubject, config: Config, most_programs: int) -> None:
         self._subject, self._config, self._most = subject, config, most_programs
         own = subject.shape
         self.names = tuple(n for n, v in own.items() if type(v) is int and v >= LEAST_SIZE)
-        values = (value for value in config.kwargs.values() if type(value) is int)
-        blocks = (v for v in values if 0 < v <= _LARGEST_BLOCK and not v & (v - 1))
-        self._blocks = sorted(blocks, reverse=True)
-        self.two_blocks = dict.fromkeys(self.names, 2 * max([*self._blocks, LEAST_SIZE]))
+
+    @property
+    def _blocks(self) -> list[int]:
+        values = (*self._config.kwargs.values(), *self._subject.blocks)
+        blocks = (v for v in values if type(v) is int and 0 < v <= _LARGEST_BLOCK)
+        return sorted((v for v in blocks if not v & (v - 1)), reverse=True)
+
+    @property
+    def two_blocks(self) -> dict[str, int]:
+        """Return the sizes as two of the largest blocks each."""
+        return dict.fromkeys(self.names, 2 * max([*self._blocks, LEAST_SIZE]))
 
     def covered(self, shape: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the sizes that a block may cover, as large as it: no program more is for them."""

@@ -40,6 +40,7 @@ class Ties:
         addressing: the tensors whose addresses a number is part of, by the number's name.
 
     Attributes:
+        numbers: as given, and sizes that have got a name.
         sizes: that may be varied, with the user's own values.
         grid: the grid, with names in the place of sizes.
         readings: expression by number, best first; "" for a number that stays as it is.
@@ -53,7 +54,7 @@ class Ties:
         axes: Mapping[str, Collection[object]],
         addressing: Mapping[str, frozenset[str]],
     ) -> None:
-        self._numbers, self._addressing = dict(numbers), addressing
+        self.numbers, self._addressing = dict(numbers), addressing
         self._values = dict(_split(text) for text in arguments)
         matches = {name: POINTER.fullmatch(value) for name, value in self._values.items()}
         shaped = {n: m for n, m in matches.items() if m and m["sizes"]}
@@ -62,9 +63,10 @@ class Ties:
         taken = {one for values in axes.values() for one in values if type(one) is int}
         self.grid = self._name_literals(grid, taken)
         named = _names(part for parts in self._shapes.values() for part in parts)
-        self.sizes = {n: v for n, v in self._numbers.items() if n in named and n not in axes}
-        followers = [n for n in numbers if n not in {*self.sizes, *axes} and n in self._values]
-        meanings = {n: self._meanings(n) for n in followers if numbers[n] >= LEAST_SIZE}
+        self.sizes = {n: v for n, v in self.numbers.items() if n in named and n not in axes}
+        self._followers = self._values.keys() & numbers.keys() - self.sizes.keys() - axes.keys()
+        large = (n for n in self._values if n in self._followers and numbers[n] >= LEAST_SIZE)
+        meanings = {name: self._meanings(name) for name in large}
         combinations = itertools.product(*meanings.values())
         self.readings = [
             dict(zip(meanings, one, strict=True))
@@ -75,13 +77,21 @@ class Ties:
         self, shape: Mapping[str, int], reading: Mapping[str, str], dtypes: Mapping[str, str]
     ) -> list[str]:
         """Return the arguments at other sizes, with tensors of other dtypes, as a user would."""
-        numbers = {**self._numbers, **shape}
+        numbers = {**self.numbers, **shape}
         made = {n: str(_value(text, numbers)) for n, text in reading.items() if text}
         made |= {name: str(numbers[name]) for name in self.sizes}
         for name, parts in self._shapes.items():
             dtype = self._dtypes[name]
             made[name] = f"{dtypes.get(dtype, dtype)}[{', '.join(parts)}]"
         return [f"{name}={value}" for name, value in {**self._values, **made}.items()]
+
+    def constants(self, reading: Mapping[str, str]) -> set[str]:
+        """Return the numbers that stay as they are in a reading."""
+        return self._followers - {name for name, text in reading.items() if text}
+
+    def moves_grid(self, reading: Mapping[str, str]) -> bool:
+        """Return whether the grid names a size, or a number that follows one."""
+        return bool(_names([self.grid]) & {*self.sizes, *(n for n, t in reading.items() if t)})
 
     def _name_literals(self, grid: str, taken: set[int]) -> str:
         """Give sizes that are written as numbers a name, that of a number as large if there is one.
@@ -93,10 +103,10 @@ class Ties:
         for text in dict.fromkeys(part for part in parts if part.isdecimal()):
             if (value := int(text)) < LEAST_SIZE:
                 continue
-            equal = [n for n, v in self._numbers.items() if v == value and n not in named]
+            equal = [n for n, v in self.numbers.items() if v == value and n not in named]
             equal.sort(key=lambda name: name in self._addressing)
             name = next(iter(equal), f"size_{value}")
-            self._numbers[name] = value
+            self.numbers[name] = value
             for tensor, own in self._shapes.items():
                 self._shapes[tensor] = [name if part == text else part for part in own]
             if value not in taken:
@@ -105,12 +115,12 @@ class Ties:
 
     def _meanings(self, name: str) -> list[str]:
         """Return what a number may be made of, the most likely first."""
-        skewed = {n: v for n, v in zip(self.sizes, _primes(), strict=False)}
+        skewed = dict(zip(self.sizes, _primes(), strict=False))
         known: dict[int, str] = {}
         for text in self._expressions(self._addressing.get(name, frozenset())):
             with suppress(InputError):  # some sizes have no such expression
-                if _value(text, self._numbers) == self._numbers[name]:
-                    known.setdefault(_value(text, {**self._numbers, **skewed}), text)
+                if _value(text, self.numbers) == self.numbers[name]:
+                    known.setdefault(_value(text, {**self.numbers, **skewed}), text)
         return [*known.values(), _CONSTANT][:_MOST_MEANINGS]
 
     def _expressions(self, addressed: frozenset[str]) -> Iterator[str]:

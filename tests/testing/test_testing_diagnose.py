@@ -300,7 +300,7 @@ def found_in(
         def kill(self) -> None:
             pass
 
-    monkeypatch.setattr("asmtune.testing.diagnose.Child", Shared)
+    monkeypatch.setattr("asmtune.testing.launches.Child", Shared)
     return lambda kernel, **more: diagnose(
         DiagnosisRequest(kernel=kernel, device="cpu", **more), target
     )

@@ -3,7 +3,7 @@ STRIDED = {"rows": 1}
 LAUNCHES = {
     "add": ("x_ptr=fp32[n] y_ptr=fp32[n] output_ptr=fp32[n] n=98432 n_elements=98432", "BLOCK_SIZE=64", "cdiv(n_elements, BLOCK_SIZE)"),
     "softmax_row": ("output_ptr=fp32[R,C] input_ptr=fp32[R,C] R=1823 C=100 input_row_stride=100 output_row_stride=100 n_cols=100", "BLOCK_SIZE=128", "R"),
-    "softmax": ("output_ptr=fp32[n_rows,n_cols] input_ptr=fp32[n_rows,n_cols] n_rows=1823 n_cols=781 input_row_stride=781 output_row_stride=781", "BLOCK_SIZE=1024 num_stages=2", "8"),
+    "softmax": ("output_ptr=fp32[n_rows,n_cols] input_ptr=fp32[n_rows,n_cols] n_rows=1823 n_cols=100 input_row_stride=100 output_row_stride=100", "BLOCK_SIZE=128 num_stages=2", "8"),
     "matmul": ("a_ptr=fp16[M,K] b_ptr=fp16[K,N] c_ptr=fp16[M,N] M=512 N=512 K=512 stride_am=512 stride_ak=1 stride_bk=512 stride_bn=1 stride_cm=512 stride_cn=1 ACTIVATION=leaky_relu", "BLOCK_M=16 BLOCK_N=16 BLOCK_K=16 GROUP_M=2", "cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)"),
     "persistent_matmul": ("a_ptr=fp16[M,K] b_ptr=fp16[N,K] c_ptr=fp32[M,N] M=512 N=256 K=128 stride_am=128 stride_bn=128 stride_cm=256", "BLOCK=16 NUM_SMS=4", "NUM_SMS"),
     "dropout": ("x_ptr=fp32[n] x_keep_ptr=i32[n] output_ptr=fp32[n] n=1000 n_elements=1000 p=0.5", "BLOCK_SIZE=64", "cdiv(n_elements, BLOCK_SIZE)"),
