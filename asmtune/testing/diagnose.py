@@ -35,7 +35,6 @@ _MOST_ELEMENTS: Final = 1 << 24
 _RUNS: Final = {"cuda": 10, "cpu": 2}
 _GROWTH: Final = 4
 _NARROW: Final = ("fp16", "bf16")
-_BY_ROUNDING: Final = "results may differ as by the row of tolerances that is for weights"
 _CRASH: Final = re.compile("illegal memory|misaligned address|died with SIG")
 
 Shape = Mapping[str, Any]
@@ -75,8 +74,8 @@ class _Experiments:
         self._asked = request.shape
         self._sizes = LaunchSizes(subject, self._config, _MOST_PROGRAMS[device])
         self._even = self._sizes.small(self._sizes.two_blocks)
+        self._notes = self._sizes.notes()
         self._covered: tuple[str, ...] = ()  # sizes that are no larger than a block
-        self._notes: list[str] = []
         self._wrong = False
         self._known: dict[str, KernelEvidence] = {}
         self._unstable: list[str] = []
@@ -88,11 +87,9 @@ class _Experiments:
         if not outputs:
             seen = evidence.note or "no argument is seen to be written; name OUTPUTS"
             raise ProblemError(f"{subject.name}: {seen}")
-        rows = {"fp32": "tf32"} if device == "cuda" and evidence.uses_tf32 else {}
-        if (narrow := evidence.rounded_operands) and not evidence.narrow_sums:
-            rows |= dict.fromkeys(("fp32", narrow), f"{narrow} weights")
-            self._notes.append(f"tl.dot takes values that are rounded to {narrow}: {_BY_ROUNDING}")
-        rows |= request.tolerances
+        rows = {**evidence.tolerance_rows(device), **request.tolerances}
+        if rows != request.tolerances:
+            self._notes.append(f"results may differ as by the tolerances {rows}, as products do")
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
         self._runner = TrialRunner(self._request, subject.name)
         self._results: dict[str, TrialResult] = {}
@@ -106,6 +103,11 @@ class _Experiments:
         title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
         first = self._run(self._even)
         if first.error and not _CRASH.search(first.error):
+            # What compiles, and is not interpreted, uses what the interpreter lacks.
+            compiles = not self._evidence(self._even).note and "AssertionError" not in first.error
+            if self._device == "cpu" and compiles:
+                what = f"{first.error}: it compiles, but not all of Triton is interpreted"
+                raise ProblemError(f"{self._subject.name}: {what}; diagnose it on a GPU")
             seen = f"a launch at {_text(self._even)} fails: {first.error}"
             return Diagnosis(title, True, (), tuple(dict.fromkeys(self._notes)), seen)
         asked = TrialResult(0.0) if self._asked is None else self._run(self._asked)
@@ -142,16 +144,11 @@ class _Experiments:
 
         A right kernel is right in one reading at least.
         """
-        readings, names, notes = self._subject.readings, self._sizes.names, [*self._notes]
-        for offset, reading in itertools.product((True, False), readings if readings[1:] else ()):
+        readings, notes = self._subject.readings, [*self._notes]
+        for kind, reading in itertools.product(range(2), readings if readings[1:] else ()):
             self._take(reading)
-            places = enumerate(names)
-            apart = {
-                n: self._even[n] + 2 * at + 1 if offset else self._even[n] << at for at, n in places
-            }
-            if not (result := self._run({**self._even, **apart})).refused and not (
-                result.wrong or result.touched
-            ):
+            result = self._run(self._sizes.apart(self._even)[kind])
+            if not (result.refused or result.wrong or result.touched):
                 break
         else:
             self._take(readings[0])
@@ -211,10 +208,9 @@ class _Experiments:
                 even = self._sizes.small(self._sizes.two_blocks) if count else own
                 if not self._leaves(even):
                     self._even, self._covered, self._wrong = even, (), False
-                    kept = ", ".join(name for name in names if name not in self._sizes.names)
-                    self._notes.append(
-                        f"{kept}: not varied, as {self._subject.loose} does not follow"
-                    )
+                    kept = [name for name in names if name not in self._sizes.names]
+                    self._sizes.kept |= dict.fromkeys(kept, self._subject.loose)
+                    self._notes += self._sizes.notes()
                     return
 
     def _run(
@@ -296,7 +292,9 @@ class _Experiments:
         if self._dtype not in _NARROW and not narrow:
             seen = f"{self._dtype} inputs, and no sum in fp16 or bf16 in the code"
             return self._finding("accumulator", "fine", seen)
-        free = [name for name in self._sizes.names if name not in self._covered]
+        # Where offsets are wrong, other sizes show that fault.
+        varied = () if self._misplaced else self._sizes.names
+        free = [name for name in varied if name not in self._covered]
         grown = ({**self._even, name: _GROWTH * self._even[name]} for name in free)
         for shape in (self._even, *grown):
             mine = self._run(shape)
@@ -353,7 +351,7 @@ class _Experiments:
                 seen = f"config {config}: {result.detail or 'the result is right'}; before: "
                 before = first.error or first.detail or "it was right"
                 return self._finding("race", "cause", seen + before, *code)
-        if not evidence.has_atomics and (evidence.lost_updates or (first.wrong and code)):
+        if not evidence.atomics and (evidence.lost_updates or (first.wrong and code)):
             return self._finding("race", "cause", *code)
         return self._finding("race", "risk" if code else "fine", *code)
 

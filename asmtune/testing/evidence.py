@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,7 +15,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.arguments import bind
 from asmtune.ir.ttir.memory import KINDS, MemoryOperation, mask_of
-from asmtune.ir.ttir.plan import Flow
+from asmtune.ir.ttir.plan import CONTROL, Flow
 from asmtune.ir.ttir.tree import Node
 from asmtune.measure.checks.tensors import tensor_arguments
 
@@ -38,7 +38,8 @@ class KernelEvidence:
         indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
         addressing: the tensors whose addresses a number is part of, by the number's name.
-        has_atomics: whether it updates memory atomically.
+        bounding: the tensors that a number bounds the accesses of, by a mask or a loop, likewise.
+        atomics: arguments that are updated atomically, by name.
         uses_tf32: whether it multiplies fp32 as TF32.
         note: why there is no evidence; "" if there is.
     """
@@ -50,9 +51,17 @@ class KernelEvidence:
     indexed_updates: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
     addressing: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    has_atomics: bool = False
+    bounding: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    atomics: tuple[str, ...] = ()
     uses_tf32: bool = False
     note: str = ""
+
+    def tolerance_rows(self, device: str) -> dict[str, str]:
+        """Return rows of tolerances for results of products in fewer digits than they have."""
+        rows = {"fp32": "tf32"} if device == "cuda" and self.uses_tf32 else {}
+        if (narrow := self.rounded_operands) and not self.narrow_sums:
+            rows |= dict.fromkeys(("fp32", narrow), f"{narrow} weights")
+        return rows
 
 
 def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvidence:
@@ -88,7 +97,8 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
         indexed_updates=reader.indexed_updates(),
         beyond=beyond,
         addressing=reader.addressing(),
-        has_atomics=any(use.atomics for use in work.arguments),
+        bounding=reader.bounding(),
+        atomics=tuple(use.name for use in work.arguments if use.atomics),
         uses_tf32=any(dot.precision == "tf32" for dot in work.dots),
     )
 
@@ -175,10 +185,27 @@ class _Reader:
 
     def addressing(self) -> dict[str, frozenset[str]]:
         """Return the tensors whose addresses each number is part of, by name."""
+        return self._reached(lambda node: node.operands[:1])
+
+    def bounding(self) -> dict[str, frozenset[str]]:
+        """Return the tensors whose accesses each number bounds, by a mask or a loop, by name."""
+
+        def bounds(node: Node) -> list[int]:
+            loops = [owner for owner in node.body.owners() if owner.name in CONTROL]
+            mask = mask_of(node)
+            return [
+                *(v for one in loops for v in one.operands[:3]),
+                *([] if mask is None else [mask]),
+            ]
+
+        return self._reached(bounds)
+
+    def _reached(self, values: Callable[[Node], Iterable[int]]) -> dict[str, frozenset[str]]:
+        """Return the tensors of accesses that each number has a part in, by name."""
         found: dict[str, frozenset[str]] = {}
         for one in self._operations:
             tensors = frozenset(self._names[root] for root in one.roots)
-            reached = self._flow.computed_from(one.node.operands[:1])
+            reached = self._flow.computed_from(values(one.node))
             for name, value in zip(self._names, self._tree.blocks[0].arguments, strict=True):
                 if value in reached and name not in tensors:
                     found[name] = found.get(name, frozenset()) | tensors

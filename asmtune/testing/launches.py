@@ -48,6 +48,7 @@ _TRIAL_S: Final = 300.0
 _LEAST_GUARD: Final = 1 << 15  # bytes
 _MOST_GUARD: Final = 1 << 22
 _ALIGNED: Final = 256
+_MARKS: Final = 8  # whole numbers that FP8 has
 
 
 class _RefusedError(Exception):
@@ -155,8 +156,8 @@ class TrialProcess:
         # A tensor descriptor needs an aligned address.
         shifted = trial.shifted and all(map(torch.is_tensor, tensor_parts(values).values()))
         memories = [
-            GuardedMemory(region, GUARDS[trial.guard], shifted=shifted)
-            for region in _separate_regions(values)
+            GuardedMemory(region, GUARDS[trial.guard], place, shifted=shifted)
+            for place, region in enumerate(_separate_regions(values))
         ]
 
         def moved(value: torch.Tensor) -> torch.Tensor:
@@ -224,10 +225,13 @@ class GuardedMemory:
     Args:
         region: the memory that some arguments share.
         fill: value of the marked memory; of whole numbers 0 for NaN, and else 1.
+        place: among the memories of a launch, whose values differ: a copy of one shows in another.
         shifted: puts the copy one element behind an aligned address.
     """
 
-    def __init__(self, region: MemoryRegion, fill: float, *, shifted: bool = False) -> None:
+    def __init__(
+        self, region: MemoryRegion, fill: float, place: int = 0, *, shifted: bool = False
+    ) -> None:
         self._region, dtype = region, region.tensors[0].dtype
         self._width = max(tensor.own_dtype.itemsize for tensor in region.tensors)
         length = region.stop - region.start
@@ -236,7 +240,9 @@ class GuardedMemory:
         self._stop = self._start + length
         size = (self._stop + guard) // _ALIGNED * _ALIGNED
         if not dtype.is_floating_point:
-            fill = float(not math.isnan(fill))
+            fill = float(math.isnan(fill) == place % 2)
+        else:
+            fill += place % _MARKS
         marks = torch.full((size // dtype.itemsize,), fill, device=region.device)
         self._whole = marks.to(dtype).view(torch.uint8)
         free = torch.ones_like(self._whole)
@@ -291,6 +297,9 @@ def _random(value: Any, device: str) -> Any:
     if not isinstance(value, list):
         return value
     dtype, shape = torch_dtype(value[0]), value[1]
+    for known in value[2:]:
+        flat = torch.tensor(known, dtype=dtype, device=device).expand(math.prod(shape))
+        return flat.reshape(shape).clone()
     if dtype.is_floating_point:
         return torch.randn(shape, device=device).to(dtype)
     return torch.randint(0, 2, shape, device=device).to(dtype)

@@ -69,7 +69,8 @@ class Trial:
         guard: name of the value around the arguments, of `GUARDS`.
         shifted: puts each argument one element behind an aligned address.
         backwards: runs the programs in the reverse order, under the interpreter.
-        arguments: of a plain function: (dtype, shape) of tensors, and the values of others.
+        arguments: of a plain function: (dtype, shape) of tensors, with a third part where their
+            elements are known, and the values of others.
         grid: of a plain function.
     """
 
@@ -118,6 +119,7 @@ class ModuleSubject:
     reading: Mapping[str, str] = {}
     blocks: Sequence[int] = ()
     loose = ""
+    kept: Mapping[str, str] = {}
 
     def __init__(self, request: DiagnosisRequest) -> None:
         self._module: KernelModule = load_kernel_module(request.kernel)
@@ -157,10 +159,11 @@ class FunctionSubject:
         fixed = {name: values[0] for name, values in axes.items() if len(values) == 1}
         numbers = {n: v for n, v in {**problem.shape, **fixed}.items() if type(v) is int}
         evidence = evidence_of(problem, self.space.first(**problem.shape), target)
-        self._ties = Ties(request.arguments, str(request.grid), numbers, axes, evidence.addressing)
+        self._ties = Ties(request.arguments, str(request.grid), numbers, axes, evidence)
         self.shape: Mapping[str, Any] = self._ties.sizes
         self.readings = self._ties.readings
         self.reading = self.readings[0]
+        self._zeros = {*evidence.atomics}
         self._parameters = jit_function(problem.kernel).params
 
     @property
@@ -177,6 +180,12 @@ class FunctionSubject:
         texts = [f"{n}={v}" for n in numbers if (v := self._ties.numbers[n]) >= LEAST_SIZE]
         grid = [] if self._ties.moves_grid(self.reading) else [f"--grid {self._ties.grid}"]
         return ", ".join(texts + grid)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Return the sizes that stay, with the number that bounds their tensors and stays."""
+        loose = self.loose.split(", ")
+        return {n: one for one in loose for n in self._ties.bounded(one.partition("=")[0])}
 
     def _made(self, arguments: Sequence[str], grid: str) -> tuple[Problem, Space]:
         return plain_function(self._request.kernel, arguments, grid, self._request.axes)
@@ -195,10 +204,14 @@ class FunctionSubject:
                 f"--arg {unsized[0]}: the size is unknown; give it as "
                 f'--arg "{unsized[0]}={dtype}[n]"'
             )
-        arguments = {
+        arguments: dict[str, Any] = {
             name: [dtype_of(value), list(value.shape)] if hasattr(value, "shape") else value
             for name, value in problem.arguments.items()
         }
+        for name in self._zeros & arguments.keys():
+            arguments[name].append(0)
+        for name, table in problem.index_values.items():
+            arguments[name].append(table.values.tolist())
         grid = problem.programs(config)
         return Trial(dict(shape), "", config.all_kwargs(), arguments=arguments, grid=grid)
 
@@ -211,12 +224,15 @@ class LaunchSizes:
 
     Attributes:
         names: of the sizes that may be changed.
+        kept: sizes that may not, and what does not follow them.
     """
 
     def __init__(self, subject: DiagnosisSubject, config: Config, most_programs: int) -> None:
         self._subject, self._config, self._most = subject, config, most_programs
         own = subject.shape
-        self.names = tuple(n for n, v in own.items() if type(v) is int and v >= LEAST_SIZE)
+        self.kept = {**subject.kept}
+        large = (n for n, v in own.items() if type(v) is int and v >= LEAST_SIZE)
+        self.names = tuple(name for name in large if name not in self.kept)
 
     @property
     def _blocks(self) -> list[int]:
@@ -254,6 +270,17 @@ class LaunchSizes:
                 break
             shape = fewest
         return shape
+
+    def apart(self, shape: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return sizes of which no two are equal, odd ones and then such as blocks divide."""
+        places = {name: place for place, name in enumerate(self.names)}
+        odd = {name: shape[name] + 2 * place + 1 for name, place in places.items()}
+        even = {name: shape[name] << place for name, place in places.items()}
+        return {**shape, **odd}, {**shape, **even}
+
+    def notes(self) -> list[str]:
+        """Say which sizes are not varied, a sentence each."""
+        return [f"{name}: not varied, as {why} does not follow" for name, why in self.kept.items()]
 
     def elements(self, shape: Mapping[str, Any]) -> int:
         """Count the elements of all tensors."""

@@ -16,6 +16,7 @@ from typing import Final
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.plain_functions import POINTER, TENSOR_LIMITS
 from asmtune.core.inputs.sizes import LARGEST, Sizes
+from asmtune.testing.evidence import KernelEvidence
 
 LEAST_SIZE: Final = 16
 """Smaller numbers stay as they are."""
@@ -37,7 +38,7 @@ class Ties:
         grid: programs as expressions of names.
         numbers: whole numbers by name, those of axes with one value included.
         axes: names and values that a config gives.
-        addressing: the tensors whose addresses a number is part of, by the number's name.
+        evidence: what the code tells of numbers and tensors.
 
     Attributes:
         numbers: as given, and sizes that have got a name.
@@ -52,9 +53,9 @@ class Ties:
         grid: str,
         numbers: Mapping[str, int],
         axes: Mapping[str, Collection[object]],
-        addressing: Mapping[str, frozenset[str]],
+        evidence: KernelEvidence,
     ) -> None:
-        self.numbers, self._addressing = dict(numbers), addressing
+        self.numbers, self._evidence = dict(numbers), evidence
         self._values = dict(_split(text) for text in arguments)
         matches = {name: POINTER.fullmatch(value) for name, value in self._values.items()}
         shaped = {n: m for n, m in matches.items() if m and m["sizes"]}
@@ -62,8 +63,9 @@ class Ties:
         self._shapes = {name: _parts(name, match["sizes"]) for name, match in shaped.items()}
         taken = {one for values in axes.values() for one in values if type(one) is int}
         self.grid = self._name_literals(grid, taken)
-        named = _names(part for parts in self._shapes.values() for part in parts)
-        self.sizes = {n: v for n, v in self.numbers.items() if n in named and n not in axes}
+        self._pad()
+        named = self._named() - axes.keys()
+        self.sizes = {n: v for n, v in self.numbers.items() if n in named}
         self._followers = self._values.keys() & numbers.keys() - self.sizes.keys() - axes.keys()
         large = (n for n in self._values if n in self._followers and numbers[n] >= LEAST_SIZE)
         meanings = {name: self._meanings(name) for name in large}
@@ -104,7 +106,7 @@ class Ties:
             if (value := int(text)) < LEAST_SIZE:
                 continue
             equal = [n for n, v in self.numbers.items() if v == value and n not in named]
-            equal.sort(key=lambda name: name in self._addressing)
+            equal.sort(key=lambda name: name in self._evidence.addressing)
             name = next(iter(equal), f"size_{value}")
             self.numbers[name] = value
             for tensor, own in self._shapes.items():
@@ -113,11 +115,38 @@ class Ties:
                 grid = re.sub(rf"(?<!\w){text}(?!\w)", name, grid)
         return grid
 
+    def _pad(self) -> None:
+        """Let rows that are padded, or cut from longer ones, stay so much longer than their data.
+
+        Nothing bounds accesses by the length of such rows, but by a size of other tensors.
+        """
+        bounding = self._evidence.bounding
+        for tensor, parts in {**self._shapes}.items():
+            inner, length = parts[-1], self.numbers.get(parts[-1])
+            bounds = [n for n, tensors in bounding.items() if tensor in tensors]
+            others = [n for n in bounds if n in self.numbers and n not in _names(parts)]
+            if length is None or inner in bounding or len(others) != 1:
+                continue
+            more, is_named = length - self.numbers[others[0]], others[0] in self._named()
+            if more > 0 or (more == 0 and is_named):
+                padded = rf"(?<!\w){inner}(?!\w)", f"({others[0]} + {more})"
+                self.grid = re.sub(*padded, self.grid)
+                for name, own in self._shapes.items():
+                    self._shapes[name] = [re.sub(*padded, part) for part in own]
+
+    def _named(self) -> set[str]:
+        return _names(part for parts in self._shapes.values() for part in parts)
+
+    def bounded(self, number: str) -> set[str]:
+        """Return the sizes of the tensors whose accesses a number bounds."""
+        tensors = self._evidence.bounding.get(number, frozenset())
+        return _names(part for name in tensors & self._shapes.keys() for part in self._shapes[name])
+
     def _meanings(self, name: str) -> list[str]:
         """Return what a number may be made of, the most likely first."""
         skewed = dict(zip(self.sizes, _primes(), strict=False))
         known: dict[int, str] = {}
-        for text in self._expressions(self._addressing.get(name, frozenset())):
+        for text in self._expressions(self._evidence.addressing.get(name, frozenset())):
             with suppress(InputError):  # some sizes have no such expression
                 if _value(text, self.numbers) == self.numbers[name]:
                     known.setdefault(_value(text, {**self.numbers, **skewed}), text)

@@ -1,4 +1,4 @@
-"""Kernels in the manner of Triton's tutorials, whose strides and sizes are arguments of their own.
+"""Kernels in the manner of Triton's tutorials, whose strides and sizes are arguments.
 
 Each is right; tests replace parts of the text. `reference_NAME` computes what `NAME` should.
 """
@@ -6,6 +6,7 @@ Each is right; tests replace parts of the text. `reference_NAME` computes what `
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -308,3 +309,86 @@ def reference_row_sums(x_ptr):
     rows, cols = x_ptr.shape
     padded = torch.nn.functional.pad(x_ptr, (0, -cols % 32))
     return padded.reshape(rows, -1, 32).sum(2)
+
+
+@triton.jit
+def tiles(x_ptr, y_ptr, M, N, sx, sy, BLOCK: tl.constexpr):
+    m = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
+    n = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    i = (m < M) & (n < N)
+    tl.store(y_ptr + m * sy + n, 2 * tl.load(x_ptr + m * sx + n, mask=i), mask=i)
+
+
+def reference_tiles(x_ptr):
+    return x_ptr * 2
+
+
+@triton.jit
+def flat_mn(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = n < M * N
+    tl.store(y_ptr + n, 2 * tl.load(x_ptr + n, mask=i), mask=i)
+
+
+def reference_flat_mn(x_ptr):
+    return x_ptr * 2
+
+
+@triton.jit
+def padded(x_ptr, y_ptr, cols, x_stride, y_stride, BLOCK: tl.constexpr):
+    m = tl.program_id(0)
+    for s in range(0, cols, BLOCK):
+        c = s + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + m * x_stride + c, mask=c < cols)
+        tl.store(y_ptr + m * y_stride + c, x * 2, mask=c < cols)
+
+
+def reference_padded(x_ptr, cols):
+    return x_ptr[:, :cols] * 2
+
+
+@triton.jit
+def nhwc(x_ptr, y_ptr, C, H, W, sn, sc, sh, sw, BLOCK: tl.constexpr):
+    nh = tl.program_id(0)
+    n, h = nh // H, nh % H
+    c = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for w in range(W):
+        total += tl.load(x_ptr + n * sn + h * sh + w * sw + c * sc, mask=c < C, other=0.0)
+    tl.store(y_ptr + (n * H + h) * C + c, total, mask=c < C)
+
+
+def reference_nhwc(x_ptr):
+    return x_ptr.sum(2)
+
+
+@triton.jit
+def windowed(x_ptr, y_ptr, N, window, BLOCK: tl.constexpr):
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + n, mask=n < N)
+    tl.store(y_ptr + n, tl.where(n < window, x, 0.0), mask=n < N)
+
+
+def reference_windowed(x_ptr, window):
+    return torch.where(torch.arange(len(x_ptr)) < window, x_ptr, 0)
+
+
+@triton.jit
+def histogram(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0)
+    tl.atomic_add(out_ptr + x, 1, mask=at < n)
+
+
+def reference_histogram(x_ptr):
+    return torch.bincount(x_ptr.long(), minlength=32)
+
+
+@triton.jit
+def arcsine(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, libdevice.asin(tl.load(x_ptr + at, mask=at < n)), mask=at < n)
+
+
+def reference_arcsine(x_ptr):
+    return torch.asin(x_ptr)
