@@ -42,7 +42,10 @@ from asmtune.testing.subjects import BY_REFERENCE, DiagnosisRequest, Trial, Tria
 from asmtune.testing.tolerances import excess
 
 GUARDS: Final = {"nan": math.nan, "three": 3.0}
-"""Values of the memory around arguments; what differs between them was read from there."""
+"""Values of the memory around the first of the arguments, and each other has one of its own.
+
+What differs between them was read from there.
+"""
 
 _TRIAL_S: Final = 300.0
 _LEAST_GUARD: Final = 1 << 15  # bytes

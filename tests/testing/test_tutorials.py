@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,12 +15,9 @@ FILE = Path(__file__).parent / "tutorial_kernels.py"
 
 _HEADS = "[Z,H,N_CTX,HEAD_DIM]"
 _STRIDES = " ".join(
-    f"stride_{name}={stride}"
-    for name, stride in zip(
-        "qz qh qm qk kz kh kn kk vz vh vk vn oz oh om on".split(),
-        itertools.cycle((4096, 1024, 16, 1)),
-        strict=False,
-    )
+    f"stride_{tensor}{axis}={stride}"
+    for tensor, axes in {"q": "zhmk", "k": "zhnk", "v": "zhkn", "o": "zhmn"}.items()
+    for axis, stride in zip(axes, (4096, 1024, 16, 1), strict=True)
 )
 
 LAUNCHES = {
@@ -135,6 +131,7 @@ LAUNCHES = {
 """Arguments, axes and grid, by the kernel's name."""
 
 INFINITE = ', other=-float("inf")'
+ZEROS = "tl.zeros([BLOCK_SIZE], dtype=tl.float"
 SUM = "total += tl.load(X + cols, mask=cols < N, other=0.0)"
 
 FAULTS = [
@@ -152,8 +149,8 @@ FAULTS = [
         ],
     ),
     ("matmul", "mask", [(", mask=(offs_cm[:, None] < M) & (offs_cn[None, :] < N)", "")]),
-    ("matmul", "mask", [("range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)")]),
-    ("matmul", "", [("range(0, tl.cdiv(K, BLOCK_K))", "range(0, tl.cdiv(K, BLOCK_K) - 1)")]),
+    ("matmul", "mask", [("range(tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)")]),
+    ("matmul", "", [("range(tl.cdiv(K, BLOCK_K))", "range(0, tl.cdiv(K, BLOCK_K) - 1)")]),
     ("matmul", "race", [("    tl.store(c_ptrs", "    c += tl.load(c_ptr)\n    tl.store(c_ptrs")]),
     ("matmul", "bounds", [("c_ptr + stride_cm *", "c_ptr + stride_am *")]),
     (
@@ -175,8 +172,11 @@ FAULTS = [
         "layer_norm",
         "accumulator",
         [
-            ("total = tl.zeros([BLOCK_SIZE], dtype=tl.float32)", "total = 0.0"),
-            (f"{SUM}.to(tl.float32)", f"total = {SUM[9:]}.to(tl.float16) + total.to(tl.float16)"),
+            (
+                "total = tl.zeros([BLOCK_SIZE], dtype=tl.float32)",
+                "total = tl.zeros([BLOCK_SIZE], dtype=tl.float16)",
+            ),
+            (f"{SUM}.to(tl.float32)", SUM),
         ],
     ),
     ("attention", "", [("acc * alpha[:, None] +", "acc +")]),

@@ -77,7 +77,7 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride
     a_ptrs = a_ptr + (offs_am[:, None] * stride_am + offs_k[None, :] * stride_ak)
     b_ptrs = b_ptr + (offs_k[:, None] * stride_bk + offs_bn[None, :] * stride_bn)
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BLOCK_K)):
+    for k in range(tl.cdiv(K, BLOCK_K)):
         a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BLOCK_K, other=0.0)
         b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BLOCK_K, other=0.0)
         accumulator = tl.dot(a, b, accumulator)
@@ -125,7 +125,7 @@ def dropout(x_ptr, x_keep_ptr, output_ptr, n_elements, p, BLOCK_SIZE: tl.constex
     mask = offsets < n_elements
     x = tl.load(x_ptr + offsets, mask=mask)
     keep = tl.load(x_keep_ptr + offsets, mask=mask)
-    tl.store(output_ptr + offsets, tl.where(keep, x / (1 - p), 0.0), mask=mask)
+    tl.store(output_ptr + offsets, tl.where(keep != 0, x / (1 - p), 0.0), mask=mask)
 
 
 def reference_dropout(x_ptr, x_keep_ptr, p):
