@@ -7,31 +7,29 @@ accumulator is blamed.
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
 
-from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.testing.evidence import KernelEvidence, evidence_of
+from asmtune.testing.launches import TrialRunner
 from asmtune.testing.reports import CauseFinding, Diagnosis, Outcome, finding
 from asmtune.testing.subjects import (
     BY_REFERENCE,
     DiagnosisRequest,
     DiagnosisSubject,
     LaunchSizes,
-    Trial,
     TrialResult,
     load_subject,
 )
 
-_TRIAL_S: Final = 300.0
 _MOST_PROGRAMS: Final = {"cuda": 64, "cpu": 16}  # the interpreter runs them one by one
 _MOST_ELEMENTS: Final = 1 << 24
 _RUNS: Final = {"cuda": 10, "cpu": 2}
@@ -56,7 +54,7 @@ def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
     device = request.device or ("cuda" if has_gpu else "cpu")
     if device == "cuda" and not has_gpu:
         raise InputError("device 'cuda': this machine has no CUDA device; take cpu")
-    experiments = _Experiments(request, load_subject(request), device, target)
+    experiments = _Experiments(request, load_subject(request, target), device, target)
     try:
         return experiments.diagnosis()
     finally:
@@ -76,8 +74,8 @@ class _Experiments:
         self._asked = request.shape
         self._sizes = LaunchSizes(subject, self._config, _MOST_PROGRAMS[device])
         self._even = self._sizes.small(self._sizes.two_blocks)
+        self._notes = self._sizes.notes()
         self._covered: tuple[str, ...] = ()  # sizes that are no larger than a block
-        self._notes: list[str] = []
         self._wrong = False
         self._known: dict[str, KernelEvidence] = {}
         self._unstable: list[str] = []
@@ -89,22 +87,27 @@ class _Experiments:
         if not outputs:
             seen = evidence.note or "no argument is seen to be written; name OUTPUTS"
             raise ProblemError(f"{subject.name}: {seen}")
-        rows = {"fp32": "tf32"} if device == "cuda" and evidence.uses_tf32 else {}
-        rows |= request.tolerances
+        rows = {**evidence.tolerance_rows(device), **request.tolerances}
+        if rows != request.tolerances:
+            self._notes.append(f"results may differ as by the tolerances {rows}, as products do")
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
-        self._child: Child | None = None
+        self._runner = TrialRunner(self._request, subject.name)
         self._results: dict[str, TrialResult] = {}
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        self._runner.close()
 
     def diagnosis(self) -> Diagnosis:
+        self._read()
         self._settle()
         title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
         first = self._run(self._even)
         if first.error and not _CRASH.search(first.error):
+            # What compiles, and is not interpreted, uses what the interpreter lacks.
+            compiles = not self._evidence(self._even).note and "AssertionError" not in first.error
+            if self._device == "cpu" and compiles:
+                what = f"{first.error}: it compiles, but not all of Triton is interpreted"
+                raise ProblemError(f"{self._subject.name}: {what}; diagnose it on a GPU")
             seen = f"a launch at {_text(self._even)} fails: {first.error}"
             return Diagnosis(title, True, (), tuple(dict.fromkeys(self._notes)), seen)
         asked = TrialResult(0.0) if self._asked is None else self._run(self._asked)
@@ -136,6 +139,29 @@ class _Experiments:
             self._known[key] = evidence_of(problem, self._config, self._target)
         return self._known[key]
 
+    def _read(self) -> None:
+        """Choose what the numbers are made of, where several sizes or strides equal them.
+
+        A right kernel is right in one reading at least.
+        """
+        readings, notes = self._subject.readings, [*self._notes]
+        for kind, reading in itertools.product(range(2), readings if readings[1:] else ()):
+            self._take(reading)
+            shape = self._sizes.apart(self._even)[kind]
+            if self._evidence(shape).beyond:  # offsets that leave tensors are no right reading's
+                continue
+            result = self._run(shape)
+            if not (result.refused or result.wrong or result.touched):
+                break
+        else:
+            self._take(readings[0])
+        self._notes, self._wrong = notes, False
+
+    def _take(self, reading: Mapping[str, str]) -> None:
+        self._subject.reading = reading
+        self._known.clear()
+        self._even = self._sizes.small(self._sizes.two_blocks)
+
     def _settle(self) -> None:
         """Choose small sizes that the kernel and its reference take.
 
@@ -156,6 +182,8 @@ class _Experiments:
             self._asked = own if self._request.grid else self._asked
             if self._run(self._even).wrong:
                 self._cover(own)
+            if self._subject.loose and self._leaves(self._even) and not self._leaves(own):
+                self._keep(own)
 
     def _cover(self, own: dict[str, Any]) -> None:
         """Take no sizes beyond a block, where one must cover those of the user's own shape."""
@@ -171,6 +199,23 @@ class _Experiments:
         self._even, self._covered = even, (*covered,)
         self._wrong = self._run(even).wrong or given.wrong or bool(given.touched)
 
+    def _leaves(self, shape: Shape) -> bool:
+        """Return whether a launch is wrong, or accesses what no tensor has."""
+        return bool(self._fault(shape) or self._evidence(shape).beyond)
+
+    def _keep(self, own: dict[str, Any]) -> None:
+        """Vary fewer sizes, where others go with numbers or a grid that do not follow them."""
+        names = self._sizes.names
+        for count in reversed(range(len(names))):
+            for self._sizes.names in itertools.combinations(names, count):
+                even = self._sizes.small(self._sizes.two_blocks) if count else own
+                if not self._leaves(even):
+                    self._even, self._covered, self._wrong = even, (), False
+                    kept = [name for name in names if name not in self._sizes.names]
+                    self._sizes.kept |= dict.fromkeys(kept, self._subject.loose)
+                    self._notes += self._sizes.notes()
+                    return
+
     def _run(
         self, shape: Shape, dtype: str = "", config: Config | None = None, **how: Any
     ) -> TrialResult:
@@ -178,7 +223,7 @@ class _Experiments:
         trial = self._subject.trial(shape, dtype or self._dtype, config or self._config)
         trial = replace(trial, **how)
         if (key := repr(trial)) not in self._results:
-            result = self._result(trial)
+            result = self._runner.result(trial)
             # Sizes for which the code does not compile are none that it is for.
             if result.error and not self._evidence(self._even).note and self._evidence(shape).note:
                 result = TrialResult(refused=self._evidence(shape).note)
@@ -192,36 +237,6 @@ class _Experiments:
             if not dtype and config is None and how.keys() <= {"guard"}:
                 self._wrong |= result.wrong or bool(result.touched)
         return self._results[key]
-
-    def _result(self, trial: Trial) -> TrialResult:
-        if self._child is None:
-            interpret = {"TRITON_INTERPRET": "1" if self._device == "cpu" else "0"}
-            command = module_command("asmtune.testing.launches")
-            self._child = Child(command, {**os.environ, **interpret})
-            try:
-                self._answer(asdict(self._request))
-            except (ChildGoneError, TimeoutError) as error:
-                end = self._child.kill(5.0)
-                raise ProblemError(f"{self._subject.name}: the process {end}") from error
-        try:
-            answer = self._answer(asdict(trial))
-        except (ChildGoneError, TimeoutError) as error:
-            ended = self._child.kill(5.0 if isinstance(error, ChildGoneError) else 0.0)
-            self._child = None
-            late = f" after {_TRIAL_S:g} s" if isinstance(error, TimeoutError) else ""
-            return TrialResult(error=f"the process {ended}{late}")
-        result = TrialResult(**{**answer, "touched": tuple(answer["touched"])})
-        if self._device == "cuda" and result.error:  # the context may be lost
-            self.close()
-        return result
-
-    def _answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._child is not None
-        self._child.send(message)
-        answer = self._child.receive(_TRIAL_S)
-        if "refusal" in answer:
-            raise ProblemError(f"{self._subject.name}: {answer['refusal']}")
-        return answer
 
     def _mask(self) -> CauseFinding:
         """Change one size at a time from one that blocks divide to one more."""
@@ -280,7 +295,9 @@ class _Experiments:
         if self._dtype not in _NARROW and not narrow:
             seen = f"{self._dtype} inputs, and no sum in fp16 or bf16 in the code"
             return self._finding("accumulator", "fine", seen)
-        free = [name for name in self._sizes.names if name not in self._covered]
+        # Where offsets are wrong, other sizes show that fault.
+        varied = () if self._misplaced else self._sizes.names
+        free = [name for name in varied if name not in self._covered]
         grown = ({**self._even, name: _GROWTH * self._even[name]} for name in free)
         for shape in (self._even, *grown):
             mine = self._run(shape)
@@ -311,7 +328,7 @@ class _Experiments:
         order = ["programs in reverse order"] * (self._device == "cpu")
         for what in (*(f"run {run + 1}" for run in range(1, _RUNS[self._device])), *order):
             backwards = what in order
-            result = self._run(shape, backwards=True) if backwards else self._result(trial)
+            result = self._run(shape, backwards=True) if backwards else self._runner.result(trial)
             # Backwards a program may wait for one that runs later.
             if result.refused or (result.error and (backwards or first.error)):
                 continue
@@ -337,7 +354,7 @@ class _Experiments:
                 seen = f"config {config}: {result.detail or 'the result is right'}; before: "
                 before = first.error or first.detail or "it was right"
                 return self._finding("race", "cause", seen + before, *code)
-        if not evidence.has_atomics and (evidence.lost_updates or (first.wrong and code)):
+        if not evidence.atomics and (evidence.lost_updates or (first.wrong and code)):
             return self._finding("race", "cause", *code)
         return self._finding("race", "risk" if code else "fine", *code)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.base.errors import InputError
@@ -13,13 +13,16 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
-from asmtune.ir.ttir.memory import MemoryOperation, mask_of
-from asmtune.ir.ttir.plan import Flow
+from asmtune.ir.ttir.arguments import bind
+from asmtune.ir.ttir.memory import KINDS, MemoryOperation, mask_of
+from asmtune.ir.ttir.plan import CONTROL, Flow
 from asmtune.ir.ttir.tree import Node
 from asmtune.measure.checks.tensors import tensor_arguments
 
 _NARROW: Final = {"f16": "fp16", "bf16": "bf16"}
 _SUMS: Final = ("arith.addf", "tt.dot", "math.fma")
+_COMPUTING: Final = ("math.", "tt.dot", "tt.reduce")
+_ENDS: Final = ("tt.dot", *KINDS)
 _FRONT_END_S: Final = 60.0
 
 
@@ -30,22 +33,35 @@ class KernelEvidence:
     Attributes:
         written: arguments that are stored to or updated, by name.
         narrow_sums: sums in fp16 or bf16, a sentence each.
+        rounded_operands: the 16-bit dtype that computed values are rounded to for a product; "".
         lost_updates: arguments that programs read and write at the same place, a sentence each.
         indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
-        has_atomics: whether it updates memory atomically.
+        addressing: the tensors whose addresses a number is part of, by the number's name.
+        bounding: the tensors that a number bounds the accesses of, by a mask or a loop, likewise.
+        atomics: arguments that are updated atomically, by name.
         uses_tf32: whether it multiplies fp32 as TF32.
         note: why there is no evidence; "" if there is.
     """
 
     written: tuple[str, ...] = ()
     narrow_sums: tuple[str, ...] = ()
+    rounded_operands: str = ""
     lost_updates: tuple[str, ...] = ()
     indexed_updates: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
-    has_atomics: bool = False
+    addressing: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    bounding: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    atomics: tuple[str, ...] = ()
     uses_tf32: bool = False
     note: str = ""
+
+    def tolerance_rows(self, device: str) -> dict[str, str]:
+        """Return rows of tolerances for results of products in fewer digits than they have."""
+        rows = {"fp32": "tf32"} if device == "cuda" and self.uses_tf32 else {}
+        if (narrow := self.rounded_operands) and not self.narrow_sums:
+            rows |= dict.fromkeys(("fp32", narrow), f"{narrow} weights")
+        return rows
 
 
 def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvidence:
@@ -62,10 +78,10 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
             read_table=problem.index_table,
         )
         work = kernel.work(call)
+        bound = bind(kernel.tree.module, call.arguments, call.tensor_bytes)
     except InputError as error:
         return KernelEvidence(note=str(error))
-    names = {use.index: use.name for use in work.arguments}
-    reader = _Reader(kernel, names, grid)
+    reader = _Reader(kernel, [one.name for one in bound], grid)
     # Views reach further than they have elements.
     sizes = {one.name: one.stop - one.start for one in tensor_arguments(problem.arguments)[0]}
     beyond = tuple(
@@ -76,16 +92,19 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
     return KernelEvidence(
         written=tuple(use.name for use in work.arguments if use.writes),
         narrow_sums=reader.narrow_sums(),
+        rounded_operands=reader.rounded_operands(),
         lost_updates=reader.lost_updates(),
         indexed_updates=reader.indexed_updates(),
         beyond=beyond,
-        has_atomics=any(use.atomics for use in work.arguments),
+        addressing=reader.addressing(),
+        bounding=reader.bounding(),
+        atomics=tuple(use.name for use in work.arguments if use.atomics),
         uses_tf32=any(dot.precision == "tf32" for dot in work.dots),
     )
 
 
 class _Reader:
-    def __init__(self, kernel: Kernel, names: dict[int, str], grid: Sequence[int]) -> None:
+    def __init__(self, kernel: Kernel, names: Sequence[str], grid: Sequence[int]) -> None:
         self._tree, self._names, self._grid = kernel.tree, names, grid
         self._operations = kernel.operations
         self._flow = Flow(kernel.tree)
@@ -114,6 +133,22 @@ class _Reader:
                 found[f"{what} in {element}{line}"] = None
         return tuple(found)
 
+    def rounded_operands(self) -> str:
+        """Return the narrow type that what a kernel computes is rounded to for a product.
+
+        Hardware multiplies such operands in 16 bits, so that this is no fault of the kernel's.
+        """
+        for node in self._tree.nodes():
+            operands = node.operands[:2] if node.name == "tt.dot" else ()
+            for value in self._flow.follow(operands, lambda n: () if n.name in _ENDS else None):
+                owner = self._tree.sources[value][0]
+                if isinstance(owner, Node) and owner.name == "arith.truncf":
+                    reached = self._flow.computed_from(owner.operands)
+                    origins = [self._tree.sources[one][0] for one in reached]
+                    if any(isinstance(o, Node) and o.name.startswith(_COMPUTING) for o in origins):
+                        return _NARROW.get(self._tree.type_of(value).element or "", "")
+        return ""
+
     def _line(self, node: Node) -> str:
         position = self._tree.line_of(node)
         return f" ({position[0].rpartition('/')[2]}, line {position[1]})" if position else ""
@@ -129,7 +164,7 @@ class _Reader:
         for one in self._operations:
             if one.kind != "write" or len(one.roots) != 1 or one.by_index:
                 continue
-            axes, name = self._common_axes(one), self._names.get(one.roots[0], "an argument")
+            axes, name = self._common_axes(one), self._names[one.roots[0]] or "an argument"
             if any(axes & other for other in reads.get(one.roots[0], [])):
                 programs = " x ".join(str(self._grid[axis]) for axis in sorted(axes))
                 place = f"the same elements of {name}{self._line(one.node)}"
@@ -141,12 +176,40 @@ class _Reader:
         indexed = [one for one in self._operations if one.by_index and len(one.roots) == 1]
         read = {one.roots for one in indexed if one.kind == "read"}
         found = (
-            f"programs read and then write elements of {self._names.get(one.roots[0], '')} at "
+            f"programs read and then write elements of {self._names[one.roots[0]]} at "
             f"indexes that were loaded{self._line(one.node)}, not atomically"
             for one in indexed
             if one.kind == "write" and one.roots in read
         )
         return tuple(dict.fromkeys(found))
+
+    def addressing(self) -> dict[str, frozenset[str]]:
+        """Return the tensors whose addresses each number is part of, by name."""
+        return self._reached(lambda node: node.operands[:1])
+
+    def bounding(self) -> dict[str, frozenset[str]]:
+        """Return the tensors whose accesses each number bounds, by a mask or a loop, by name."""
+
+        def bounds(node: Node) -> list[int]:
+            loops = [owner for owner in node.body.owners() if owner.name in CONTROL]
+            mask = mask_of(node)
+            return [
+                *(v for one in loops for v in one.operands[:3]),
+                *([] if mask is None else [mask]),
+            ]
+
+        return self._reached(bounds)
+
+    def _reached(self, values: Callable[[Node], Iterable[int]]) -> dict[str, frozenset[str]]:
+        """Return the tensors of accesses that each number has a part in, by name."""
+        found: dict[str, frozenset[str]] = {}
+        for one in self._operations:
+            tensors = frozenset(self._names[root] for root in one.roots)
+            reached = self._flow.computed_from(values(one.node))
+            for name, value in zip(self._names, self._tree.blocks[0].arguments, strict=True):
+                if value in reached and name not in tensors:
+                    found[name] = found.get(name, frozenset()) | tensors
+        return found
 
     def _common_axes(self, one: MemoryOperation) -> set[int]:
         """Return axes of the grid along which all programs access the same elements."""

@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -18,9 +19,9 @@ from typing import Any, Final, cast
 
 import torch
 
-from asmtune.base.child import die_with_parent, own_stdout
+from asmtune.base.child import Child, ChildGoneError, die_with_parent, module_command, own_stdout
 from asmtune.base.errors import AsmtuneError, ProblemError
-from asmtune.compile.interpreter import exact_floats
+from asmtune.compile.interpreter import INTERPRET, exact_floats
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import import_module, load_kernel_module
@@ -41,11 +42,16 @@ from asmtune.testing.subjects import BY_REFERENCE, DiagnosisRequest, Trial, Tria
 from asmtune.testing.tolerances import excess
 
 GUARDS: Final = {"nan": math.nan, "three": 3.0}
-"""Values of the memory around arguments; what differs between them was read from there."""
+"""Values of the memory around the first of the arguments, and each other has one of its own.
 
+What differs between them was read from there.
+"""
+
+_TRIAL_S: Final = 300.0
 _LEAST_GUARD: Final = 1 << 15  # bytes
 _MOST_GUARD: Final = 1 << 22
 _ALIGNED: Final = 256
+_MARKS: Final = 8  # whole numbers that FP8 has
 
 
 class _RefusedError(Exception):
@@ -153,8 +159,8 @@ class TrialProcess:
         # A tensor descriptor needs an aligned address.
         shifted = trial.shifted and all(map(torch.is_tensor, tensor_parts(values).values()))
         memories = [
-            GuardedMemory(region, GUARDS[trial.guard], shifted=shifted)
-            for region in _separate_regions(values)
+            GuardedMemory(region, GUARDS[trial.guard], place, shifted=shifted)
+            for place, region in enumerate(_separate_regions(values))
         ]
 
         def moved(value: torch.Tensor) -> torch.Tensor:
@@ -222,10 +228,13 @@ class GuardedMemory:
     Args:
         region: the memory that some arguments share.
         fill: value of the marked memory; of whole numbers 0 for NaN, and else 1.
+        place: among the memories of a launch, whose values differ: a copy of one shows in another.
         shifted: puts the copy one element behind an aligned address.
     """
 
-    def __init__(self, region: MemoryRegion, fill: float, *, shifted: bool = False) -> None:
+    def __init__(
+        self, region: MemoryRegion, fill: float, place: int = 0, *, shifted: bool = False
+    ) -> None:
         self._region, dtype = region, region.tensors[0].dtype
         self._width = max(tensor.own_dtype.itemsize for tensor in region.tensors)
         length = region.stop - region.start
@@ -234,7 +243,9 @@ class GuardedMemory:
         self._stop = self._start + length
         size = (self._stop + guard) // _ALIGNED * _ALIGNED
         if not dtype.is_floating_point:
-            fill = float(not math.isnan(fill))
+            fill = float(math.isnan(fill) == place % 2)
+        else:
+            fill += place % _MARKS
         marks = torch.full((size // dtype.itemsize,), fill, device=region.device)
         self._whole = marks.to(dtype).view(torch.uint8)
         free = torch.ones_like(self._whole)
@@ -289,6 +300,9 @@ def _random(value: Any, device: str) -> Any:
     if not isinstance(value, list):
         return value
     dtype, shape = torch_dtype(value[0]), value[1]
+    for known in value[2:]:
+        flat = torch.tensor(known, dtype=dtype, device=device).expand(math.prod(shape))
+        return flat.reshape(shape).clone()
     if dtype.is_floating_point:
         return torch.randn(shape, device=device).to(dtype)
     return torch.randint(0, 2, shape, device=device).to(dtype)
@@ -313,6 +327,62 @@ def _backwards() -> Any:
         forwards(*(size - 1 - at for size, at in zip(builder.grid_dim, place, strict=True)))
 
     return patch.object(builder, "set_grid_idx", reverse)
+
+
+class TrialRunner:
+    """Runs trials in a process of their own, which is started again where one ends it.
+
+    Args:
+        request: names the device, and kernel and reference for the process.
+        name: the kernel's, for messages.
+    """
+
+    def __init__(self, request: DiagnosisRequest, name: str) -> None:
+        self._request, self._name = request, name
+        self._child: Child | None = None
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def result(self, trial: Trial) -> TrialResult:
+        """Run a trial.
+
+        Raises:
+            ProblemError: the process does not start, or kernel and reference do not fit.
+        """
+        if self._child is None:
+            self._child = self._started()
+        try:
+            answer = self._answer(self._child, asdict(trial))
+        except (ChildGoneError, TimeoutError) as error:
+            ended = self._child.kill(5.0 if isinstance(error, ChildGoneError) else 0.0)
+            self._child = None
+            late = f" after {_TRIAL_S:g} s" if isinstance(error, TimeoutError) else ""
+            return TrialResult(error=f"the process {ended}{late}")
+        result = TrialResult(**{**answer, "touched": tuple(answer["touched"])})
+        if self._request.device == "cuda" and result.error:  # the context may be lost
+            self.close()
+        return result
+
+    def _started(self) -> Child:
+        interpret = {INTERPRET: "1" if self._request.device == "cpu" else "0"}
+        child = Child(module_command("asmtune.testing.launches"), {**os.environ, **interpret})
+        try:
+            self._answer(child, asdict(self._request))
+        except (ChildGoneError, TimeoutError) as error:
+            end = child.kill(5.0)
+            raise ProblemError(f"{self._name}: the process {end}") from error
+        return child
+
+    def _answer(self, child: Child, message: Mapping[str, Any]) -> dict[str, Any]:
+        child.send(message)
+        answer = child.receive(_TRIAL_S)
+        if "refusal" in answer:
+            raise ProblemError(f"{self._name}: {answer['refusal']}")
+        return answer
 
 
 def main() -> None:

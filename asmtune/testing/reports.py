@@ -16,7 +16,7 @@ Outcome = Literal["cause", "risk", "fine", "untested"]
 
 _TRIED: Final = {
     "mask": "sizes that blocks divide ({even}), and each one more{less}; memory around the "
-    "arguments marked with NaN, then with 3",
+    "arguments marked with NaN, then with a number each",
     "accumulator": "inputs in fp32, and each size four times as large",
     "race": "{runs}, other configs",
     "alignment": "all arguments one element behind an aligned address",

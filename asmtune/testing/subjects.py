@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,15 +11,17 @@ import torch
 
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
-from asmtune.core.dtypes import canonical_dtype, dtype_of
+from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
-from asmtune.core.problem import Problem
+from asmtune.core.problem import Problem, jit_function
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.testing.evidence import evidence_of
+from asmtune.testing.ties import LEAST_SIZE, Ties
 
-_LEAST_SIZE: Final = 16
 _FEW: Final = 1 << 18
 _LARGEST_BLOCK: Final = 8192
 
@@ -68,7 +69,8 @@ class Trial:
         guard: name of the value around the arguments, of `GUARDS`.
         shifted: puts each argument one element behind an aligned address.
         backwards: runs the programs in the reverse order, under the interpreter.
-        arguments: of a plain function: (dtype, shape) of tensors, and the values of others.
+        arguments: of a plain function: (dtype, shape) of tensors, with a third part where their
+            elements are known, and the values of others.
         grid: of a plain function.
     """
 
@@ -113,6 +115,12 @@ class TrialResult:
 class ModuleSubject:
     """A kernel module's launches."""
 
+    readings: Sequence[Mapping[str, str]] = ({},)
+    reading: Mapping[str, str] = {}
+    blocks: Sequence[int] = ()
+    loose = ""
+    kept: Mapping[str, str] = {}
+
     def __init__(self, request: DiagnosisRequest) -> None:
         self._module: KernelModule = load_kernel_module(request.kernel)
         self.dtype = self._module.check_dtype(request.dtype)
@@ -133,37 +141,59 @@ class ModuleSubject:
 
 
 class FunctionSubject:
-    """A plain Triton function's launches; its sizes are the numbers of its arguments."""
+    """A plain Triton function's launches; other numbers follow from the sizes of its tensors.
 
-    def __init__(self, request: DiagnosisRequest) -> None:
+    Attributes:
+        reading: what each of those numbers is made of, one of `readings`.
+    """
+
+    def __init__(self, request: DiagnosisRequest, target: Target) -> None:
         self._request = request
         self.name = request.kernel.rpartition(":")[2]
-        problem, self.space = self._made(request.arguments)
-        self.shape = {n: v for n, v in problem.shape.items() if type(v) is int}
+        problem, self.space = self._made(request.arguments, str(request.grid))
         floats = [d for d in problem.dtypes.values() if d.startswith(("fp", "bf"))]
         self.dtype = floats[0] if floats else next(iter(problem.dtypes.values()), "")
         self.dtypes = (self.dtype, "fp32")
         self.outputs: tuple[str, ...] = ()
+        axes = {**self.space.axes}
+        fixed = {name: values[0] for name, values in axes.items() if len(values) == 1}
+        numbers = {n: v for n, v in {**problem.shape, **fixed}.items() if type(v) is int}
+        evidence = evidence_of(problem, self.space.first(**problem.shape), target)
+        self._ties = Ties(request.arguments, str(request.grid), numbers, axes, evidence)
+        self.shape: Mapping[str, Any] = self._ties.sizes
+        self.readings = self._ties.readings
+        self.reading = self.readings[0]
+        self._zeros = {*evidence.atomics}
+        self._parameters = jit_function(problem.kernel).params
 
-    def _made(self, arguments: Sequence[str]) -> tuple[Problem, Space]:
-        request = self._request
-        return plain_function(request.kernel, arguments, request.grid, request.axes)
+    @property
+    def blocks(self) -> list[int]:
+        """Return the constexprs among the arguments that are no sizes."""
+        names = {p.name for p in self._parameters if p.is_constexpr}
+        return [self._ties.numbers[name] for name in names & self._ties.constants(self.reading)]
+
+    @property
+    def loose(self) -> str:
+        """Name what stays when sizes change: numbers, and a grid; "" if nothing does."""
+        names = {p.name for p in self._parameters if not p.is_constexpr}
+        numbers = sorted(names & self._ties.constants(self.reading))
+        texts = [f"{n}={v}" for n in numbers if (v := self._ties.numbers[n]) >= LEAST_SIZE]
+        grid = [] if self._ties.moves_grid(self.reading) else [f"--grid {self._ties.grid}"]
+        return ", ".join(texts + grid)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Return the sizes that stay, with the number that bounds their tensors and stays."""
+        loose = self.loose.split(", ")
+        return {n: one for one in loose for n in self._ties.bounded(one.partition("=")[0])}
+
+    def _made(self, arguments: Sequence[str], grid: str) -> tuple[Problem, Space]:
+        return plain_function(self._request.kernel, arguments, grid, self._request.axes)
 
     def problem(self, shape: Mapping[str, Any], dtype: str) -> Problem:
         """Make the launch on meta tensors."""
-        return self._made([self._changed(text, shape, dtype) for text in self._request.arguments])[
-            0
-        ]
-
-    def _changed(self, text: str, shape: Mapping[str, Any], dtype: str) -> str:
-        """Return an argument with another size or dtype, as the user would write it."""
-        name, _, value = (part.strip() for part in text.partition("="))
-        if name in shape:
-            return f"{name}={shape[name]}"
-        known = re.match(r"\*?\s*([\w.]+)\s*\[", value)
-        if known and canonical_dtype(known[1]) == self.dtype:
-            return f"{name}={dtype}{value[known.end(1) :]}"
-        return text
+        dtypes = {self.dtype: dtype}
+        return self._made(self._ties.arguments(shape, self.reading, dtypes), self._ties.grid)[0]
 
     def trial(self, shape: Mapping[str, Any], dtype: str, config: Config) -> Trial:
         """Describe the launch for another process."""
@@ -174,10 +204,14 @@ class FunctionSubject:
                 f"--arg {unsized[0]}: the size is unknown; give it as "
                 f'--arg "{unsized[0]}={dtype}[n]"'
             )
-        arguments = {
+        arguments: dict[str, Any] = {
             name: [dtype_of(value), list(value.shape)] if hasattr(value, "shape") else value
             for name, value in problem.arguments.items()
         }
+        for name in self._zeros & arguments.keys():
+            arguments[name].append(0)
+        for name, table in problem.index_values.items():
+            arguments[name].append(table.values.tolist())
         grid = problem.programs(config)
         return Trial(dict(shape), "", config.all_kwargs(), arguments=arguments, grid=grid)
 
@@ -190,23 +224,32 @@ class LaunchSizes:
 
     Attributes:
         names: of the sizes that may be changed.
-        two_blocks: the sizes as two of the largest blocks each.
+        kept: sizes that may not, and what does not follow them.
     """
 
     def __init__(self, subject: DiagnosisSubject, config: Config, most_programs: int) -> None:
         self._subject, self._config, self._most = subject, config, most_programs
         own = subject.shape
-        self.names = tuple(n for n, v in own.items() if type(v) is int and v >= _LEAST_SIZE)
-        values = (value for value in config.kwargs.values() if type(value) is int)
-        blocks = (v for v in values if 0 < v <= _LARGEST_BLOCK and not v & (v - 1))
-        self._blocks = sorted(blocks, reverse=True)
-        self.two_blocks = dict.fromkeys(self.names, 2 * max([*self._blocks, _LEAST_SIZE]))
+        self.kept = {**subject.kept}
+        large = (n for n, v in own.items() if type(v) is int and v >= LEAST_SIZE)
+        self.names = tuple(name for name in large if name not in self.kept)
+
+    @property
+    def _blocks(self) -> list[int]:
+        values = (*self._config.kwargs.values(), *self._subject.blocks)
+        blocks = (v for v in values if type(v) is int and 0 < v <= _LARGEST_BLOCK)
+        return sorted((v for v in blocks if not v & (v - 1)), reverse=True)
+
+    @property
+    def two_blocks(self) -> dict[str, int]:
+        """Return the sizes as two of the largest blocks each."""
+        return dict.fromkeys(self.names, 2 * max([*self._blocks, LEAST_SIZE]))
 
     def covered(self, shape: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the sizes that a block may cover, as large as it: no program more is for them."""
         whole = {**self._subject.shape, **self.two_blocks}
         count = self._programs(whole)
-        free = [n for n in self.names if self._programs({**whole, n: _LEAST_SIZE}) == count]
+        free = [n for n in self.names if self._programs({**whole, n: LEAST_SIZE}) == count]
         for block in self._blocks:
             yield dict.fromkeys((name for name in free if shape[name] <= block), block)
 
@@ -219,7 +262,7 @@ class LaunchSizes:
             halves = [
                 {**shape, **{n: shape[n] // 2 for n in group}}
                 for group in groups
-                if shape[group[0]] > _LEAST_SIZE
+                if shape[group[0]] > LEAST_SIZE
             ]
             fewest = min(halves, key=self._programs, default=shape)
             # The programs of a persistent kernel do not fall, but what each of them does.
@@ -227,6 +270,17 @@ class LaunchSizes:
                 break
             shape = fewest
         return shape
+
+    def apart(self, shape: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return sizes of which no two are equal, odd ones and then such as blocks divide."""
+        places = {name: place for place, name in enumerate(self.names)}
+        odd = {name: shape[name] + 2 * place + 1 for name, place in places.items()}
+        even = {name: shape[name] << place for name, place in places.items()}
+        return {**shape, **odd}, {**shape, **even}
+
+    def notes(self) -> list[str]:
+        """Say which sizes are not varied, a sentence each."""
+        return [f"{name}: not varied, as {why} does not follow" for name, why in self.kept.items()]
 
     def elements(self, shape: Mapping[str, Any]) -> int:
         """Count the elements of all tensors."""
@@ -238,7 +292,7 @@ class LaunchSizes:
         return math.prod(self._subject.problem(shape, self._subject.dtype).programs(self._config))
 
 
-def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
+def load_subject(request: DiagnosisRequest, target: Target) -> DiagnosisSubject:
     """Load the kernel of a request.
 
     Raises:
@@ -252,4 +306,4 @@ def load_subject(request: DiagnosisRequest) -> DiagnosisSubject:
         raise InputError(f"{request.kernel} is a plain function: name its --reference file.py:name")
     if request.grid is None:
         raise InputError(f'{request.kernel} is a plain function: give its --grid "cdiv(n, BLOCK)"')
-    return FunctionSubject(request)
+    return FunctionSubject(request, target)

@@ -11,12 +11,8 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.cli.diagnose import diagnose as diagnose_command
-from asmtune.core.hardware.model import Target
-from asmtune.testing.diagnose import diagnose
 from asmtune.testing.reports import Diagnosis
-from asmtune.testing.subjects import DiagnosisRequest
 from tests.cli.command_lines import Commands
-from tests.interpreter import Interpreter
 
 MODULE = """
 import random, torch, triton, triton.language as tl
@@ -279,31 +275,6 @@ def planted(folder: Path, replacements: list[tuple[str, str]], module: str = MOD
 def findings(found: Diagnosis) -> dict[str, str]:
     """Return the outcome by cause."""
     return {one.cause: one.outcome for one in found.findings}
-
-
-@pytest.fixture
-def found_in(
-    monkeypatch: pytest.MonkeyPatch, interpreter: Interpreter, target: Target
-) -> Callable[..., Diagnosis]:
-    """Diagnose with trials in the tests' own process with an interpreter."""
-
-    class Shared:
-        def __init__(self, *_: Any) -> None:
-            self._answer: dict[str, Any] = {}
-
-        def send(self, message: dict[str, Any]) -> None:
-            self._answer = interpreter.call("tests.testing.interpreted:answer", message)
-
-        def receive(self, _: float) -> dict[str, Any]:
-            return self._answer
-
-        def kill(self) -> None:
-            pass
-
-    monkeypatch.setattr("asmtune.testing.diagnose.Child", Shared)
-    return lambda kernel, **more: diagnose(
-        DiagnosisRequest(kernel=kernel, device="cpu", **more), target
-    )
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ from asmtune.core.kernel_module import configs_of, load_function
 from asmtune.core.problem import GRID_LIMITS, Problem, jit_function
 from asmtune.core.space.space import Space
 
-_TENSOR_LIMITS: Final = (2**48,) * 8
-_POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")
+TENSOR_LIMITS: Final = (2**48,) * 8
+POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")
 
 
 def plain_function(
@@ -113,9 +113,9 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
         return name, parsed
     if parameters[name].is_constexpr:
         return name, _constexpr(parsed)
-    if "(" in parsed:
+    parts = POINTER.fullmatch(parsed)
+    if parts is None and "(" in parsed:
         return name, Pattern.parse(f"--arg {name}", parsed)
-    parts = _POINTER.fullmatch(parsed)
     if parts is None:
         raise InputError(
             f"--arg: {text!r}: a pointer is written as {name}=fp16[M,K], the values of an index "
@@ -146,7 +146,7 @@ class Pointer:
             return self
         import torch
 
-        sizes = Sizes(f"--arg {name}", self.sizes, _TENSOR_LIMITS)
+        sizes = Sizes(f"--arg {name}", self.sizes, TENSOR_LIMITS)
         sizes.check_names(numbers)
         shape = sizes(numbers)
         return required(
