@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import shortened
@@ -25,8 +25,10 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: the text is not such JSON, or nested too deeply.
     """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+        return DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -54,6 +56,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) != len(pairs):
         raise ValueError(f"a name is repeated among {shown(sorted(name for name, _ in pairs))}")
     return values
+
+
+DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
+"""Decodes JSON without NaN, infinities and repeated names."""
 
 
 def printable(text: str) -> str:
@@ -118,9 +124,12 @@ def scalar_of(value: Any, where: str) -> Any:
 
 def text_of(value: Any, where: str) -> str:
     """Check for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
-    with suppress(UnicodeEncodeError):
-        if isinstance(value, str) and b"\0" not in value.encode():
+    if isinstance(value, str):
+        if value.isprintable():  # so that it has neither NUL nor a lone surrogate
             return str(value)
+        with suppress(UnicodeEncodeError):
+            if b"\0" not in value.encode():
+                return str(value)
     raise expected("text", where, value)
 
 
@@ -209,7 +218,7 @@ class JsonCodec:
             return decoder(value, where)
         if kind is Any:
             return value
-        origin, arguments = get_origin(kind), get_args(kind)
+        origin, arguments = _parts(kind)
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return None if value is None else self._read(inner, value, where)
@@ -230,6 +239,11 @@ class JsonCodec:
         names = [self._read(str, name, f"{where}: name") for name in value]
         places = [f"{where}{self.separator}{name}" for name in names]
         return {n: self._read(kind, value[n], p) for n, p in zip(names, places, strict=True)}
+
+
+@cache
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
 
 
 @cache

@@ -6,6 +6,7 @@ nulls, so that loading it can execute nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -77,6 +78,34 @@ def head_seal(head: Head, *more: Any) -> str:
 def key_digest(key: TuneKey) -> str:
     """Return a key's identity (64 hex digits), whatever the order of its mappings."""
     return digest(canonical(to_json(key)))
+
+
+def key_text(row: Mapping[str, Any]) -> str:
+    """Return the text that a key's digest is of, from a row's columns.
+
+    Those that hold JSON are taken as they are: `canonical` has written them.
+
+    Raises:
+        InputError: a column is no text.
+    """
+    kernel, device = quoted(row, "kernel"), quoted(row, "device")
+    shape, dtypes = row["shape"], row["dtypes"]
+    return f'{{"device":{device},"dtypes":{dtypes},"kernel":{kernel},"shape":{shape}}}'
+
+
+def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the canonical text of each field of a head, from a row's columns, as `key_text`."""
+    made = ",".join(f'"{name}":{quoted(row, name)}' for name in sorted(PROVENANCE_FIELDS))
+    return {"key": key_text(row), "provenance": f"{{{made}}}", "winner": row["winner"]}
+
+
+def quoted(row: Mapping[str, Any], name: str) -> str:
+    """Return a column's text as JSON.
+
+    Raises:
+        InputError: it is no text.
+    """
+    return json.dumps(json_codec.text_of(row[name], name))
 
 
 def config_text(config: Config) -> str:

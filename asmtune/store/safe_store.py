@@ -37,6 +37,7 @@ from asmtune.store.lease import (
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 from asmtune.store.shipped import store_exists
+from asmtune.store.sqlite_file import OwnThreadError
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -110,7 +111,10 @@ class SafeStore:
         return not self._is_off("writes")
 
     lookup = _guarded(Store.lookup, lambda: StoreLookup("miss", detail="the store cannot be used"))
+    find = _guarded(Store.find, lambda: None)
     records = _guarded(Store.records, list)
+    heads = _guarded(Store.heads, list)
+    near = _guarded(Store.near, list)
     save = _guarded(Store.save, lambda: None, "writes")
     earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
     save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
@@ -161,6 +165,8 @@ class SafeStore:
             store = self._open()
             failed = access
             return work(store)
+        except OwnThreadError as error:
+            self._warn(f"{error}; this was not done")  # the store is sound, and used by the next
         except StoreError as error:
             self._give_up(error, failed)
         except InputError as error:

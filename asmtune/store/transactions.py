@@ -30,14 +30,16 @@ from asmtune.store import faults, tables
 from asmtune.store.faults import DamagedStoreError, translated
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.sqlite_file import (
+    alone,
     connect,
+    connecting,
     creation_lock,
-    exclusive,
     holds_content,
     identity,
     is_ours,
     is_read_only,
     keep_for_ever,
+    without_limit,
 )
 
 _T = TypeVar("_T")
@@ -152,7 +154,7 @@ _WRITES: Final = "asmtune_writes"
 
 
 def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
-    """Make an engine on an existing file; a locked file is waited for `patience_s`.
+    """Make an engine on an existing file, whose reads end after twice `patience_s`.
 
     It has no pool: a connection lives for one transaction, so that none is carried
     over a fork and none keeps a file open that was set aside.
@@ -167,7 +169,8 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
 @contextmanager
 def _transaction(engine: Engine, patience_s: float) -> Iterator[Connection]:
     """Begin a transaction, and end it unless a child that was forked in it gets there."""
-    with exclusive(patience_s), ExitStack() as open_here:
+    writes = _writes(engine) and engine.dialect.name == "sqlite"
+    with connecting(patience_s, writes=writes), ExitStack() as open_here:
         process = os.getpid()
         connection = open_here.enter_context(engine.begin())
         try:
@@ -182,11 +185,24 @@ def writing(engine: Engine) -> Engine:
     return engine.execution_options(**{_WRITES: True})
 
 
+def _writes(place: Engine | Connection) -> bool:
+    return bool(place.get_execution_options().get(_WRITES, False))
+
+
 def _begin(connection: Connection) -> None:
     # IMMEDIATE: a transaction that first reads and then writes could otherwise
     # fail at once, busy timeout or not, when another process wrote in between.
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+    if _writes(connection):
+        unlimited(connection)
+
+
+def unlimited(connection: Connection) -> None:
+    """Let a transaction on a file take the time that it needs; those of servers are as before."""
+    if connection.dialect.name == "sqlite":
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        without_limit(driver)
 
 
 def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
@@ -240,7 +256,7 @@ def make_for_readers(path: Path, fill: Callable[[Connection], object]) -> None:
     Raises:
         StoreError: the path is taken, or the file cannot be written.
     """
-    with translated(str(path)), exclusive(BUSY_SECONDS):
+    with translated(str(path)), connecting(BUSY_SECONDS):
         if holds_content(path):
             raise StoreError(f"store {path}: exists already; delete it or name another file")
         _create(Path(os.path.realpath(path)), fill, journal="DELETE", mode=0o644)
@@ -332,12 +348,12 @@ class Database:
         if path is None:
             return self.once(work, writes=writes)
         for _ in range(_MOST_REPLACEMENTS):
-            with translated(self.place), exclusive(self.access.patience_s):
+            with translated(self.place), connecting(self.access.patience_s):
                 seen = ensure(path, self.access.patience_s)
             try:
                 return self.once(work, writes=writes)
             except StoreError as error:
-                with translated(self.place), exclusive(self.access.patience_s):
+                with translated(self.place), alone(self.access.patience_s):
                     self._set_aside(error, path, seen)
         return self.once(work, writes=writes)
 
@@ -358,8 +374,8 @@ class Database:
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; set nothing aside.
 
-        A server ends transactions that conflict, and refuses connections above its
-        limit: these are retried.
+        A server ends transactions that conflict, and refuses connections above its limit, and a
+        file may be locked by another process: these are retried.
 
         Raises:
             StoreError: as `transact`.
@@ -378,8 +394,8 @@ class Database:
 
     def _may_retry(self, error: StoreError, spent_s: float) -> bool:
         cause = error.__cause__
-        if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
+        if not isinstance(cause, DBAPIError):
             return False
-        if faults.is_refused_connection(cause):
+        if self.path is None and faults.is_refused_connection(cause):
             return spent_s < min(self.access.patience_s, CONNECT_SECONDS)
         return faults.is_conflict(cause) and spent_s < self.access.patience_s
