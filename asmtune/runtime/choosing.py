@@ -228,11 +228,11 @@ class Chooser:
         from asmtune.store.safe_store import open_user_store
         from asmtune.store.shipped import shipped_of
 
-        stored = [*open_user_store(Settings.from_environment()).records(self.name, device)]
-        stored += [record for record in shipped_of(self.name) if record.key.device == device]
+        heads = open_user_store(Settings.from_environment()).heads(self.name, device)
+        shipped = (record for record in shipped_of(self.name) if record.key.device == device)
         # A list: another thread may launch a new key.
         configs = [Config.of(config) for config in list(self.memory.values())]
-        restored = (self.space.restored(record.winner) for record in stored)
+        restored = (self.space.restored(one.winner) for one in (*heads, *shipped))
         return list(dict.fromkeys(c.plain for c in (*configs, *filter(None, restored))))
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:

@@ -250,12 +250,18 @@ class Store(RecordReader):
 
     def predictions(
         self, kernel: str | None = None, device: str | None = None
-    ) -> Iterator[StoredPrediction]:
-        """Yield the predictions of keys not tuned since, by kernel and device.
+    ) -> list[StoredPrediction]:
+        """List the predictions of keys not tuned since, by kernel and device.
 
         Raises:
             StoreError: the store cannot be read.
         """
+        return list(self.stream_predictions(kernel, device))
+
+    def stream_predictions(
+        self, kernel: str | None = None, device: str | None = None
+    ) -> Iterator[StoredPrediction]:
+        """Yield what `predictions` lists, of which a batch is in memory; raises as it does."""
         return self._predictions(rows.matching(tables.predictions, kernel, device))
 
     def save_examples(self, key: TuneKey, archive: str) -> None:
