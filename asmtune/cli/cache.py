@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,7 +14,7 @@ import typer
 from rich.text import Text
 
 from asmtune.base import json_codec
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import check_destinations, is_terminal, print_line, write_result
 from asmtune.core.keys.parts import covers
@@ -22,7 +23,13 @@ from asmtune.report.tables import mapping_table
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged, without_samples
-from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
+from asmtune.store.lookup import (
+    DIGITS_SHOWN,
+    RecordSummary,
+    StoredPrediction,
+    StoreFinding,
+    UnfinishedRun,
+)
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records, store_exists
 
@@ -30,14 +37,14 @@ if TYPE_CHECKING:
     from asmtune.store.database import Store
 
 
-def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
+def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
     """Return a tuned config as `ls` and `show` give it."""
     return _row(layer, record.key) | {
         "winner": record.winner.to_dict(),
         "median_us": record.median_us,
         "date": record.provenance.date,
-        "timed": len(record.measurements),
-        "failed": len(record.failures),
+        "timed": record.timed,
+        "failed": record.failed,
     }
 
 
@@ -90,16 +97,35 @@ _SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "laye
 """Columns that a narrow terminal may lack, the least important first."""
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """Print a table on a terminal; lines with tabs, header first, in a pipe."""
-    if not rows:
-        return
-    shown = [{name: cell(value) for name, value in row.items()} for row in rows]
-    if is_terminal():
-        write_result(mapping_table("", shown, _SPARE))
-        return
-    for line in [list(rows[0]), *(row.values() for row in shown)]:
-        print_line("\t".join(line))
+_MOST_IN_TABLE: Final = 1000
+"""Rows whose columns are made equally wide: with more, nothing is seen before the last is known."""
+
+
+def print_table(rows: Iterable[dict[str, Any]]) -> int:
+    """Print a table on a terminal; lines with tabs, header first, in a pipe or of many rows.
+
+    Returns:
+        How many rows there were.
+    """
+    left = ({name: cell(value) for name, value in row.items()} for row in rows)
+    first = list(islice(left, _MOST_IN_TABLE + 1)) if is_terminal() else []
+    if 0 < len(first) <= _MOST_IN_TABLE:
+        write_result(mapping_table("", first, _SPARE))
+        return len(first)
+    count = 0
+    for count, row in enumerate(chain(first, left), 1):
+        if count == 1:
+            print_line("\t".join(row))
+        print_line("\t".join(row.values()))
+    return count
+
+
+def print_json_rows(rows: Iterable[Any]) -> None:
+    """Print a JSON array, a line a row."""
+    count = 0
+    for count, row in enumerate(rows, 1):
+        print_line(f"{',' if count > 1 else '['}\n {json.dumps(row)}", end="")
+    print_line("\n]" if count else "[]")
 
 
 def cell(value: Any) -> str:
@@ -141,24 +167,24 @@ def list_records(
 ) -> None:
     """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
     with _existing(where) as store:
-        stored = store.records(kernel, device) if store else []
-        unfinished = store.unfinished(kernel, device) if store else []
-        predicted = store.predictions(kernel, device) if store else []
-    shipped = [
-        record
-        for record in shipped_records()
-        if kernel in (None, record.key.kernel) and device in (None, record.key.device)
-    ]
-    rows = [record_row("store", record) for record in stored]
-    rows += [unfinished_row(run) for run in unfinished]
-    rows += [prediction_row(prediction) for prediction in predicted]
-    rows += [record_row("shipped", record) for record in shipped]
-    if as_json:
-        print_json(rows)
-        return
-    print_table(rows)
-    if not rows:
-        print_line(f"no tuned config in {place(where)} or shipped", err=True)
+        rows = _listed(store, kernel, device)
+        if as_json:
+            print_json_rows(rows)
+        elif not print_table(rows):
+            print_line(f"no tuned config in {place(where)} or shipped", err=True)
+
+
+def _listed(
+    store: Store | None, kernel: str | None, device: str | None
+) -> Iterator[dict[str, Any]]:
+    if store is not None:
+        for summary in store.summaries(kernel, device):
+            yield record_row("store", summary)
+        yield from map(unfinished_row, store.unfinished(kernel, device))
+        yield from map(prediction_row, store.stream_predictions(kernel, device))
+    for record in shipped_records():
+        if kernel in (None, record.key.kernel) and device in (None, record.key.device):
+            yield record_row("shipped", RecordSummary.of(record))
 
 
 @app.command()
@@ -173,7 +199,7 @@ def show(
         key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
         print_json(key | record_to_json(record))
         return
-    facts = record_row(layer, record) | vars(record.provenance)
+    facts = record_row(layer, RecordSummary.of(record)) | vars(record.provenance)
     if is_terminal():
         rows = [{"": name, " ": cell(value)} for name, value in facts.items()]
         write_result(mapping_table("", rows))
@@ -217,21 +243,24 @@ def export_records(
 ) -> None:
     """Write records of the user's store in the form of `cache/`, or as a store to ship."""
     check_destinations([("FILE", file)])
-    records = existing_records(kernel, device, where)
-    if not records:
-        raise InputError(
-            f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
-            f"{device or '(any)'}; `asmtune cache ls` lists them"
-        )
-    if fastest is not None:
-        records = [abridged(record, fastest) for record in records]
-    if file.suffix == ".sqlite":
-        from asmtune.store.database import write_for_readers
+    with _existing(where) as store:
+        records = store.stream(kernel, device) if store is not None else iter(())
+        first = next(records, None)
+        if first is None:
+            raise InputError(
+                f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
+                f"{device or '(any)'}; `asmtune cache ls` lists them"
+            )
+        records = chain([first], records)
+        if fastest is not None:
+            records = (abridged(record, fastest) for record in records)
+        if file.suffix == ".sqlite":
+            from asmtune.store.database import write_for_readers
 
-        write_for_readers(file, records if samples else map(without_samples, records))
-    else:
-        interchange.write(file, records, samples=samples)
-    print_count("exported", len(records), as_json, f"records to {file}")
+            count = write_for_readers(file, records if samples else map(without_samples, records))
+        else:
+            count = interchange.write(file, records, samples=samples)
+    print_count("exported", count, as_json, f"records to {file}")
 
 
 @app.command("import")
@@ -240,12 +269,23 @@ def import_records(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a file's records to the user's store, in place of those of the same key."""
+    """Add a file's records to the user's store, in place of those of the same key.
+
+    The whole file is checked first. Where an import is cut off, whole records are in the store;
+    importing the file again adds the rest.
+    """
     from asmtune.store.database import Store
 
-    records = interchange.read(file)
-    with Store.open(_where(where)) as store:
-        count = store.save_all(records)
+    records, count = interchange.read_checked(file), 0
+    first = [*islice(records, 1)]  # of a malformed file no store is made
+    try:
+        with Store.open(_where(where)) as store:
+            for saved in store.save_batches(chain(first, records)):
+                count += saved
+    except (StoreError, KeyboardInterrupt):
+        rest = "whole; import the file again to add the rest"
+        print_line(f"{count} records of {file} are in {place(where)}, {rest}", err=True)
+        raise
     print_count("imported", count, as_json, f"records from {file}")
 
 
@@ -259,7 +299,7 @@ def verify(where: Where = None, as_json: AsJson = False) -> None:
     except InputError as error:
         findings.append(StoreFinding("shipped", str(error)))
     if as_json:
-        print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
+        print_json_rows({"place": one.place, "problem": one.problem} for one in findings)
     else:
         for finding in findings:
             print_line(cell(str(finding)))

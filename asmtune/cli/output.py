@@ -46,9 +46,9 @@ def is_terminal() -> bool:
     return Console(file=sys.stdout).is_terminal
 
 
-def print_line(text: str, *, err: bool = False) -> None:
+def print_line(text: str, *, err: bool = False, end: str = "\n") -> None:
     """Print a line to stdout or stderr, with its control codes escaped."""
-    print(_escaped(text), file=sys.stderr if err else sys.stdout)
+    print(_escaped(text), file=sys.stderr if err else sys.stdout, end=end)
 
 
 def write_note(renderable: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -165,8 +165,8 @@ class Store(RecordReader):
         once = self._database.once
         try:
             file = once(records.find_file_damage)
-            loaded = self._loaded(records.WHOLE, true(), once)
-            found = [finding for row in loaded if (finding := records.finding(row)) is not None]
+            batches = self._batches(records.WHOLE, true(), once)
+            found = [*filter(None, map(records.finding, chain.from_iterable(batches)))]
             return [*file, *found, *once(partial(records.find_damage, is_sound=not file))]
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
@@ -276,7 +276,8 @@ class Store(RecordReader):
         return [row.value for row in map(rows.parse_examples, found) if row.value is not None]
 
     def _predictions(self, condition: ColumnElement[bool]) -> Iterator[StoredPrediction]:
-        loaded = self._loaded(records.PREDICTIONS, condition, self.transact)
+        batches = self._batches(records.PREDICTIONS, condition, self.transact)
+        loaded = chain.from_iterable(batches)
         return (row.value for row in loaded if row.value is not None)
 
     def _set_trials_aside(self, damaged: Sequence[LoadedRow[StoredTrial]]) -> None:

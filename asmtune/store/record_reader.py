@@ -151,19 +151,20 @@ class RecordReader:
         return self._sound(map(reading.parse, found))
 
     def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
-        return self._sound(self._loaded(reading, condition, self.transact))
+        for batch in self._batches(reading, condition, self.transact):
+            yield from list(self._sound(batch))  # nothing of a batch with a damaged record
 
     @staticmethod
-    def _loaded(
+    def _batches(
         reading: Reading[_T], condition: ColumnElement[bool], run: Run
-    ) -> Iterator[LoadedRow[_T]]:
+    ) -> Iterator[list[LoadedRow[_T]]]:
         """Read rows in batches, each in a transaction of its own, and parse them between those."""
         table, most = reading.table, reading.most
         found = run(lambda connection: records.handles(connection, table, condition))
         for start in range(0, len(found), most):
             batch = records.held(table, found[start : start + most])
             read = run(partial(reading.fetch, condition=batch))
-            yield from map(reading.parse, read)
+            yield list(map(reading.parse, read))
 
     def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:
         for loaded in rows_read:

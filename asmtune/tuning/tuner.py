@@ -57,8 +57,8 @@ class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
     `done` holds the last records of this call, which the requests after them learn from where the
-    store cannot keep them; `opener` is a `Session`'s. `unread` says why configs are not ranked, where that turns out. `made_with` has
-    the versions of another host whose GPU times.
+    store cannot keep them; `opener` is a `Session`'s. `unread` says why configs are not ranked,
+    where that turns out. `made_with` has the versions of another host whose GPU times.
     """
 
     funnel: Funnel
