@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
     """Return a tuned config as `ls` and `show` give it."""
-    return _row(layer, record.key) | {
+    return _row(layer, record.key, record.digest) | {
         "winner": record.winner.to_dict(),
         "median_us": record.median_us,
-        "date": record.provenance.date,
+        "date": record.date,
         "timed": record.timed,
         "failed": record.failed,
     }
@@ -51,18 +51,18 @@ def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
 def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
     """Return a run that has no winner yet, with the timings that the next one reuses."""
     facts = {"date": run.date, "timed": run.timed, "failed": run.failed}
-    return _row("unfinished", run.key) | facts
+    return _row("unfinished", run.key, key_digest(run.key)) | facts
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     """Return a config that the model chose, and nobody has timed."""
     facts = {"winner": prediction.config.to_dict(), "date": prediction.provenance.date}
-    return _row("predicted", prediction.key) | facts
+    return _row("predicted", prediction.key, key_digest(prediction.key)) | facts
 
 
-def _row(layer: str, key: TuneKey) -> dict[str, Any]:
+def _row(layer: str, key: TuneKey, digest: str) -> dict[str, Any]:
     return {
-        "key": key_digest(key)[:DIGITS_SHOWN],
+        "key": digest[:DIGITS_SHOWN],
         "layer": layer,
         "kernel": key.kernel,
         "shape": dict(key.shape),

@@ -6,7 +6,6 @@ nulls, so that loading it can execute nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -105,7 +104,7 @@ def quoted(row: Mapping[str, Any], name: str) -> str:
     Raises:
         InputError: it is no text.
     """
-    return json.dumps(json_codec.text_of(row[name], name))
+    return canonical(json_codec.text_of(row[name], name))
 
 
 def config_text(config: Config) -> str:
@@ -115,8 +114,9 @@ def config_text(config: Config) -> str:
 
 def winner_is_timed(record: TuneRecord) -> bool:
     """Return whether the winner is among the measurements, by its values."""
-    winner = config_text(record.winner)
-    return any(config_text(m.config) == winner for m in record.measurements)
+    winner, text = record.winner.to_dict(), config_text(record.winner)
+    alike = (m.config for m in record.measurements if m.config.to_dict() == winner)
+    return any(config_text(config) == text for config in alike)  # 1, 1.0 and True are alike
 
 
 def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, Any]:

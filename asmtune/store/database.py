@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, true
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, records, rows, tables, transactions
+from asmtune.store import records, rows, tables, transactions
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     EarlierOutcomes,
@@ -110,7 +110,7 @@ class Store(RecordReader):
             StoreError: as `save`.
         """
         left = iter(saved)
-        while batch := [_checked(record) for record in islice(left, records.BATCH)]:
+        while batch := [*map(records.prepare, islice(left, records.BATCH))]:
             self.transact(partial(records.put, batch=batch), writes=True)
             yield len(batch)
 
@@ -127,14 +127,14 @@ class Store(RecordReader):
             InputError: as `save`.
             StoreError: as `save`.
         """
-        checked = _checked(record)
+        rows_of = [records.prepare(record)]
 
         def write(connection: Connection) -> TuneRecord:
-            stored = records.valid(connection, checked.key, checked.provenance)
+            stored = records.valid(connection, record.key, record.provenance)
             if stored is not None and stored.value is not None and stored.id != replaced:
-                _forget(connection, checked.key)
+                _forget(connection, record.key)
                 return stored.value
-            records.put(connection, [checked])
+            records.put(connection, rows_of)
             return record
 
         return self.transact(write, writes=True)
@@ -307,16 +307,12 @@ def write_for_readers(path: Path, shipped: Iterable[TuneRecord]) -> int:
 
     def fill(connection: Connection) -> None:
         nonlocal count
-        while batch := [_checked(record) for record in islice(left, records.BATCH)]:
+        while batch := [*map(records.prepare, islice(left, records.BATCH))]:
             records.put(connection, batch)
             count += len(batch)
 
     transactions.make_for_readers(path, fill)
     return count
-
-
-def _checked(record: TuneRecord) -> TuneRecord:
-    return codec.record_from_json(codec.record_to_json(record), f"{record.key.kernel}: record")
 
 
 def _forget(connection: Connection, key: TuneKey) -> None:

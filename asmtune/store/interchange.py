@@ -226,8 +226,7 @@ def _record_text(value: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+_line: Final = json.JSONEncoder(sort_keys=True).encode
 
 
 def abridged(record: TuneRecord, count: int) -> TuneRecord:

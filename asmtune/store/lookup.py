@@ -121,14 +121,16 @@ class RecordSummary:
     """A record without its timings.
 
     Attributes:
-        key, winner, provenance: as the record has them.
+        digest: the key's.
+        key, winner, date: as the record has them.
         timed, failed: number of its timings and failures.
         median_us: the winner's median time; None if it was not timed.
     """
 
+    digest: str
     key: TuneKey
     winner: Config
-    provenance: Provenance
+    date: str
     timed: int
     failed: int
     median_us: float | None
@@ -137,7 +139,8 @@ class RecordSummary:
     def of(cls, record: TuneRecord) -> RecordSummary:
         """Summarise a record."""
         counts = len(record.measurements), len(record.failures)
-        return cls(record.key, record.winner, record.provenance, *counts, record.median_us)
+        head = (record.key, record.winner, record.provenance.date)
+        return cls(codec.key_digest(record.key), *head, *counts, record.median_us)
 
 
 def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:

@@ -6,7 +6,7 @@ a seal is checked before anything is parsed, and without the samples of timings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -76,51 +76,87 @@ class RecordRows:
     failed: Sequence[Row[Any]]
 
 
-def put(connection: Connection, batch: Sequence[TuneRecord]) -> None:
-    """Write records, at most `BATCH`, in place of those of the same keys.
+@dataclass(frozen=True)
+class Prepared:
+    """A record as rows that can be written: `key`'s columns, and those of its outcomes."""
 
-    What was stored of the keys before they had a record is deleted.
+    key: dict[str, Any]
+    timed: list[dict[str, Any]]
+    failed: list[dict[str, Any]]
+
+
+def prepare(record: TuneRecord) -> Prepared:
+    """Check a record, and make its rows; outside of transactions.
+
+    Raises:
+        InputError: a value cannot be stored; the message names it.
     """
-    values = {codec.key_digest(record.key): codec.record_to_json(record) for record in batch}
-    columns = [_columns(record, values[codec.key_digest(record.key)]) for record in batch]
-    by_digest = {row["digest"]: row for row in columns}  # of a key that comes twice, the last
-    for table in (keys, trials, predictions):
-        delete_rows(connection, table, digests(table, by_digest))
-    connection.execute(insert(keys), list(by_digest.values()))
-    found = connection.execute(select(keys.c.id, keys.c.digest).where(digests(keys, by_digest)))
-    children: dict[str, list[dict[str, Any]]] = {"measurements": [], "failures": []}
-    for row_id, name in found.all():
-        for kind, rows in children.items():
-            rows += _children(row_id, values[name][kind])
-    for table, rows in ((timings, children["measurements"]), (failures, children["failures"])):
-        if rows:
-            connection.execute(insert(table), rows)
-
-
-def _columns(record: TuneRecord, value: Mapping[str, Any]) -> dict[str, Any]:
+    value = codec.record_to_json(record)
+    codec.record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
+    timed, failed = (list(map(_child_row, value[name])) for name in ("measurements", "failures"))
     columns = {
         **key_columns(record.key),
         "winner": canonical(value["winner"]),
         **value["provenance"],
     }
-    seal = digest(canonical(value))
-    return {**columns, "seal": seal, "head": _head(columns, seal)}
+    fields = codec.head_fields(columns)
+    fields |= {"measurements": _list(timed, _TIMES, "samples"), "failures": _list(failed, _FAILURE)}
+    seal = digest(_object(fields))
+    return Prepared({**columns, "seal": seal, "head": digest(_head(columns, seal))}, timed, failed)
 
 
-def _head(row: Mapping[str, Any], seal: str) -> str:
-    return digest(f"[{_object(codec.head_fields(row))},{canonical(seal)}]")
+def _child_row(item: Mapping[str, Any]) -> dict[str, Any]:
+    row = {**item, "config": canonical(item["config"])}
+    if "samples_us" in row:
+        row["samples"] = canonical(row.pop("samples_us"))
+    return row
+
+
+def put(connection: Connection, batch: Sequence[Prepared]) -> None:
+    """Write records, at most `BATCH`, in place of those of the same keys.
+
+    What was stored of the keys before they had a record is deleted.
+    """
+    by_digest = {one.key["digest"]: one for one in batch}  # of a key that comes twice, the last
+    for table in (keys, trials, predictions):
+        delete_rows(connection, table, digests(table, by_digest))
+    connection.execute(insert(keys), [one.key for one in by_digest.values()])
+    found = connection.execute(select(keys.c.id, keys.c.digest).where(digests(keys, by_digest)))
+    ids = {name: row_id for row_id, name in found}
+    for table, kind in ((timings, "timed"), (failures, "failed")):
+        rows = [
+            {"key_id": ids[name], "position": position, **row}
+            for name, one in by_digest.items()
+            for position, row in enumerate(getattr(one, kind))
+        ]
+        if rows:
+            connection.execute(insert(table), rows)
+
+
+def _head(row: Mapping[str, Any], seal: Any) -> str:
+    return f"[{_object(codec.head_fields(row))},{canonical(seal)}]"
 
 
 def _object(fields: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}"
+    return "{" + ",".join([f'"{name}":{fields[name]}' for name in sorted(fields)]) + "}"
 
 
-def _children(key_id: int, items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for position, item in enumerate(items):
-        row = {"key_id": key_id, "position": position, **item, "config": canonical(item["config"])}
-        if "samples_us" in row:
-            row["samples"] = canonical(row.pop("samples_us"))
-        yield row
+def _list(rows: Iterable[Mapping[str, Any]], names: Sequence[str], samples: str = "") -> str:
+    """Return the text of timings or failures; `samples` is the column that has those of a timing.
+
+    In place of a column's name it may be the text of none, `[]`.
+    """
+    parts = []
+    for row in rows:
+        fields = {"config": row["config"], **{name: _text(row[name]) for name in names}}
+        if samples:
+            fields["samples_us"] = row.get(samples, samples)
+        parts.append(_object(fields))
+    return f"[{','.join(parts)}]"
+
+
+def _text(value: Any) -> str:
+    return repr(value) if type(value) is float else canonical(value)  # the same, and faster
 
 
 def handles(connection: Connection, table: Table, condition: ColumnElement[bool]) -> list[Handle]:
@@ -175,24 +211,14 @@ def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 
 def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
-    columns = row._mapping
-    fields = codec.head_fields(columns)
-    fields["failures"] = _list(_child(item, _FAILURE) for item in record.failed)
-    whole = [_child(item, _TIMES) | {"samples_us": item.samples} for item in record.timed]
-    _check(row, columns, row.seal, _object({**fields, "measurements": _list(whole)}))
+    columns, timed = row._asdict(), [one._asdict() for one in record.timed]
+    failed = _list((one._asdict() for one in record.failed), _FAILURE)
+    fields = {**codec.head_fields(columns), "failures": failed}
+    text = _object({**fields, "measurements": _list(timed, _TIMES, "samples")})
+    _check(row, columns, row.seal, text)
     if not samples:
-        whole = [{**timing, "samples_us": "[]"} for timing in whole]
-    text = _object({**fields, "measurements": _list(whole)})
+        text = _object({**fields, "measurements": _list(timed, _TIMES, "[]")})
     return codec.record_from_json(json_codec.json_of(text, "row"), "row")
-
-
-def _child(row: Row[Any], names: Iterable[str]) -> dict[str, str]:
-    values = row._mapping
-    return {"config": values["config"], **{name: canonical(values[name]) for name in names}}
-
-
-def _list(objects: Iterable[Mapping[str, str]]) -> str:
-    return "[" + ",".join(map(_object, objects)) + "]"
 
 
 def _check(row: Row[Any], columns: Mapping[str, Any], seal: Any, sealed: str) -> None:
@@ -213,9 +239,8 @@ def parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
 
 
 def _checked_head(row: Row[Any]) -> codec.Head:
-    columns = row._mapping
-    sealed = f"[{_object(codec.head_fields(columns))},{canonical(row.seal)}]"
-    _check(row, columns, row.head, sealed)
+    columns = row._asdict()
+    _check(row, columns, row.head, _head(columns, row.seal))
     return codec.head_of(columns, "row")
 
 
@@ -228,7 +253,7 @@ _SUMMARY: Final[Select[Any]] = select(
     keys,
     _count(timings).label("timed"),
     _count(failures).label("failed"),
-    select(func.min(timings.c.median_us)).where(_WON).scalar_subquery().label("median_us"),
+    select(timings.c.median_us).where(_WON).limit(1).scalar_subquery().label("median_us"),
 )
 
 
@@ -238,10 +263,12 @@ def parse_summary(row: Row[Any]) -> LoadedRow[RecordSummary]:
 
 
 def _summary(row: Row[Any]) -> RecordSummary:
-    head = _checked_head(row)
-    return RecordSummary(
-        head.key, head.winner, head.provenance, row.timed, row.failed, row.median_us
-    )
+    columns = row._asdict()
+    _check(row, columns, row.head, _head(columns, row.seal))
+    value = codec.columns_to_json(columns, "row")
+    key = codec.key_from_json(value["key"], "row.key")
+    winner = codec.config_from_json(value["winner"], "row.winner")
+    return RecordSummary(row.digest, key, winner, row.date, row.timed, row.failed, row.median_us)
 
 
 @dataclass(frozen=True)
