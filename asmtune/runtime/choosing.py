@@ -232,7 +232,8 @@ class Chooser:
         shipped = (record for record in shipped_of(self.name) if record.key.device == device)
         # A list: another thread may launch a new key.
         configs = [Config.of(config) for config in list(self.memory.values())]
-        restored = (self.space.restored(one.winner) for one in (*heads, *shipped))
+        winners = (*(head.winner for head in heads), *(record.winner for record in shipped))
+        restored = map(self.space.restored, winners)
         return list(dict.fromkeys(c.plain for c in (*configs, *filter(None, restored))))
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:

@@ -164,10 +164,10 @@ def _unreadable(source: object, error: OSError) -> InputError:
 def _stream(file: BinaryIO, source: str) -> Iterator[TuneRecord]:
     try:
         yield from _records(_values(JsonText(file)), "records")
-    except ValueError as error:
-        raise InputError(f"{source}: not JSON ({error}); {_REPAIR}") from error
     except InputError as error:
         raise InputError(f"{source}: {error}; {_REPAIR}") from error
+    except ValueError as error:
+        raise InputError(f"{source}: not JSON ({error}); {_REPAIR}") from error
     except OSError as error:
         raise _unreadable(source, error) from error
 

@@ -163,7 +163,7 @@ class RecordReader:
         found = run(lambda connection: records.handles(connection, table, condition))
         for start in range(0, len(found), most):
             batch = records.held(table, found[start : start + most])
-            read = run(partial(reading.fetch, condition=batch))
+            read = run(lambda connection, of=batch: reading.fetch(connection, of))
             yield list(map(reading.parse, read))
 
     def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:

@@ -147,7 +147,8 @@ class StoredLaunch:
     def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
         name = self.problem.full_name
         stored = store.heads(name) if store is not None else []
-        names = dict.fromkeys(one.key.device for one in (*stored, *shipped_of(name)))
+        keys = (*(head.key for head in stored), *(record.key for record in shipped_of(name)))
+        names = dict.fromkeys(key.device for key in keys)
         models = {device: match_device(device) for device in names}
         return [device for device, model in models.items() if model and model.name == target.name]
 
