@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -116,7 +117,7 @@ def print_table(rows: Iterable[dict[str, Any]]) -> int:
     for count, row in enumerate(chain(first, left), 1):
         if count == 1:
             print_line("\t".join(row))
-        print_line("\t".join(row.values()))
+        sys.stdout.write("\t".join(row.values()) + "\n")  # `cell` has escaped them
     return count
 
 

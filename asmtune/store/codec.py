@@ -104,7 +104,10 @@ def quoted(row: Mapping[str, Any], name: str) -> str:
     Raises:
         InputError: it is no text.
     """
-    return canonical(json_codec.text_of(row[name], name))
+    value = row[name]
+    if not isinstance(value, str):
+        raise json_codec.expected("text", name, value)
+    return canonical(value)
 
 
 def config_text(config: Config) -> str:

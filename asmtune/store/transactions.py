@@ -50,7 +50,6 @@ _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.5
 _MOST_REPLACEMENTS: Final = 2
 
-
 CONNECT_SECONDS: Final = 5.0
 """Seconds to retry a server that is down or out of connections, at most."""
 
@@ -374,8 +373,8 @@ class Database:
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; set nothing aside.
 
-        A server ends transactions that conflict, and refuses connections above its limit, and a
-        file may be locked by another process: these are retried.
+        A server ends transactions that conflict, and refuses connections above its limit, and
+        another process may lock a file: these are retried.
 
         Raises:
             StoreError: as `transact`.
