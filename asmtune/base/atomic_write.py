@@ -8,7 +8,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,9 @@ _POLL_S: Final = 0.002
 _STREAMS: Final = ("/dev", "/proc")
 
 
-def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool = True) -> None:
+def write_whole(
+    path: Path, data: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True
+) -> None:
     """Write a file so that readers see its old content or its new content, never a part.
 
     A link stays a link; the file that it names is replaced. A device or a pipe is written to:
@@ -25,7 +27,7 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
 
     Args:
         path: the file.
-        data: its new content.
+        data: its new content, in one or in parts.
         private: lets the user alone read it. A link in its place is replaced: it may lead to a
             file that another user wants to have overwritten.
         durable: waits until the content is on the disk; not needed where it can be made again.
@@ -33,18 +35,20 @@ def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool
     Raises:
         OSError: it cannot be written; nothing has changed then, and nothing is left over.
     """
+    parts = (data,) if isinstance(data, bytes) else data
     if _is_stream(path):
         with path.open("wb") as stream:
-            stream.write(data)
+            stream.writelines(parts)
         return
     target = path if private else path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         part.unlink(missing_ok=True)  # left by a killed process that had the same ids
         part.touch(mode=0o600 if private else 0o666, exist_ok=False)
-        part.write_bytes(data)
-        if durable:
-            with part.open("rb") as file:
+        with part.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
+            if durable:
                 os.fsync(file.fileno())
         part.replace(target)
     finally:

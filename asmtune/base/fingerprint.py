@@ -6,7 +6,7 @@ import hashlib
 import json
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Any, Final
 
 
 def digest(*parts: str | bytes) -> str:
@@ -21,7 +21,10 @@ def digest(*parts: str | bytes) -> str:
 
 def canonical(value: Any) -> str:
     """Return JSON text of `value` that does not depend on the order of its keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return _ENCODER.encode(value)
+
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
 
 @cache

@@ -11,9 +11,9 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
-from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import shortened
@@ -25,8 +25,10 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: the text is not such JSON, or nested too deeply.
     """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+        return DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -54,6 +56,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) != len(pairs):
         raise ValueError(f"a name is repeated among {shown(sorted(name for name, _ in pairs))}")
     return values
+
+
+DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
+"""Decodes JSON without NaN, infinities and repeated names."""
 
 
 def printable(text: str) -> str:
@@ -88,7 +94,8 @@ def fields_of(
     for name in required:
         if name not in value:
             raise fault(where, f"field {name!r} is missing")
-    unknown = [name for name in value if name not in (*required, *optional)]
+    known = (*required, *optional)
+    unknown = [name for name in value if name not in known]
     if unknown:
         raise fault(where, f"unknown field {shown(unknown[0])}")
     return value
@@ -118,9 +125,12 @@ def scalar_of(value: Any, where: str) -> Any:
 
 def text_of(value: Any, where: str) -> str:
     """Check for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
-    with suppress(UnicodeEncodeError):
-        if isinstance(value, str) and b"\0" not in value.encode():
+    if isinstance(value, str):
+        if value.isprintable():  # so that it has neither NUL nor a lone surrogate
             return str(value)
+        with suppress(UnicodeEncodeError):
+            if b"\0" not in value.encode():
+                return str(value)
     raise expected("text", where, value)
 
 
@@ -148,7 +158,7 @@ def to_json(record: Any) -> Any:
     if hasattr(record, "to_dict"):
         return record.to_dict()
     if is_dataclass(record):
-        return {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
+        return {one.name: to_json(getattr(record, one.name)) for one in fields(record)}
     if isinstance(record, Mapping):
         return {str(name): to_json(value) for name, value in record.items()}
     if isinstance(record, list | tuple):
@@ -176,6 +186,10 @@ class JsonCodec:
     separator: str = "."
     exact: bool = True
     check: Callable[[str, Any, str], None] | None = None
+    _made: dict[Any, Decoder] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _fields: dict[Any, dict[str, Decoder]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def read(self, kind: type[T], value: Any, where: str) -> T:
         """Read a value of a type.
@@ -183,7 +197,7 @@ class JsonCodec:
         Raises:
             InputError: it is not of that type; names the field.
         """
-        return cast("T", self._read(kind, value, where))
+        return cast("T", self._decoder(kind)(value, where))
 
     def read_fields(self, kind: Any, value: Any, where: str) -> Any:
         """Read an object by the fields of a dataclass, though it has a decoder of its own.
@@ -191,47 +205,53 @@ class JsonCodec:
         Raises:
             InputError: as `read`.
         """
-        hints = _hints(kind)
+        decoders = self._fields.get(kind)
+        if decoders is None:
+            hints = get_type_hints(kind)
+            decoders = {name: self._decoder(hint) for name, hint in hints.items()}
+            self._fields[kind] = decoders
         if self.exact:
-            fields_of(value, where, hints)
+            fields_of(value, where, decoders)
         elif not isinstance(value, Mapping):
             raise self.error("an object", where, value)
         values = {}
-        for name, hint in hints.items():
+        for name, decode in decoders.items():
             place = f"{where}{self.separator}{name}"
-            values[name] = self._read(hint, value.get(name), place)
+            values[name] = decode(value.get(name), place)
             if self.check is not None:
                 self.check(name, values[name], place)
         return kind(**values)
 
-    def _read(self, kind: Any, value: Any, where: str) -> Any:
-        if decoder := self.decoders.get(kind):
-            return decoder(value, where)
+    def _decoder(self, kind: Any) -> Decoder:
+        """Return the decoder of a type, made once: that is slower than most values are read."""
+        decoder = self.decoders.get(kind) or self._made.get(kind)
+        if decoder is None:
+            decoder = self._made[kind] = self._decoder_of(kind)
+        return decoder
+
+    def _decoder_of(self, kind: Any) -> Decoder:
         if kind is Any:
-            return value
+            return lambda value, _: value
         origin, arguments = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
-            return None if value is None else self._read(inner, value, where)
+            decode = self._decoder(inner)
+            return lambda value, where: None if value is None else decode(value, where)
         if origin is tuple:
-            return self._read_tuple(arguments[0], value, where)
+            return partial(self._read_tuple, self._decoder(arguments[0]))
         if is_dataclass(kind):
-            return self.read_fields(kind, value, where)
-        return self._read_mapping(arguments[1], value, where)
+            return partial(self.read_fields, kind)
+        return partial(self._read_mapping, self._decoder(str), self._decoder(arguments[1]))
 
-    def _read_tuple(self, kind: Any, value: Any, where: str) -> tuple[Any, ...]:
+    def _read_tuple(self, decode: Decoder, value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise self.error("a list", where, value)
-        return tuple(self._read(kind, item, f"{where}[{i}]") for i, item in enumerate(value))
+        return tuple([decode(item, f"{where}[{i}]") for i, item in enumerate(value)])
 
-    def _read_mapping(self, kind: Any, value: Any, where: str) -> dict[str, Any]:
+    def _read_mapping(
+        self, name_of: Decoder, decode: Decoder, value: Any, where: str
+    ) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise self.error("an object", where, value)
-        names = [self._read(str, name, f"{where}: name") for name in value]
-        places = [f"{where}{self.separator}{name}" for name in names]
-        return {n: self._read(kind, value[n], p) for n, p in zip(names, places, strict=True)}
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+        names = [name_of(name, f"{where}: name") for name in value]
+        return {name: decode(value[name], f"{where}{self.separator}{name}") for name in names}

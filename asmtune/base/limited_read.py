@@ -9,7 +9,7 @@ import os
 import stat
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from asmtune.base.atomic_write import names_stream
 
@@ -24,13 +24,7 @@ def read_limited(path: Path, most: int = 64 * MIB) -> bytes:
     Raises:
         OSError: it cannot be read, is another kind of file, or holds more than `most` bytes.
     """
-    status = path.stat()
-    if not (
-        stat.S_ISREG(status.st_mode)
-        or stat.S_ISDIR(status.st_mode)
-        or (stat.S_ISFIFO(status.st_mode) and names_stream(path))
-    ):
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    status = _checked(path)
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -38,6 +32,28 @@ def read_limited(path: Path, most: int = 64 * MIB) -> bytes:
         cause = f"too large: {held:,} bytes, and at most {most:,} are read"
         raise OSError(errno.EFBIG, cause, os.fspath(path))
     return data
+
+
+def open_regular(path: Path, most: int) -> BinaryIO:
+    """Open a regular file of any size, to be read in parts; of a pipe read at most `most` bytes.
+
+    Raises:
+        OSError: as `read_limited`.
+    """
+    if stat.S_ISFIFO(_checked(path).st_mode):
+        return io.BytesIO(read_limited(path, most))
+    return path.open("rb")
+
+
+def _checked(path: Path) -> os.stat_result:
+    status = path.stat()
+    if not (
+        stat.S_ISREG(status.st_mode)
+        or stat.S_ISDIR(status.st_mode)
+        or (stat.S_ISFIFO(status.st_mode) and names_stream(path))
+    ):
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return status
 
 
 def read_limited_text(path: Path, most: int = 64 * MIB) -> str:

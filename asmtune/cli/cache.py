@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
-from asmtune.base import json_codec
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.trust import UntrustedError, trusted_file
 from asmtune.cli.output import (
+    cell,
     check_destinations,
     is_stdout,
     is_terminal,
+    print_json_rows,
     print_line,
+    print_table,
     write_result,
 )
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.report.cells import spreadsheet_text
 from asmtune.report.tables import mapping_table
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged, without_samples
-from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
+from asmtune.store.lookup import (
+    DIGITS_SHOWN,
+    RecordSummary,
+    StoredPrediction,
+    StoreFinding,
+    UnfinishedRun,
+)
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records, store_exists
 from asmtune.store.sqlite_file import BESIDE
@@ -40,32 +50,32 @@ if TYPE_CHECKING:
     from asmtune.store.database import Store
 
 
-def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
+def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
     """Return a tuned config as `ls` and `show` give it."""
-    return _row(layer, record.key) | {
+    return _row(layer, record.key, record.digest) | {
         "winner": record.winner.to_dict(),
         "median_us": record.median_us,
-        "date": record.provenance.date,
-        "timed": len(record.measurements),
-        "failed": len(record.failures),
+        "date": record.date,
+        "timed": record.timed,
+        "failed": record.failed,
     }
 
 
 def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
     """Return a run that has no winner yet, with the timings that the next one reuses."""
     facts = {"date": run.date, "timed": run.timed, "failed": run.failed}
-    return _row("unfinished", run.key) | facts
+    return _row("unfinished", run.key, key_digest(run.key)) | facts
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     """Return a config that the model chose, and nobody has timed."""
     facts = {"winner": prediction.config.to_dict(), "date": prediction.provenance.date}
-    return _row("predicted", prediction.key) | facts
+    return _row("predicted", prediction.key, key_digest(prediction.key)) | facts
 
 
-def _row(layer: str, key: TuneKey) -> dict[str, Any]:
+def _row(layer: str, key: TuneKey, digest: str) -> dict[str, Any]:
     return {
-        "key": key_digest(key)[:DIGITS_SHOWN],
+        "key": digest[:DIGITS_SHOWN],
         "layer": layer,
         "kernel": key.kernel,
         "shape": dict(key.shape),
@@ -100,34 +110,6 @@ def print_count(verb: str, count: int, as_json: bool, rest: str, *, err: bool = 
 _SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "layer")
 """Columns that a narrow terminal may lack, the least important first."""
 
-_NOTHING: Final = "-"
-
-
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """Print a table on a terminal; lines with tabs, header first, in a pipe."""
-    if not rows:
-        return
-    shown = [{name: cell(value) for name, value in row.items()} for row in rows]
-    if is_terminal():
-        write_result(mapping_table("", shown, _SPARE))
-        return
-    for line in [list(rows[0]), *(row.values() for row in shown)]:
-        print_line("\t".join(text if text == _NOTHING else spreadsheet_text(text) for text in line))
-
-
-def cell(value: Any) -> str:
-    """Format a value on one line."""
-    if isinstance(value, list):
-        return "; ".join(map(cell, value)) or _NOTHING
-    if isinstance(value, dict):
-        return " ".join(cell(f"{name}={item}") for name, item in value.items())
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    text = _NOTHING if value is None else str(value)
-    # What a file brought in must not reach the terminal as control codes.
-    return json_codec.printable(text)
-
-
 app = typer.Typer(
     name="cache",
     help="Tuned configs and their timings: the user's store and what comes with asmtune.",
@@ -154,24 +136,24 @@ def list_records(
 ) -> None:
     """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
     with _existing(where) as store:
-        stored = store.records(kernel, device) if store else []
-        unfinished = store.unfinished(kernel, device) if store else []
-        predicted = store.predictions(kernel, device) if store else []
-    shipped = [
-        record
-        for record in shipped_records()
-        if kernel in (None, record.key.kernel) and device in (None, record.key.device)
-    ]
-    rows = [record_row("store", record) for record in stored]
-    rows += [unfinished_row(run) for run in unfinished]
-    rows += [prediction_row(prediction) for prediction in predicted]
-    rows += [record_row("shipped", record) for record in shipped]
-    if as_json:
-        print_json(rows)
-        return
-    print_table(rows)
-    if not rows:
-        print_line(f"no tuned config in {place(where)} or shipped", err=True)
+        rows = _listed(store, kernel, device)
+        if as_json:
+            print_json_rows(rows)
+        elif not print_table(rows, _SPARE):
+            print_line(f"no tuned config in {place(where)} or shipped", err=True)
+
+
+def _listed(
+    store: Store | None, kernel: str | None, device: str | None
+) -> Iterator[dict[str, Any]]:
+    if store is not None:
+        for summary in store.summaries(kernel, device):
+            yield record_row("store", summary)
+        yield from map(unfinished_row, store.unfinished(kernel, device))
+        yield from map(prediction_row, store.stream_predictions(kernel, device))
+    for record in shipped_records():
+        if kernel in (None, record.key.kernel) and device in (None, record.key.device):
+            yield record_row("shipped", RecordSummary.of(record))
 
 
 @app.command()
@@ -186,7 +168,7 @@ def show(
         key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
         print_json(key | record_to_json(record))
         return
-    facts = record_row(layer, record) | vars(record.provenance)
+    facts = record_row(layer, RecordSummary.of(record)) | vars(record.provenance)
     if is_terminal():
         rows = [{"": name, " ": cell(value)} for name, value in facts.items()]
         write_result(mapping_table("", rows))
@@ -232,23 +214,30 @@ def export_records(
     """Write records of the user's store in the form of `cache/`, or as a store to ship."""
     if not is_stdout(file):
         check_destinations([("FILE", file)])
-    records = existing_records(kernel, device, where)
-    if not records:
-        raise InputError(
-            f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
-            f"{device or '(any)'}; `asmtune cache ls` lists them"
-        )
-    if fastest is not None:
-        records = [abridged(record, fastest) for record in records]
-    if file.suffix == ".sqlite":
-        from asmtune.store.database import write_for_readers
+    with _existing(where) as store:
+        records = store.stream(kernel, device) if store is not None else iter(())
+        first = next(records, None)
+        if first is None:
+            raise InputError(
+                f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
+                f"{device or '(any)'}; `asmtune cache ls` lists them"
+            )
+        records = chain([first], records)
+        if fastest is not None:
+            records = (abridged(record, fastest) for record in records)
+        if file.suffix == ".sqlite":
+            from asmtune.store.database import write_for_readers
 
-        write_for_readers(file, records if samples else map(without_samples, records))
-    elif is_stdout(file):
-        write_result(interchange.dumps(records, samples=samples).rstrip("\n"))
-    else:
-        interchange.write(file, records, samples=samples)
-    print_count("exported", len(records), as_json, f"records to {file}", err=is_stdout(file))
+            count = write_for_readers(file, records if samples else map(without_samples, records))
+        else:
+            put = _print_parts if is_stdout(file) else write_whole
+            count = interchange.write(file, records, samples=samples, put=put)
+    print_count("exported", count, as_json, f"records to {file}", err=is_stdout(file))
+
+
+def _print_parts(_: Path, parts: Iterable[bytes]) -> None:
+    for part in parts:
+        sys.stdout.write(part.decode())
 
 
 @app.command("import")
@@ -257,12 +246,23 @@ def import_records(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a file's records to the user's store, in place of those of the same key."""
+    """Add a file's records to the user's store, in place of those of the same key.
+
+    The whole file is checked first. Where an import is cut off, whole records are in the store;
+    importing the file again adds the rest.
+    """
     from asmtune.store.database import Store
 
-    records = interchange.read(file)
-    with Store.open(_where(where)) as store:
-        count = store.save_all(records)
+    records, count = interchange.read_checked(file), 0
+    first = [*islice(records, 1)]  # of a malformed file no store is made
+    try:
+        with Store.open(_where(where)) as store:
+            for saved in store.save_batches(chain(first, records)):
+                count += saved
+    except (StoreError, KeyboardInterrupt):
+        rest = "whole; import the file again to add the rest"
+        print_line(f"{count} records of {file} are in {place(where)}, {rest}", err=True)
+        raise
     print_count("imported", count, as_json, f"records from {file}")
 
 
@@ -276,7 +276,7 @@ def verify(where: Where = None, as_json: AsJson = False) -> None:
     except InputError as error:
         findings.append(StoreFinding("shipped", str(error)))
     if as_json:
-        print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
+        print_json_rows({"place": one.place, "problem": one.problem} for one in findings)
     else:
         for finding in findings:
             print_line(cell(str(finding)))
@@ -322,10 +322,10 @@ def existing_records(kernel: str | None, device: str | None, where: str | None) 
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
     """Open the user's store if there is one: reading makes no file."""
-    from asmtune.store import transactions
+    from asmtune.store import places
     from asmtune.store.database import Store
 
-    home = transactions.parse(_where(where))
+    home = places.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
     else:
@@ -347,9 +347,9 @@ def _where(where: str | None) -> str:
 
 def place(where: str | None) -> str:
     """Name the store for messages, since a URL may hold a password."""
-    from asmtune.store import transactions
+    from asmtune.store import places
 
-    return transactions.shown(_where(where))
+    return places.shown(_where(where))
 
 
 def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final, TextIO
@@ -18,6 +20,8 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import printable
 from asmtune.cli.streams import FALLBACK
+from asmtune.report.cells import spreadsheet_text
+from asmtune.report.tables import mapping_table
 
 _UNLIMITED: Final = 100_000
 """Columns where no terminal sets a limit: no table is wider."""
@@ -46,9 +50,9 @@ def is_terminal() -> bool:
     return Console(file=sys.stdout).is_terminal
 
 
-def print_line(text: str, *, err: bool = False) -> None:
+def print_line(text: str, *, err: bool = False, end: str = "\n") -> None:
     """Print a line to stdout or stderr, with its control codes escaped."""
-    print(_escaped(text), file=sys.stderr if err else sys.stdout)
+    print(_escaped(text), file=sys.stderr if err else sys.stdout, end=end)
 
 
 def write_note(renderable: object) -> None:
@@ -160,3 +164,55 @@ def check_destinations(
                 f"{option} {path}: {taken[path.resolve()]} is that file; name another one"
             )
         taken[path.resolve()] = option
+
+
+_NOTHING: Final = "-"
+
+_MOST_IN_TABLE: Final = 1000
+"""Rows whose columns are made equally wide: with more, nothing is seen before the last is known."""
+
+
+def print_table(rows: Iterable[Mapping[str, Any]], spare: Sequence[str] = ()) -> int:
+    """Print a table on a terminal; lines with tabs, header first, in a pipe or of many rows.
+
+    Args:
+        rows: values by column, one row at a time in memory.
+        spare: columns that a narrow terminal may lack, the least important first.
+
+    Returns:
+        How many rows there were.
+    """
+    left = ({name: cell(value) for name, value in row.items()} for row in rows)
+    first = list(islice(left, _MOST_IN_TABLE + 1)) if is_terminal() else []
+    if 0 < len(first) <= _MOST_IN_TABLE:
+        write_result(mapping_table("", first, spare))
+        return len(first)
+    count = 0
+    for count, row in enumerate(chain(first, left), 1):
+        if count == 1:
+            print_line("\t".join(map(spreadsheet_text, row)))
+        # `cell` has escaped what is special to a terminal.
+        texts = (text if text == _NOTHING else spreadsheet_text(text) for text in row.values())
+        sys.stdout.write("\t".join(texts) + "\n")
+    return count
+
+
+def print_json_rows(rows: Iterable[Any]) -> None:
+    """Print a JSON array, a line a row."""
+    count = 0
+    for count, row in enumerate(rows, 1):
+        print_line(f"{',' if count > 1 else '['}\n {json.dumps(row)}", end="")
+    print_line("\n]" if count else "[]")
+
+
+def cell(value: Any) -> str:
+    """Format a value on one line."""
+    if isinstance(value, list):
+        return "; ".join(map(cell, value)) or _NOTHING
+    if isinstance(value, dict):
+        return " ".join(cell(f"{name}={item}") for name, item in value.items())
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = _NOTHING if value is None else str(value)
+    # What a file brought in must not reach the terminal as control codes.
+    return printable(text)

@@ -180,9 +180,9 @@ class UserProgram:
 
     @staticmethod
     def _check_store(where: str) -> None:
-        from asmtune.store import transactions
+        from asmtune.store import places
 
-        home = transactions.parse(where)
+        home = places.parse(where)
         if isinstance(home, Path) and home.is_dir():
             raise InputError(f"--store {where}: a folder; name the store's file, or a URL")
 

@@ -235,11 +235,12 @@ class Chooser:
         from asmtune.store.safe_store import open_user_store
         from asmtune.store.shipped import shipped_of
 
-        stored = [*open_user_store(Settings.from_environment()).records(self.name, device)]
-        stored += [record for record in shipped_of(self.name) if record.key.device == device]
+        heads = open_user_store(Settings.from_environment()).heads(self.name, device)
+        shipped = (record for record in shipped_of(self.name) if record.key.device == device)
         # A list: another thread may launch a new key.
         configs = [Config.of(config) for config in list(self.memory.values())]
-        restored = (self.space.restored(record.winner) for record in stored)
+        winners = (*(head.winner for head in heads), *(record.winner for record in shipped))
+        restored = map(self.space.restored, winners)
         return list(dict.fromkeys(c.plain for c in (*configs, *filter(None, restored))))
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:

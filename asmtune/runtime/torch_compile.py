@@ -38,7 +38,7 @@ from asmtune.runtime.torch_op import (
     carried_options,
     warn_of_loss,
 )
-from asmtune.store.codec import config_text, key_digest
+from asmtune.store.codec import config_text
 
 PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any, bool], ...]
@@ -202,11 +202,9 @@ def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
     """Return the record, with its timings, whose winner is a looked up config."""
     from asmtune.store.safe_store import open_user_store
 
-    records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
-    same = (record for record in records if key_digest(record.key) == key_digest(key))
-    return next(
-        (record for record in same if record.winner.plain.to_dict() == winner.to_dict()), None
-    )
+    record = open_user_store(Settings.from_environment()).find(key)
+    same = record is not None and record.winner.plain.to_dict() == winner.to_dict()
+    return record if same else None
 
 
 def _configs(launches: TracedLaunches, placed: Described, named: Described) -> list[Traced]:

@@ -79,6 +79,37 @@ def key_digest(key: TuneKey) -> str:
     return digest(canonical(to_json(key)))
 
 
+def key_text(row: Mapping[str, Any]) -> str:
+    """Return the text that a key's digest is of, from a row's columns.
+
+    Those that hold JSON are taken as they are: `canonical` has written them.
+
+    Raises:
+        InputError: a column is no text.
+    """
+    kernel, device = quoted(row, "kernel"), quoted(row, "device")
+    shape, dtypes = row["shape"], row["dtypes"]
+    return f'{{"device":{device},"dtypes":{dtypes},"kernel":{kernel},"shape":{shape}}}'
+
+
+def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the canonical text of each field of a head, from a row's columns, as `key_text`."""
+    made = ",".join(f'"{name}":{quoted(row, name)}' for name in sorted(PROVENANCE_FIELDS))
+    return {"key": key_text(row), "provenance": f"{{{made}}}", "winner": row["winner"]}
+
+
+def quoted(row: Mapping[str, Any], name: str) -> str:
+    """Return a column's text as JSON.
+
+    Raises:
+        InputError: it is no text.
+    """
+    value = row[name]
+    if not isinstance(value, str):
+        raise json_codec.expected("text", name, value)
+    return canonical(value)
+
+
 def config_text(config: Config) -> str:
     """Return a config's identity within a record: canonical JSON of its values."""
     return canonical(config.to_dict())
@@ -86,8 +117,9 @@ def config_text(config: Config) -> str:
 
 def winner_is_timed(record: TuneRecord) -> bool:
     """Return whether the winner is among the measurements, by its values."""
-    winner = config_text(record.winner)
-    return any(config_text(m.config) == winner for m in record.measurements)
+    winner, text = record.winner.to_dict(), config_text(record.winner)
+    alike = (m.config for m in record.measurements if m.config.to_dict() == winner)
+    return any(config_text(config) == text for config in alike)  # 1, 1.0 and True are alike
 
 
 def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, Any]:

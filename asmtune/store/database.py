@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table
+from sqlalchemy import ColumnElement, Connection, true
 
-from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, rows, tables, transactions
+from asmtune.store import records, rows, tables, transactions
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
-    DIGITS_SHOWN,
     EarlierOutcomes,
     StoredExamples,
     StoredPrediction,
     StoredTrial,
     StoreFinding,
-    StoreLookup,
     StoreWarning,
     UnfinishedRun,
     differences,
-    judge,
     merge_outcomes,
     unfinished_runs,
 )
+from asmtune.store.record_reader import RecordReader, of_key
 from asmtune.store.rows import LoadedRow
 from asmtune.store.transactions import Database, OnCorrupt, OpenMode
 
 _T = TypeVar("_T")
 
 
-class Store:
+class Store(RecordReader):
     """Tune records by key, and what is known of keys that have none; made with `Store.open`.
 
     Several processes and threads may use one at a time; each call is one transaction. SQLite's
     write-ahead log needs shared memory: a file on a network file system must not be used from
     two hosts at once. Hosts share a store by PostgreSQL.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @classmethod
     def open(
@@ -80,11 +76,6 @@ class Store:
             database.transact(make, writes=True)
         return cls(database)
 
-    @property
-    def place(self) -> str:
-        """Name the store in messages; holds no password."""
-        return self._database.place
-
     def close(self) -> None:
         """Disconnect from the database; a file is closed after each call anyway."""
         self._database.engine.dispose()
@@ -94,14 +85,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Run `work` in a transaction; only for modules of this package.
-
-        Raises:
-            StoreError: the store cannot be read or written.
-        """
-        return self._database.transact(work, writes=writes)
 
     def save(self, record: TuneRecord) -> None:
         """Save a record in place of an older one of the same key, all of it or nothing.
@@ -115,17 +98,21 @@ class Store:
         """
         self.save_all([record])
 
-    def save_all(self, records: Iterable[TuneRecord]) -> int:
-        """Save records as `save` does, all of them or none; return how many."""
-        checked = [_checked(record) for record in records]
+    def save_all(self, saved: Iterable[TuneRecord]) -> int:
+        """Save records as `save` does, in batches, each all or nothing; return how many."""
+        return sum(self.save_batches(saved))
 
-        def write(connection: Connection) -> int:
-            for record in checked:
-                rows.put_record(connection, record)
-                _forget(connection, record.key)
-            return len(checked)
+    def save_batches(self, saved: Iterable[TuneRecord]) -> Iterator[int]:
+        """Save records in batches; yield the number of each batch when all of it is saved.
 
-        return self.transact(write, writes=True)
+        Raises:
+            InputError: as `save`.
+            StoreError: as `save`.
+        """
+        left = iter(saved)
+        while batch := [*map(records.prepare, islice(left, records.BATCH))]:
+            self.transact(partial(records.put, batch=batch), writes=True)
+            yield len(batch)
 
     def save_first(self, record: TuneRecord, replaced: int | None = None) -> TuneRecord:
         """Save a record unless the key has a valid one; return the one that is stored then.
@@ -140,59 +127,17 @@ class Store:
             InputError: as `save`.
             StoreError: as `save`.
         """
-        checked = _checked(record)
+        rows_of = [records.prepare(record)]
 
         def write(connection: Connection) -> TuneRecord:
-            stored = rows.valid_record(connection, checked.key, checked.provenance)
-            _forget(connection, checked.key)
+            stored = records.valid(connection, record.key, record.provenance)
             if stored is not None and stored.value is not None and stored.id != replaced:
+                _forget(connection, record.key)
                 return stored.value
-            rows.put_record(connection, checked)
+            records.put(connection, rows_of)
             return record
 
         return self.transact(write, writes=True)
-
-    def find(self, key: TuneKey) -> TuneRecord | None:
-        """Return the record of a key, valid or stale.
-
-        Raises:
-            StoreError: the store cannot be read, or, where it was opened with
-                `on_corrupt="error"`, the record is damaged.
-        """
-        return next(iter(self._select(_of_key(tables.keys, key))), None)
-
-    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
-        """Look up a key's record and judge it against how the key would be tuned now.
-
-        A damaged record gives "corrupt"; it is deleted, with one `StoreWarning`,
-        where the store was opened with `on_corrupt="set_aside"`.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        for loaded in self._load(_of_key(tables.keys, key)):
-            if loaded.value is not None:
-                return judge(loaded.value, expected, "store")
-            if self._database.sets_aside:
-                self._set_row_aside(loaded)
-            return StoreLookup("corrupt", detail=loaded.problem)
-        return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
-
-    def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
-        """List all records, or those of a kernel, a device or both; by kernel and device.
-
-        Raises:
-            StoreError: as `find` does.
-        """
-        return self._select(rows.matching(tables.keys, kernel, device))
-
-    def by_digest(self, prefix: str) -> list[TuneRecord]:
-        """List the records whose key digest starts with some hex digits.
-
-        Raises:
-            StoreError: as `find` does.
-        """
-        return self._select(tables.keys.c.digest.startswith(prefix, autoescape=True))
 
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Delete all records, or those of a kernel, a device or both, and count them.
@@ -202,15 +147,14 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-
-        def write(connection: Connection) -> int:
-            for table in (tables.trials, tables.predictions, tables.examples):
-                rows.delete_rows(connection, table, rows.matching(table, kernel, device))
-            return rows.delete_rows(
-                connection, tables.keys, rows.matching(tables.keys, kernel, device)
-            )
-
-        return self.transact(write, writes=True)
+        for table in (tables.trials, tables.predictions, tables.examples):
+            condition = rows.matching(table, kernel, device)
+            self.transact(partial(rows.delete_rows, table=table, condition=condition), writes=True)
+        keys, count = tables.keys, 0
+        some = partial(rows.delete_some, table=keys, condition=rows.matching(keys, kernel, device))
+        while deleted := self.transact(some, writes=True):
+            count += deleted
+        return count
 
     def verify(self) -> list[StoreFinding]:
         """List everything that is wrong with the store; delete and set aside nothing.
@@ -218,8 +162,12 @@ class Store:
         Raises:
             StoreError: the store cannot be read for a reason other than damage.
         """
+        once = self._database.once
         try:
-            return self._database.once(rows.find_damage)
+            file = once(records.find_file_damage)
+            batches = self._batches(records.WHOLE, true(), once)
+            found = [*filter(None, map(records.finding, chain.from_iterable(batches)))]
+            return [*file, *found, *once(partial(records.find_damage, is_sound=not file))]
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
 
@@ -251,15 +199,10 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        records, loaded = self.transact(
-            lambda connection: (
-                rows.load_records(connection, _of_key(tables.keys, key)),
-                rows.load_trials(connection, _of_key(tables.trials, key)),
-            )
-        )
+        loaded = list(self._trials(of_key(tables.trials, key)))
         self._set_trials_aside([row for row in loaded if row.value is None])
         return merge_outcomes(
-            (row.value for row in records if row.value is not None),
+            (row.value for row in self._load(key) if row.value is not None),
             (row.value for row in loaded if row.value is not None),
             expected,
         )
@@ -273,8 +216,13 @@ class Store:
             StoreError: the store cannot be read.
         """
         condition = rows.matching(tables.trials, kernel, device)
-        loaded = self.transact(lambda connection: rows.load_trials(connection, condition))
-        return unfinished_runs(row.value for row in loaded if row.value is not None)
+        return unfinished_runs(r.value for r in self._trials(condition) if r.value is not None)
+
+    def _trials(self, condition: ColumnElement[bool]) -> Iterator[LoadedRow[StoredTrial]]:
+        after = 0
+        while found := self.transact(partial(rows.fetch_trials, condition=condition, after=after)):
+            yield from map(rows.parse_trial, found)
+            after = found[-1].id
 
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record.
@@ -286,7 +234,7 @@ class Store:
         row = rows.prediction_row(prediction)
 
         def write(connection: Connection) -> None:
-            if rows.valid_record(connection, prediction.key, prediction.provenance) is None:
+            if records.valid(connection, prediction.key, prediction.provenance) is None:
                 rows.put_prediction(connection, row)
 
         self.transact(write, writes=True)
@@ -297,7 +245,7 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        stored = self._predictions(_of_key(tables.predictions, key))
+        stored = self._predictions(of_key(tables.predictions, key))
         return next((p for p in stored if not differences(p.provenance, expected)), None)
 
     def predictions(
@@ -308,6 +256,12 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
+        return list(self.stream_predictions(kernel, device))
+
+    def stream_predictions(
+        self, kernel: str | None = None, device: str | None = None
+    ) -> Iterator[StoredPrediction]:
+        """Yield what `predictions` lists, of which a batch is in memory; raises as it does."""
         return self._predictions(rows.matching(tables.predictions, kernel, device))
 
     def save_examples(self, key: TuneKey, archive: str) -> None:
@@ -317,41 +271,14 @@ class Store:
 
     def examples(self, kernel: str) -> list[StoredExamples]:
         """Return training rows of the newest runs of a kernel, then of others; raises as `find`."""
-        own, most = tables.examples.c.kernel == kernel, rows.MOST_LOADED
-        loaded = self.transact(lambda c: rows.load_examples(c, own, ~own, most=most))
-        return [row.value for row in loaded if row.value is not None]
+        own = tables.examples.c.kernel == kernel
+        found = self.transact(lambda connection: rows.fetch_examples(connection, own, ~own))
+        return [row.value for row in map(rows.parse_examples, found) if row.value is not None]
 
-    def _predictions(self, condition: ColumnElement[bool]) -> list[StoredPrediction]:
-        loaded = self.transact(lambda connection: rows.load_predictions(connection, condition))
-        return [row.value for row in loaded if row.value is not None]
-
-    def _load(self, condition: ColumnElement[bool]) -> list[LoadedRow[TuneRecord]]:
-        return self.transact(lambda connection: rows.load_records(connection, condition))
-
-    def _select(self, condition: ColumnElement[bool]) -> list[TuneRecord]:
-        records = []
-        for loaded in self._load(condition):
-            if loaded.value is not None:
-                records.append(loaded.value)
-            elif self._database.sets_aside:
-                self._set_row_aside(loaded)
-            else:
-                raise StoreError(
-                    f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} is damaged "
-                    f"({loaded.problem}); `asmtune cache verify` lists such, `asmtune cache "
-                    f"clear --kernel {loaded.kernel!a} --yes` deletes the kernel's records"
-                )
-        return records
-
-    def _set_row_aside(self, loaded: LoadedRow[TuneRecord]) -> None:
-        condition = tables.keys.c.id == loaded.id
-        self.transact(lambda c: rows.delete_rows(c, tables.keys, condition), writes=True)
-        warnings.warn(
-            f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} was damaged "
-            f"({loaded.problem}) and has been deleted; it will be tuned again",
-            StoreWarning,
-            stacklevel=3,
-        )
+    def _predictions(self, condition: ColumnElement[bool]) -> Iterator[StoredPrediction]:
+        batches = self._batches(records.PREDICTIONS, condition, self.transact)
+        loaded = chain.from_iterable(batches)
+        return (row.value for row in loaded if row.value is not None)
 
     def _set_trials_aside(self, damaged: Sequence[LoadedRow[StoredTrial]]) -> None:
         if not damaged or not self._database.sets_aside:
@@ -366,28 +293,26 @@ class Store:
         )
 
 
-def write_for_readers(path: Path, records: Iterable[TuneRecord]) -> None:
+def write_for_readers(path: Path, shipped: Iterable[TuneRecord]) -> int:
     """Write records as a store to ship: a new file for read-only places and for other users.
+
+    Returns:
+        How many there were.
 
     Raises:
         InputError: as `Store.save`.
         StoreError: the path is taken, or the file cannot be written.
     """
-    checked = [_checked(record) for record in records]
+    count, left = 0, iter(shipped)
 
     def fill(connection: Connection) -> None:
-        for record in checked:
-            rows.put_record(connection, record)
+        nonlocal count
+        while batch := [*map(records.prepare, islice(left, records.BATCH))]:
+            records.put(connection, batch)
+            count += len(batch)
 
     transactions.make_for_readers(path, fill)
-
-
-def _of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
-    return table.c.digest == codec.key_digest(key)
-
-
-def _checked(record: TuneRecord) -> TuneRecord:
-    return codec.record_from_json(codec.record_to_json(record), f"{record.key.kernel}: record")
+    return count
 
 
 def _forget(connection: Connection, key: TuneKey) -> None:

@@ -27,7 +27,7 @@ from asmtune.store.sqlite_file import (
     SCHEMA_DIGEST,
     SCHEMA_QUERY,
     connect,
-    exclusive,
+    connecting,
     holds_content,
     schema_digest,
 )
@@ -103,7 +103,7 @@ def fast_lookup(
             trusted_file(path, *BESIDE)
         if not holds_content(path):
             return FastAnswer(not path.exists())
-        with exclusive(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:
+        with connecting(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:
             if not _is_known(connection):
                 return FastAnswer(False)
             tuned = connection.execute(_TUNED, (digest,)).fetchone()

@@ -96,8 +96,10 @@ def translated(place: str) -> Iterator[None]:
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Tell whether a server ended a transaction for another one, so that it may be retried."""
-    state = _state(error)
+    """Tell whether another one was in a transaction's way, so that it may be retried."""
+    state, code = _state(error), getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return bool(code & 0xFF == sqlite3.SQLITE_BUSY)
     return isinstance(error, IntegrityError) or state[:2] == "40" or state in _EXISTS_ALREADY
 
 

@@ -14,16 +14,20 @@ two versions of a file shows what has changed.
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import tee
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import expected, parse_json, shown
-from asmtune.base.limited_read import MIB, read_limited
+from asmtune.base.json_codec import expected, shown
+from asmtune.base.json_text import JsonText
+from asmtune.base.limited_read import MIB, open_regular
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,
@@ -49,16 +53,66 @@ def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
     Raises:
         InputError: a record that `loads` would refuse, such as one whose winner was not timed.
     """
+    spool = io.BytesIO()
+    return b"".join(_document(_spooled(records, spool, samples=samples), spool)).decode()
+
+
+def write(
+    path: Path,
+    records: Iterable[TuneRecord],
+    *,
+    samples: bool = False,
+    put: Callable[[Path, Iterable[bytes]], None] = write_whole,
+) -> int:
+    """Write a document to a file, which appears whole or stays as it was; return how many.
+
+    One record at a time is in memory; `put` writes the document's parts.
+
+    Raises:
+        InputError: as `dumps`.
+        StoreError: the file cannot be written.
+    """
+    try:
+        with TemporaryFile() as spool:
+            places = _spooled(records, spool, samples=samples)
+            put(path, _document(places, spool))
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror or error}); "
+            "check the folder and its free space, or name another file"
+        ) from error
+    return len(places)
+
+
+class _Place(NamedTuple):
+    """Where a record's text lies among those that were spooled, and its order in a document."""
+
+    order: str
+    start: int
+    length: int
+
+
+def _spooled(records: Iterable[TuneRecord], spool: BinaryIO, *, samples: bool) -> list[_Place]:
     mode = "rounded" if samples else "none"
-    values = [record_to_json(record, samples=mode) for record in records]
     names = ("kernel", "device", "dtypes", "shape")
-    values.sort(key=lambda v: json.dumps([v["key"][n] for n in names], sort_keys=True, default=str))
-    _records(values, "export")
-    body = ",\n".join(_record_text(value) for value in values)
-    return (
-        f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n'
-        f'"records": [{body and chr(10) + body + chr(10)}]\n}}\n'
-    )
+    places, start = [], 0
+    values, checked = tee(record_to_json(record, samples=mode) for record in records)
+    for value, _ in zip(values, _records(checked, "export"), strict=True):
+        order = json.dumps([value["key"][name] for name in names], sort_keys=True, default=str)
+        text = _record_text(value).encode()
+        places.append(_Place(order, start, len(text)))
+        start += spool.write(text)
+    return places
+
+
+def _document(places: Sequence[_Place], spool: BinaryIO) -> Iterator[bytes]:
+    yield f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n"records": ['.encode()
+    for number, place in enumerate(sorted(places)):
+        spool.seek(place.start)
+        yield (b",\n" if number else b"\n") + spool.read(place.length)
+    yield b"\n]\n}\n" if places else b"]\n}\n"
 
 
 def loads(text: str | bytes, source: str) -> tuple[TuneRecord, ...]:
@@ -72,31 +126,8 @@ def loads(text: str | bytes, source: str) -> tuple[TuneRecord, ...]:
         InputError: the text is not such a document, its version is newer, or a record is
             malformed; the message names file, record and field.
     """
-    try:
-        document = parse_json(text)
-    except ValueError as error:
-        raise InputError(f"{source}: not JSON ({error}); {_REPAIR}") from error
-    try:
-        return _records(_body(document), "records")
-    except InputError as error:
-        raise InputError(f"{source}: {error}; {_REPAIR}") from error
-
-
-def write(path: Path, records: Iterable[TuneRecord], *, samples: bool = False) -> None:
-    """Write a document to a file; the file appears whole or stays as it was.
-
-    Raises:
-        InputError: as `dumps`.
-        StoreError: the file cannot be written.
-    """
-    text = dumps(records, samples=samples)
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be written ({error.strerror or error}); "
-            "check the folder and its free space, or name another file"
-        ) from error
+    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    return tuple(_stream(io.BytesIO(data), source))
 
 
 def read(path: Path) -> tuple[TuneRecord, ...]:
@@ -105,46 +136,92 @@ def read(path: Path) -> tuple[TuneRecord, ...]:
     Raises:
         InputError: as `loads`, or the file cannot be read.
     """
+    with _opened(path) as file:
+        return tuple(_stream(file, str(path)))
+
+
+def read_checked(path: Path) -> Iterator[TuneRecord]:
+    """Check a whole document, then yield its records, of which one at a time is in memory.
+
+    Raises:
+        InputError: as `read`; before the first record.
+    """
+    with _opened(path) as file:
+        for _ in _stream(file, str(path)):
+            pass
+        file.seek(0)
+        yield from _stream(file, str(path))
+
+
+def _opened(path: Path) -> BinaryIO:
     try:
-        text = read_limited(path, 1024 * MIB)
+        return open_regular(path, 1024 * MIB)
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror or error}); "
-            "name a file that `asmtune cache export` has written"
-        ) from error
-    return loads(text, str(path))
+        raise _unreadable(path, error) from error
 
 
-def _body(document: Any) -> list[Any]:
-    if not isinstance(document, dict):
-        raise expected("an object", "document", document)
-    if document.get("format") != FORMAT:
-        raise expected(repr(FORMAT), "format", document.get("format"))
-    version = document.get("version")
+def _unreadable(source: object, error: OSError) -> InputError:
+    return InputError(
+        f"{source}: cannot be read ({error.strerror or error}); "
+        "name a file that `asmtune cache export` has written"
+    )
+
+
+def _stream(file: BinaryIO, source: str) -> Iterator[TuneRecord]:
+    try:
+        yield from _records(_values(JsonText(file)), "records")
+    except InputError as error:
+        raise InputError(f"{source}: {error}; {_REPAIR}") from error
+    except ValueError as error:
+        raise InputError(f"{source}: not JSON ({error}); {_REPAIR}") from error
+    except OSError as error:
+        raise _unreadable(source, error) from error
+
+
+def _values(text: JsonText) -> Iterator[Any]:
+    """Yield the values of a document's records, and check what is around them."""
+    fields: dict[str, Any] = {}
+    for name in text.names("document"):
+        if name == "records" and text.peek() == "[":
+            if "format" in fields and "version" in fields:
+                _check_head(fields)  # before any record of a newer version
+            fields[name] = []
+            yield from text.items()
+        else:
+            fields[name] = text.value()
+    text.end()
+    _check_head(fields)
+    if not isinstance(fields.get("records"), list):
+        raise expected("a list", "records", fields.get("records"))
+
+
+def _check_head(fields: Mapping[str, Any]) -> None:
+    if fields.get("format") != FORMAT:
+        raise expected(repr(FORMAT), "format", fields.get("format"))
+    version = fields.get("version")
     if type(version) is not int or version < 1:
         raise expected(f"a version from 1 to {VERSION}", "version", version)
     if version > VERSION:
         raise InputError(
             f"version: {version} is newer than {VERSION}, which this asmtune knows: upgrade asmtune"
         )
-    if unknown := sorted(document.keys() - {"format", "version", "records"}):
+    if unknown := sorted(fields.keys() - {"format", "version", "records"}):
         raise InputError(f"unknown field {shown(unknown[0])}")
-    if not isinstance(document.get("records"), list):
-        raise expected("a list", "records", document.get("records"))
-    return list(document["records"])
 
 
-def _records(values: list[Any], where: str) -> tuple[TuneRecord, ...]:
-    records: dict[str, TuneRecord] = {}
+def _records(values: Iterable[Any], where: str) -> Iterator[TuneRecord]:
+    seen: set[bytes] = set()
     for index, value in enumerate(values):
         record = record_from_json(value, f"{where}[{index}]")
         if not winner_is_timed(record):
             raise expected(
                 "one of the configs measured", f"{where}[{index}].winner", str(record.winner)
             )
-        if records.setdefault(key_digest(record.key), record) is not record:
+        key = bytes.fromhex(key_digest(record.key))
+        if key in seen:
             raise expected("a key once", f"{where}[{index}].key", record.key.kernel)
-    return tuple(records.values())
+        seen.add(key)
+        yield record
 
 
 def _record_text(value: dict[str, Any]) -> str:
@@ -155,8 +232,7 @@ def _record_text(value: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+_line: Final = json.JSONEncoder(sort_keys=True).encode
 
 
 def abridged(record: TuneRecord, count: int) -> TuneRecord:

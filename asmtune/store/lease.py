@@ -30,7 +30,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, 
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, rows
+from asmtune.store import codec, records, rows
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor_version
 from asmtune.store.tables import leases
@@ -189,7 +189,7 @@ class Claim:
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
     def _valid_record(self, connection: Connection) -> rows.LoadedRow[TuneRecord] | None:
-        return rows.valid_record(connection, self.request.key, self.request.expected)
+        return records.valid(connection, self.request.key, self.request.expected)
 
     def _read(self, connection: Connection) -> None:
         valid = self._valid_record(connection)

@@ -116,6 +116,33 @@ class UnfinishedRun:
     date: str
 
 
+@dataclass(frozen=True)
+class RecordSummary:
+    """A record without its timings.
+
+    Attributes:
+        digest: the key's.
+        key, winner, date: as the record has them.
+        timed, failed: number of its timings and failures.
+        median_us: the winner's median time; None if it was not timed.
+    """
+
+    digest: str
+    key: TuneKey
+    winner: Config
+    date: str
+    timed: int
+    failed: int
+    median_us: float | None
+
+    @classmethod
+    def of(cls, record: TuneRecord) -> RecordSummary:
+        """Summarise a record."""
+        counts = len(record.measurements), len(record.failures)
+        head = (record.key, record.winner, record.provenance.date)
+        return cls(codec.key_digest(record.key), *head, *counts, record.median_us)
+
+
 def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
     """Return a record as a hit, or as stale where its provenance differs from `expected`."""
     detail = "; ".join(differences(record.provenance, expected))
@@ -173,17 +200,16 @@ def merge_outcomes(
 
 def unfinished_runs(trials: Iterable[StoredTrial]) -> list[UnfinishedRun]:
     """Group trials by the run that they come from; by kernel, device and key."""
-    groups: dict[tuple[str, str, str], list[StoredTrial]] = {}
+    runs: dict[tuple[str, str, str], UnfinishedRun] = {}
     for trial in trials:
-        run = (codec.key_digest(trial.key), trial.source, trial.triton)
-        groups.setdefault(run, []).append(trial)
-    runs = []
-    for (_, source, triton), group in groups.items():
-        timed = sum(isinstance(trial.outcome, Measurement) for trial in group)
-        date = max(trial.date for trial in group)
-        failed = len(group) - timed
-        runs.append(UnfinishedRun(group[0].key, source, triton, timed, failed, date))
-    return sorted(runs, key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key)))
+        name = (codec.key_digest(trial.key), trial.source, trial.triton)
+        run = runs.get(name) or UnfinishedRun(trial.key, trial.source, trial.triton, 0, 0, "")
+        timed = isinstance(trial.outcome, Measurement)
+        counts = run.timed + timed, run.failed + (not timed)
+        runs[name] = UnfinishedRun(run.key, *name[1:], *counts, max(run.date, trial.date))
+    return sorted(
+        runs.values(), key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key))
+    )
 
 
 def _short(value: str) -> str:

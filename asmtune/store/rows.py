@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, true
@@ -20,7 +18,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
@@ -29,14 +27,13 @@ from asmtune.store.lookup import (
     StoredTrial,
     StoreFinding,
     TrialOutcome,
-    differences,
 )
 from asmtune.store.tables import examples, failures, keys, predictions, timings, trials
 
 _T = TypeVar("_T")
 
-_TIMES: Final = ("median_us", "p20_us", "p80_us")
-_FAILURE: Final = ("stage", "kind", "detail")
+MOST_TRIALS: Final = 10_000
+"""Outcomes that one transaction reads: of a key more than any run has."""
 
 _CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000
 
@@ -80,6 +77,21 @@ def delete_rows(connection: Connection, table: Table, condition: ColumnElement[b
     return connection.execute(delete(table).where(condition)).rowcount
 
 
+def delete_some(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
+    """Delete as `delete_rows` at most `_CHUNK` of the rows; return how many."""
+    ids = connection.execute(select(table.c.id).where(condition).limit(_CHUNK)).scalars().all()
+    return delete_rows(connection, table, table.c.id.in_(ids))
+
+
+def find_damaged(
+    connection: Connection, table: Table, parse: Callable[[Row[Any]], LoadedRow[Any]]
+) -> list[StoreFinding]:
+    """List what is wrong with each row of a table."""
+    found = connection.execute(select(table), execution_options={"yield_per": _CHUNK})
+    damaged = (row for row in map(parse, found) if row.value is None)
+    return [StoreFinding(row.place, row.problem) for row in damaged]
+
+
 def delete_key(connection: Connection, table: Table, key: TuneKey) -> None:
     """Delete a key's rows."""
     delete_rows(connection, table, table.c.digest == codec.key_digest(key))
@@ -89,51 +101,6 @@ def delete_trials(connection: Connection, ids: Sequence[int]) -> None:
     """Delete rows of `trials` by their ids."""
     for start in range(0, len(ids), _CHUNK):
         delete_rows(connection, trials, trials.c.id.in_(ids[start : start + _CHUNK]))
-
-
-def put_record(connection: Connection, record: TuneRecord) -> None:
-    """Write a record's rows, in place of those of the same key."""
-    value = codec.record_to_json(record)
-    seal = _seal(value)
-    delete_key(connection, keys, record.key)
-    row = {
-        **_key_columns(record.key),
-        "winner": canonical(value["winner"]),
-        **value["provenance"],
-        "seal": seal,
-        "head": codec.head_seal(codec.Head(record.key, record.winner, record.provenance), seal),
-    }
-    inserted = connection.execute(insert(keys).values(row)).inserted_primary_key
-    key_id = inserted[0] if inserted else None
-    _put_children(connection, key_id, timings, value["measurements"])
-    _put_children(connection, key_id, failures, value["failures"])
-
-
-def load_records(
-    connection: Connection, condition: ColumnElement[bool]
-) -> list[LoadedRow[TuneRecord]]:
-    """Load the records that match, by kernel, device and digest."""
-    rows = _sorted_rows(connection, keys, condition)
-    timed = _children_by_key(connection, timings, condition)
-    failed = _children_by_key(connection, failures, condition)
-
-    def parse(row: Row[Any]) -> TuneRecord:
-        return _record(row, timed.get(row.id, ()), failed.get(row.id, ()))
-
-    return [_load(row, parse) for row in rows]
-
-
-def valid_record(
-    connection: Connection, key: TuneKey, now: Provenance
-) -> LoadedRow[TuneRecord] | None:
-    """Load the row of a key's record where it is valid for `now`; else return None."""
-    condition = and_(
-        keys.c.digest == codec.key_digest(key),
-        keys.c.source == now.source,
-        keys.c.space == now.space,
-    )
-    loaded = load_records(connection, condition)
-    return next((r for r in loaded if r.value and not differences(r.value.provenance, now)), None)
 
 
 def trial_rows(
@@ -148,7 +115,7 @@ def trial_rows(
         InputError: a value cannot be stored; the message names it.
     """
     where = f"{key.kernel}: trial"
-    columns = _key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
+    columns = key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
     for name in ("source", "triton", "date"):
         columns[name] = json_codec.text_of(getattr(provenance, name), f"{where}.{name}")
     values = [codec.measurement_to_json(measurement) for measurement in measurements]
@@ -162,12 +129,17 @@ def put_trials(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     connection.execute(insert(trials), list(rows))
 
 
-def load_trials(
-    connection: Connection, condition: ColumnElement[bool]
-) -> list[LoadedRow[StoredTrial]]:
-    """Load the rows of `trials` that match, oldest first."""
-    query = select(trials).where(condition).order_by(trials.c.id)
-    return [_load(row, _trial) for row in connection.execute(query)]
+def fetch_trials(
+    connection: Connection, condition: ColumnElement[bool], after: int = 0
+) -> list[Row[Any]]:
+    """Read the rows of `trials` that match, oldest first, at most `MOST_TRIALS` after an id."""
+    query = select(trials).where(condition, trials.c.id > after).order_by(trials.c.id)
+    return list(connection.execute(query.limit(MOST_TRIALS)))
+
+
+def parse_trial(row: Row[Any]) -> LoadedRow[StoredTrial]:
+    """Check and read a row of `trials`."""
+    return loaded(row, _trial)
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
@@ -183,7 +155,7 @@ def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     if us is not None:
         us = json_codec.time_of(us, f"{where}.predicted_us")
     return {
-        **_key_columns(head.key),
+        **key_columns(head.key),
         "winner": canonical(value["winner"]),
         "predicted_us": us,
         **value["provenance"],
@@ -197,11 +169,9 @@ def put_prediction(connection: Connection, row: Mapping[str, Any]) -> None:
     connection.execute(insert(predictions).values(row))
 
 
-def load_predictions(
-    connection: Connection, condition: ColumnElement[bool]
-) -> list[LoadedRow[StoredPrediction]]:
-    """Load the rows of `predictions` that match, by kernel, device and digest."""
-    return [_load(row, _prediction) for row in _sorted_rows(connection, predictions, condition)]
+def parse_prediction(row: Row[Any]) -> LoadedRow[StoredPrediction]:
+    """Check and read a row of `predictions`."""
+    return loaded(row, _prediction)
 
 
 MOST_OF_A_KEY: Final = 4
@@ -219,7 +189,7 @@ def examples_row(key: TuneKey, rows: str) -> dict[str, Any]:
         InputError: a value cannot be stored; the message names it.
     """
     where = f"{key.kernel}: training rows"
-    columns = _key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
+    columns = key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
     columns["rows"] = json_codec.text_of(rows, f"{where}.rows")
     return {**columns, "seal": _seal(columns)}
 
@@ -235,35 +205,19 @@ def put_examples(connection: Connection, row: Mapping[str, Any]) -> None:
             delete_rows(connection, examples, examples.c.id.in_(old))
 
 
-def load_examples(
-    connection: Connection, *conditions: ColumnElement[bool], most: int | None = None
-) -> list[LoadedRow[StoredExamples]]:
-    """Load the rows of `examples` that match each condition, at most so many, newest first."""
-    query = select(examples).order_by(examples.c.id.desc()).limit(most)
-    found = (row for each in conditions for row in connection.execute(query.where(each)))
-    return [_load(row, _examples) for row in found]
+def fetch_examples(connection: Connection, *conditions: ColumnElement[bool]) -> list[Row[Any]]:
+    """Read the newest `MOST_LOADED` rows of `examples` that match each condition."""
+    query = select(examples).order_by(examples.c.id.desc()).limit(MOST_LOADED)
+    return [row for each in conditions for row in connection.execute(query.where(each))]
 
 
-def find_damage(connection: Connection) -> list[StoreFinding]:
-    """List what is wrong with the file, as SQLite sees it, and with every row."""
-    problems = []
-    if connection.dialect.name == "sqlite":
-        texts = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
-        problems += [("file", " ".join(str(text).split())) for text in texts if text != "ok"]
-    for loaded in load_records(connection, true()):
-        if loaded.value is None:
-            problems.append((loaded.place, loaded.problem))
-        elif not codec.winner_is_timed(loaded.value):
-            problems.append((loaded.place, "its winner is not among its measurements"))
-    if orphans := _count_orphans(connection):
-        problems.append(("file", f"{orphans} timings or failures belong to no record"))
-    for load in (load_predictions, load_trials, load_examples):
-        loaded_rows = load(connection, true())
-        problems += [(row.place, row.problem) for row in loaded_rows if row.value is None]
-    return [StoreFinding(place, problem) for place, problem in problems]
+def parse_examples(row: Row[Any]) -> LoadedRow[StoredExamples]:
+    """Check and read a row of `examples`."""
+    return loaded(row, _examples)
 
 
-def _key_columns(key: TuneKey) -> dict[str, Any]:
+def key_columns(key: TuneKey) -> dict[str, Any]:
+    """Return the columns that tell a row's key."""
     return {
         "digest": codec.key_digest(key),
         "kernel": key.kernel,
@@ -277,17 +231,13 @@ def _seal(value: Any) -> str:
     return digest(canonical(value))
 
 
-def _sorted_rows(
-    connection: Connection, table: Table, condition: ColumnElement[bool]
-) -> list[Row[Any]]:
-    # Sorted here: databases differ in how they order text.
-    return sorted(
-        connection.execute(select(table).where(condition)),
-        key=lambda row: (str(row.kernel), str(row.device), str(row.digest)),
-    )
+def in_order(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Sort rows by kernel, device and digest; here, since databases differ in how they do."""
+    return sorted(rows, key=lambda row: (str(row.kernel), str(row.device), str(row.digest)))
 
 
-def _load(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
+def loaded(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
+    """Parse a row; what is wrong with it becomes its problem."""
     value, problem = None, ""
     try:
         value = parse(row)
@@ -296,32 +246,6 @@ def _load(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
     shown, kernel = (json_codec.printable(str(text)) for text in (row.digest, row.kernel))
     row_id = row._mapping.get("id", row.digest)  # `predictions` is keyed by its digest
     return LoadedRow(row_id, shown, kernel, value, problem)
-
-
-def _record(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> TuneRecord:
-    record = codec.record_from_json(_record_json(row, timed, failed), "row")
-    if codec.key_digest(record.key) != row.digest:
-        raise InputError("its key does not match its digest")
-    if row.seal != _seal(codec.record_to_json(record)):
-        raise InputError("its values do not match its seal")
-    return record
-
-
-def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
-    measurements = [_child_json(item, "timing", _TIMES) for item in timed]
-    for value, item in zip(measurements, timed, strict=True):
-        where = f"timing {item.position}: samples"
-        value["samples_us"] = json_codec.json_of(item.samples, where)
-    return {
-        **codec.columns_to_json(row._asdict(), "row"),
-        "measurements": measurements,
-        "failures": [_child_json(item, "failure", _FAILURE) for item in failed],
-    }
-
-
-def _child_json(row: Row[Any], kind: str, names: Sequence[str]) -> dict[str, Any]:
-    config = json_codec.json_of(row.config, f"{kind} {row.position}: config")
-    return {"config": config, **{name: row._mapping[name] for name in names}}
 
 
 def _sealed_key(row: Row[Any], where: str) -> TuneKey:
@@ -366,31 +290,3 @@ def _prediction(row: Row[Any]) -> StoredPrediction:
     if row.seal != codec.head_seal(head, row.predicted_us):
         raise json_codec.fault("prediction", "its values do not match its seal")
     return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)
-
-
-def _put_children(
-    connection: Connection, key_id: Any, table: Table, items: list[dict[str, Any]]
-) -> None:
-    rows = []
-    for position, item in enumerate(items):
-        row = {"key_id": key_id, "position": position, **item, "config": canonical(item["config"])}
-        if "samples_us" in row:
-            row["samples"] = canonical(row.pop("samples_us"))
-        rows.append(row)
-    if rows:
-        connection.execute(insert(table), rows)
-
-
-def _children_by_key(
-    connection: Connection, table: Table, condition: ColumnElement[bool]
-) -> dict[int, list[Row[Any]]]:
-    owners = select(keys.c.id).where(condition)
-    query = select(table).where(table.c.key_id.in_(owners))
-    children = connection.execute(query.order_by(table.c.key_id, table.c.position))
-    return {key_id: list(group) for key_id, group in groupby(children, attrgetter("key_id"))}
-
-
-def _count_orphans(connection: Connection) -> int:
-    known = select(keys.c.id)
-    queries = [select(t.c.key_id).where(t.c.key_id.not_in(known)) for t in (timings, failures)]
-    return sum(len(connection.execute(query).all()) for query in queries)

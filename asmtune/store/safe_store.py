@@ -26,7 +26,7 @@ from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.base.trust import trusted_file
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.store import transactions
+from asmtune.store import places
 from asmtune.store.database import Store
 from asmtune.store.faults import translated
 from asmtune.store.lease import (
@@ -39,7 +39,7 @@ from asmtune.store.lease import (
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 from asmtune.store.shipped import store_exists
-from asmtune.store.sqlite_file import BESIDE
+from asmtune.store.sqlite_file import BESIDE, OwnThreadError
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -117,7 +117,10 @@ class SafeStore:
         return not self._is_off("writes")
 
     lookup = _guarded(Store.lookup, lambda: StoreLookup("miss", detail="the store cannot be used"))
+    find = _guarded(Store.find, lambda: None)
     records = _guarded(Store.records, list)
+    heads = _guarded(Store.heads, list)
+    near = _guarded(Store.near, list)
     save = _guarded(Store.save, lambda: None, "writes")
     earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
     save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
@@ -168,6 +171,8 @@ class SafeStore:
             store = self._open()
             failed = access
             return work(store)
+        except OwnThreadError as error:
+            self._warn(f"{error}; this was not done")  # the store is sound, and used by the next
         except StoreError as error:
             self._give_up(error, failed)
         except InputError as error:
@@ -219,7 +224,7 @@ def existing_store(settings: Settings) -> SafeStore | None:
         InputError: its URL cannot be read.
         StoreError: its folder cannot be looked into.
     """
-    home = transactions.parse(settings.store_where)
+    home = places.parse(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):
         return None
     return open_user_store(settings)

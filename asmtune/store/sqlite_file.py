@@ -6,13 +6,12 @@ tables of ours: a view in the place of one could run for ever, or answer anythin
 
 SQLite's handles and locks do not survive a fork: a child that opens the same file takes the
 parent's locks for its own, and has damaged stores so. All connections are therefore opened and
-closed under `exclusive`, one lock of the whole process, and a fork waits for it.
+closed within `connecting`, which any number of threads may be in, and a fork waits for them.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import os
 import re
@@ -22,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -52,66 +52,137 @@ SCHEMA_QUERY: Final = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NO
 _STEPS: Final = 100_000
 """Instructions of SQLite's machine, about 2 ms, between two looks at the clock."""
 
-FORK_WAIT_S: Final = 20.0
-"""Seconds that a fork waits for a transaction of another thread. It takes some 10 ms, unless
-another process holds the file: then at most twice the 10 s that a launch waits for it."""
+FORK_WAIT_S: Final = 5.0
+"""Seconds that a fork waits for the transactions of other threads. Each takes milliseconds: records
+are read in batches and parsed afterwards, and nobody waits for another process in one."""
 
-# Process-wide: a transaction holds the lock, and so does a fork. The gate is closed while a fork
-# waits, so that threads that save without a pause cannot keep it waiting.
-_lock = threading.RLock()
-_gate = threading.Event()
-_gate.set()
-_depth = 0
+_TRY_S: Final = 0.05
+"""Seconds that SQLite itself waits for another process's lock; then the transaction is given up,
+so that a fork may pass, and begun again."""
+
+
+class OwnThreadError(StoreError):
+    """Another thread of this process was in the way for too long; the store itself is sound."""
+
+
+class _Gate:
+    """The connections of this process: any number of threads have some, or a fork passes.
+
+    Attributes:
+        users: threads that have a connection.
+        waiting: forks and others that wait for there to be none, or are passing; nobody enters
+            meanwhile, so that threads that save without a pause cannot keep them waiting.
+        writer: held by the one thread that writes to a file.
+    """
+
+    def __init__(self) -> None:
+        self.users = self.waiting = 0
+        self.changed = threading.Condition()
+        self.writer = threading.RLock()
+        self.own = threading.local()
+
+    @property
+    def depth(self) -> int:
+        """Number of transactions that this thread is in."""
+        return int(getattr(self.own, "depth", 0))
+
+    def enter(self, patience_s: float) -> bool:
+        """Count this thread among the users; return False if a fork passes for longer."""
+        with self.changed:
+            if not self.depth:
+                if not self.changed.wait_for(lambda: not self.waiting, patience_s):
+                    return False
+                self.users += 1
+            self.own.depth = self.depth + 1
+        return True
+
+    def leave(self) -> None:
+        """Undo `enter`."""
+        with self.changed:
+            self.own.depth -= 1
+            if not self.depth:
+                self.users -= 1
+                self.changed.notify_all()
+
+    def close(self, patience_s: float) -> bool:
+        """Let nobody enter until `reopen`; return whether the others have left."""
+        with self.changed:
+            self.waiting += 1
+            own = int(self.depth > 0)
+            return self.changed.wait_for(lambda: self.users == own, patience_s)
+
+    def reopen(self) -> None:
+        """Undo `close`."""
+        with self.changed:
+            self.waiting -= 1
+            self.changed.notify_all()
+
+
+_gate = _Gate()
 _unusable = False
-_thread = threading.local()
 
 
 @contextmanager
-def exclusive(patience_s: float) -> Iterator[None]:
-    """Hold the process's lock for transactions, so that no fork happens inside.
+def connecting(patience_s: float, *, writes: bool = False) -> Iterator[None]:
+    """Let no fork pass while a connection is open; readers do not wait for anyone else.
+
+    Args:
+        patience_s: seconds to wait.
+        writes: whether to wait for another thread that writes, which SQLite would poll for.
 
     Raises:
-        TimeoutError: another thread holds it for longer than `patience_s`.
+        OwnThreadError: a fork, or another thread that writes, takes longer.
         StoreError: this process was forked from within a transaction.
     """
-    global _depth
     if _unusable:
         raise StoreError(
             "store: this process was forked from within a transaction of its parent, whose locks "
             "SQLite takes for its own: the store cannot be used here; fork before or after it"
         )
-    lock, outer = _lock, getattr(_thread, "depth", 0)
-    if not outer:
-        _gate.wait(patience_s)
-    if not lock.acquire(timeout=patience_s):
-        raise TimeoutError(errno.ETIMEDOUT, "another thread of this process is using it")
-    _depth += 1
-    _thread.depth = outer + 1
+    gate, late = _gate, f"store: another thread of this process has used it for {patience_s:g} s"
+    if writes and not gate.writer.acquire(timeout=patience_s):
+        raise OwnThreadError(f"{late}; try again when that has ended")
     try:
+        if not gate.enter(patience_s):
+            raise OwnThreadError(f"{late}, while one forks; try again when that has ended")
+        try:
+            yield
+        finally:
+            if gate is _gate:  # not the parent's, in a child that was forked here
+                gate.leave()
+    finally:
+        if writes and gate is _gate:
+            gate.writer.release()
+
+
+@contextmanager
+def alone(patience_s: float) -> Iterator[None]:
+    """Wait until no other thread has a connection, and let none be opened.
+
+    Raises:
+        OwnThreadError: another thread has one for longer than `patience_s`.
+    """
+    gate = _gate
+    try:
+        if not gate.close(patience_s):
+            raise OwnThreadError("store: another thread of this process uses it; try again")
         yield
     finally:
-        _thread.depth = outer
-        _depth -= 1
-        lock.release()
+        gate.reopen()
 
 
 def _before_fork() -> None:
-    _gate.clear()
-    _thread.locked = _lock.acquire(timeout=FORK_WAIT_S)
+    _gate.close(FORK_WAIT_S)
 
 
 def _after_in_parent() -> None:
-    if _thread.locked:
-        _lock.release()
-    _gate.set()
+    _gate.reopen()
 
 
 def _after_in_child() -> None:
-    global _lock, _gate, _depth, _unusable
-    # With the lock and no transaction, no handle was open at the fork.
-    _unusable = _unusable or _depth > 0
-    _lock, _gate, _depth, _thread.depth = threading.RLock(), threading.Event(), 0, 0
-    _gate.set()
+    global _gate, _unusable
+    _unusable = _unusable or _gate.users > 0
+    _gate = _Gate()
 
 
 os.register_at_fork(
@@ -125,24 +196,33 @@ def keep_for_ever(handle: object) -> None:
 
 
 def connect(path: Path, patience_s: float) -> sqlite3.Connection:
-    """Open an existing SQLite file in autocommit mode; hold `exclusive` until it is closed.
+    """Open an existing SQLite file in autocommit mode; stay within `connecting` until it is closed.
 
-    A locked file is waited for `patience_s`, and reading ends after twice that. A file that
-    cannot be written here is opened for reading.
+    Reading ends after twice `patience_s`; `without_limit` takes that back. A file that cannot be
+    written here is opened for reading.
     """
     # mode=rw: SQLite itself would make a missing file readable by others.
     uri = f"file:{quote(os.fsencode(path.absolute()))}?{_mode(path)}"
     connection = sqlite3.connect(
-        uri, timeout=patience_s, isolation_level=None, check_same_thread=False, uri=True
+        uri,
+        timeout=min(patience_s, _TRY_S),
+        isolation_level=None,
+        check_same_thread=False,
+        uri=True,
     )
     # Damaged text must reach the check of its row, not end the whole query.
-    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     # A file can be made so that a plain query of it has no end.
     end = time.monotonic() + 2 * patience_s
     connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     for pragma in ("foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
+
+
+def without_limit(connection: sqlite3.Connection) -> None:
+    """Let a connection take the time that it needs: it writes, or works at a user's request."""
+    connection.set_progress_handler(None, 0)
 
 
 def _mode(path: Path) -> str:
@@ -199,7 +279,7 @@ def _no_file(path: Path, kind: str) -> StoreError:
 def is_ours(path: Path) -> bool:
     """Tell whether a regular file carries our application id, however damaged the rest is.
 
-    Hold `exclusive`: closing a file drops the locks that SQLite has on it in this process.
+    Be `alone`: closing a file drops the locks that SQLite has on it in this process.
     """
     with path.open("rb") as file:
         return file.read(_ID_PLACE.stop)[_ID_PLACE] == APPLICATION_ID.to_bytes(4, "big")

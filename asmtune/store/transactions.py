@@ -1,12 +1,11 @@
 """`Database`: transactions on an SQLite file or a server, with retries and replaced files.
 
-First the location that a user names (a path or a URL) and the engines of servers, then the SQLite
+First the engines of servers, then the SQLite
 file: made whole, private from the start, set aside if damaged; last `Database`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import random
@@ -18,28 +17,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, Self, TypeVar
-from urllib.parse import unquote
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from asmtune.base.atomic_write import make_private
-from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import printable
+from asmtune.base.errors import StoreError
 from asmtune.store import faults, tables
 from asmtune.store.faults import DamagedStoreError, translated
 from asmtune.store.lookup import StoreWarning
+from asmtune.store.places import POSTGRESQL, bad_url, parse, shown
 from asmtune.store.sqlite_file import (
+    alone,
     connect,
+    connecting,
     creation_lock,
-    exclusive,
     holds_content,
     identity,
     is_ours,
     is_read_only,
     keep_for_ever,
+    without_limit,
 )
 
 _T = TypeVar("_T")
@@ -50,65 +50,12 @@ _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.5
 _MOST_REPLACEMENTS: Final = 2
 
-
 CONNECT_SECONDS: Final = 5.0
 """Seconds to retry a server that is down or out of connections, at most."""
 
-_POSTGRESQL: Final = ("postgresql", "postgres")
 
 # A server that vanishes silently is noticed after some 10 s: TCP alone takes hours.
 _KEEPALIVES: Final = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
-
-
-def parse(where: str | Path) -> Path | URL:
-    """Parse the path or the URL that a user named; the URL of an SQLite file becomes a path.
-
-    Raises:
-        InputError: not a URL, or no name that a file or a database can have.
-    """
-    text = str(where)
-    is_url = "://" in text
-    if "\0" in (unquote(text) if is_url else text):
-        place = printable(text.split("://")[0])  # the rest may hold a password
-        raise InputError(f"store {place}: NUL in its name, which nothing can hold: leave it out")
-    if not is_url:
-        return Path(where).expanduser()
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError) as error:
-        # The parser's message may quote a part of the password.
-        raise _bad_url(text, "cannot be read; write @ : / in a password as %40 %3A %2F") from error
-    if "@" in (url.host or ""):
-        raise _bad_url(text, "has two @; write @ in a password as %40")
-    if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-        return Path(str(url.database)).expanduser()
-    if url.drivername in _POSTGRESQL and importlib.util.find_spec("psycopg") is not None:
-        return url.set(drivername="postgresql+psycopg")
-    return url
-
-
-def shown(where: str | Path | URL) -> str:
-    """Show a path or URL in messages: without password and options.
-
-    Raises:
-        InputError: not a URL.
-    """
-    location = where if isinstance(where, URL) else parse(where)
-    if isinstance(location, Path):
-        return str(location)
-    return location.set(query={}).render_as_string(hide_password=True)
-
-
-def _bad_url(text: str, problem: str) -> InputError:
-    # Only the part before "://": the rest may hold a password.
-    scheme = text.split("://")[0]
-    driver = "its driver"
-    if scheme.split("+")[0] in _POSTGRESQL:
-        driver = "its driver (pip install '.[postgresql]' in a clone of asmtune)"
-    return InputError(
-        f"store URL {scheme}://...: {problem}; correct it, install {driver}, "
-        "or give the path of a file"
-    )
 
 
 def server_engine(url: URL, patience_s: float) -> Engine:
@@ -124,11 +71,11 @@ def server_engine(url: URL, patience_s: float) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             return create_engine(url)
-        if url.get_backend_name() not in _POSTGRESQL:
+        if url.get_backend_name() not in POSTGRESQL:
             return create_engine(url, poolclass=NullPool)
         return _postgresql(url, patience_s)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise _bad_url(url.drivername + "://", " ".join(str(error).split())) from error
+        raise bad_url(url.drivername + "://", " ".join(str(error).split())) from error
 
 
 def _postgresql(url: URL, patience_s: float) -> Engine:
@@ -158,7 +105,7 @@ _WRITES: Final = "asmtune_writes"
 
 
 def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
-    """Make an engine on an existing file; a locked file is waited for `patience_s`.
+    """Make an engine on an existing file, whose reads end after twice `patience_s`.
 
     It has no pool: a connection lives for one transaction, so that none is carried
     over a fork and none keeps a file open that was set aside.
@@ -173,7 +120,8 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
 @contextmanager
 def _transaction(engine: Engine, patience_s: float) -> Iterator[Connection]:
     """Begin a transaction, and end it unless a child that was forked in it gets there."""
-    with exclusive(patience_s), ExitStack() as open_here:
+    writes = _writes(engine) and engine.dialect.name == "sqlite"
+    with connecting(patience_s, writes=writes), ExitStack() as open_here:
         process = os.getpid()
         connection = open_here.enter_context(engine.begin())
         try:
@@ -188,11 +136,24 @@ def writing(engine: Engine) -> Engine:
     return engine.execution_options(**{_WRITES: True})
 
 
+def _writes(place: Engine | Connection) -> bool:
+    return bool(place.get_execution_options().get(_WRITES, False))
+
+
 def _begin(connection: Connection) -> None:
     # IMMEDIATE: a transaction that first reads and then writes could otherwise
     # fail at once, busy timeout or not, when another process wrote in between.
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+    if _writes(connection):
+        unlimited(connection)
+
+
+def unlimited(connection: Connection) -> None:
+    """Let a transaction on a file take the time that it needs; those of servers are as before."""
+    if connection.dialect.name == "sqlite":
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        without_limit(driver)
 
 
 def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
@@ -246,7 +207,7 @@ def make_for_readers(path: Path, fill: Callable[[Connection], object]) -> None:
     Raises:
         StoreError: the path is taken, or the file cannot be written.
     """
-    with translated(str(path)), exclusive(BUSY_SECONDS):
+    with translated(str(path)), connecting(BUSY_SECONDS):
         if holds_content(path):
             raise StoreError(f"store {path}: exists already; delete it or name another file")
         _create(Path(os.path.realpath(path)), fill, journal="DELETE", mode=0o644)
@@ -338,12 +299,12 @@ class Database:
         if path is None:
             return self.once(work, writes=writes)
         for _ in range(_MOST_REPLACEMENTS):
-            with translated(self.place), exclusive(self.access.patience_s):
+            with translated(self.place), connecting(self.access.patience_s):
                 seen = ensure(path, self.access.patience_s)
             try:
                 return self.once(work, writes=writes)
             except StoreError as error:
-                with translated(self.place), exclusive(self.access.patience_s):
+                with translated(self.place), alone(self.access.patience_s):
                     self._set_aside(error, path, seen)
         return self.once(work, writes=writes)
 
@@ -364,8 +325,8 @@ class Database:
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; set nothing aside.
 
-        A server ends transactions that conflict, and refuses connections above its
-        limit: these are retried.
+        A server ends transactions that conflict, and refuses connections above its limit, and
+        another process may lock a file: these are retried.
 
         Raises:
             StoreError: as `transact`.
@@ -384,8 +345,8 @@ class Database:
 
     def _may_retry(self, error: StoreError, spent_s: float) -> bool:
         cause = error.__cause__
-        if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
+        if not isinstance(cause, DBAPIError):
             return False
-        if faults.is_refused_connection(cause):
+        if self.path is None and faults.is_refused_connection(cause):
             return spent_s < min(self.access.patience_s, CONNECT_SECONDS)
         return faults.is_conflict(cause) and spent_s < self.access.patience_s

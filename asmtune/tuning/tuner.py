@@ -37,6 +37,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import user_scorer
+from asmtune.store.key_index import NEAREST
 from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
@@ -62,8 +63,9 @@ _READ: Final = "cuda"
 class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
-    `done` holds the records of this call, which the requests after them learn from; `opener` is
-    a `Session`'s. `unread` says why configs are not ranked, where that turns out.
+    `done` holds the last records of this call, which the requests after them learn from where the
+    store cannot keep them; `opener` is a `Session`'s. `unread` says why configs are not ranked,
+    where that turns out.
     """
 
     funnel: Funnel
@@ -153,6 +155,7 @@ class Tuner:
             if winner != record.winner:  # the code has no such function any more, or not here
                 record = replace(record, winner=winner)
             self.done.append(record)
+            del self.done[:-NEAREST]
             result = replace(result, record=record)
             if result.outcome == "tuned":
                 self.options.hooks.reset(launch_values(request.problem, record.winner))
@@ -273,8 +276,9 @@ class Tuner:
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
+        near, unkept = self.store.near(request.key), [] if self.store.working else self.done
         layers: dict[Layer, Sequence[TuneRecord]] = {
-            "store": [*self.done, *self.store.records(kernel)],
+            "store": [*unkept, *near],
             "shipped": shipped_of(kernel),
         }
         imported = SeedFolder(self.funnel.settings.seeds_dir).of(kernel)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.cli import cache
+from asmtune.cli import cache, output
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -145,7 +145,7 @@ def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture
     assert [row["kernel"], row["device"]] == [f"'{text}.k", f"'{text}"]
     assert row["shape"] == f"'{text}=-5"
     assert row["covers"] == "-"
-    cache.print_table([{text: text, "number": -1.5, "whole": -2, "none": None}])
+    output.print_table([{text: text, "number": -1.5, "whole": -2, "none": None}])
     assert capsys.readouterr().out == f"'{text}\tnumber\twhole\tnone\n'{text}\t-1.500\t-2\t-\n"
 
 

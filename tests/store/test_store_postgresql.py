@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
-from asmtune.store import transactions
+from asmtune.store import places, transactions
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
@@ -212,14 +212,14 @@ def test_newer_version(url: str, postgres: Server) -> None:
 
 def test_options_of_the_url_are_kept(url: str) -> None:
     """What the URL says of the connection goes before what the store would set."""
-    parsed = transactions.parse(f"{url}&connect_timeout=7&application_name=mine")
+    parsed = places.parse(f"{url}&connect_timeout=7&application_name=mine")
     engine = transactions.server_engine(parsed, 5.0)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW application_name").scalar_one() == "mine"
         given = connection.connection.dbapi_connection.info.get_parameters()
     assert given["connect_timeout"] == "7"
     assert given["keepalives_idle"] == "4"
-    assert "mine" not in transactions.shown(f"{url}&application_name=mine")
+    assert "mine" not in places.shown(f"{url}&application_name=mine")
 
 
 def test_text_of_every_language(url: str) -> None:

@@ -181,10 +181,10 @@ class MissLookup:
 
     def nearest(self, runs: Callable[[Config], bool] | None = None) -> Choice | None:
         """Return the config of the nearest neighbour, stored or shipped; see `nearest`."""
-        kernel = self.request.key.kernel
+        key = self.request.key
         layers: dict[Layer, Sequence[TuneRecord]] = {
-            "store": self.records(),
-            "shipped": shipped_of(kernel),
+            "store": self._store.near(key, self.request.expected),
+            "shipped": shipped_of(key.kernel),
         }
         near = nearest(layers, self.request, runs)
         return None if near is None else Choice(near[0], False, "nearest", origin=near[1])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asmtune.kernels._attention_host import Attending
-from asmtune.kernels._attention_reference import attend_by_key_heads
+from asmtune.kernels._attention_reference import attend_by_heads
 from benchmarks.kernels.attention_backends import attend, fastest
 from benchmarks.kernels.entry import Entry, Inputs
 
@@ -23,7 +23,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
     """Compute attention one key head after the other: scores of all heads may take 64 GiB."""
     how = Attending(causal=causal).checked("attention", q, k)
-    return attend_by_key_heads(q, k, v, how)[0]
+    return attend_by_heads(q, k, v, how)[0]
 
 
 ENTRY = Entry(

@@ -1,0 +1,201 @@
+"""`RecordReader`: the tune records of a database, read in batches and parsed between them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Table
+
+from asmtune.base.errors import StoreError
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.store import codec, records, rows, tables
+from asmtune.store.key_index import KeyIndex, behind
+from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreLookup, StoreWarning, judge
+from asmtune.store.records import Reading
+from asmtune.store.rows import LoadedRow
+from asmtune.store.transactions import Database
+
+_T = TypeVar("_T")
+
+
+class Run(Protocol):
+    """Runs work in a transaction, as `Database.transact` and `Database.once` do."""
+
+    def __call__(self, work: Callable[[Connection], _T], /) -> _T:
+        """Return the result of the work."""
+        ...
+
+
+class RecordReader:
+    """Reads the records of a database; `Store` is one that writes them too."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._indexes: dict[str, KeyIndex] = {}
+
+    @property
+    def place(self) -> str:
+        """Name the store in messages; holds no password."""
+        return self._database.place
+
+    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
+        """Run `work` in a transaction; only for modules of this package.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        return self._database.transact(work, writes=writes)
+
+    def find(self, key: TuneKey) -> TuneRecord | None:
+        """Return the record of a key, valid or stale.
+
+        Raises:
+            StoreError: the store cannot be read, or, where it was opened with
+                `on_corrupt="error"`, the record is damaged.
+        """
+        return next(iter(self._sound(self._load(key))), None)
+
+    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
+        """Look up a key's record and judge it against how the key would be tuned now.
+
+        A damaged record gives "corrupt"; it is deleted, with one `StoreWarning`,
+        where the store was opened with `on_corrupt="set_aside"`.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        for loaded in self._load(key):
+            if loaded.value is not None:
+                return judge(loaded.value, expected, "store")
+            if self._database.sets_aside:
+                self._set_row_aside(loaded)
+            return StoreLookup("corrupt", detail=loaded.problem)
+        return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
+
+    def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
+        """List all records, or those of a kernel, a device or both; by kernel and device.
+
+        Raises:
+            StoreError: as `find` does.
+        """
+        return list(self.stream(kernel, device))
+
+    def stream(self, kernel: str | None = None, device: str | None = None) -> Iterator[TuneRecord]:
+        """Yield what `records` lists, of which a batch is in memory; raises as `find` does."""
+        return self._select(records.WHOLE, rows.matching(tables.keys, kernel, device))
+
+    def heads(self, kernel: str | None = None, device: str | None = None) -> list[codec.Head]:
+        """List records as `records` does, without timings; raises as `find` does."""
+        condition = rows.matching(tables.keys, kernel, device)
+        return list(self._select(records.HEADS, condition))
+
+    def summaries(
+        self, kernel: str | None = None, device: str | None = None
+    ) -> Iterator[RecordSummary]:
+        """Yield what is in the store as `stream` does, with counts of the timings in their place.
+
+        Raises:
+            StoreError: as `find` does.
+        """
+        return self._select(records.SUMMARIES, rows.matching(tables.keys, kernel, device))
+
+    def near(self, key: TuneKey, now: Provenance | None = None) -> list[TuneRecord]:
+        """List the records nearest to a key, some of each device, in no order; without samples.
+
+        Args:
+            key: the key; its own record may be among them.
+            now: how the key would be tuned; where given, records are those that `KeyIndex.nearest`
+                says, and have no timings, but where their winner is an alternative.
+
+        Raises:
+            StoreError: as `find` does.
+        """
+        ids = self._index(key.kernel).nearest(key, now)
+        nearest = tables.keys.c.id.in_(ids)
+        if now is None:
+            return list(self._rows(records.UNSAMPLED, nearest))
+        heads = list(self._rows(records.HEADS, nearest))
+        whole = [head.key for head in heads if head.winner.alternative is not None]
+        found = [TuneRecord(h.key, h.winner, (), h.provenance) for h in heads if h.key not in whole]
+        return [*found, *filter(None, map(self.find, whole))]
+
+    def _index(self, kernel: str) -> KeyIndex:
+        index = self._indexes.get(kernel, KeyIndex())
+        while change := self.transact(partial(behind, kernel=kernel, index=index)):
+            index = index if change.present is None else index.only(change.present)
+            index = index.having(change.rows)
+            if not change.rows:
+                break
+        self._indexes[kernel] = index
+        return index
+
+    def by_digest(self, prefix: str) -> list[TuneRecord]:
+        """List the records whose key digest starts with some hex digits.
+
+        Raises:
+            StoreError: as `find` does.
+        """
+        condition = tables.keys.c.digest.startswith(prefix, autoescape=True)
+        return list(self._select(records.WHOLE, condition))
+
+    def _load(self, key: TuneKey) -> list[LoadedRow[TuneRecord]]:
+        condition = of_key(tables.keys, key)
+        return list(map(records.parse, self.transact(partial(records.fetch, condition=condition))))
+
+    def _rows(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
+        """Read few rows, in one transaction."""
+        found = self.transact(lambda connection: reading.fetch(connection, condition))
+        return self._sound(map(reading.parse, found))
+
+    def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
+        for batch in self._batches(reading, condition, self.transact):
+            yield from list(self._sound(batch))  # nothing of a batch with a damaged record
+
+    @staticmethod
+    def _batches(
+        reading: Reading[_T], condition: ColumnElement[bool], run: Run
+    ) -> Iterator[list[LoadedRow[_T]]]:
+        """Read rows in batches, each in a transaction of its own, and parse them between those."""
+        table, most = reading.table, reading.most
+        found = run(lambda connection: records.handles(connection, table, condition))
+        for start in range(0, len(found), most):
+            batch = records.held(table, found[start : start + most])
+            read = run(partial(_fetched, reading, batch))
+            yield list(map(reading.parse, read))
+
+    def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:
+        for loaded in rows_read:
+            if loaded.value is not None:
+                yield loaded.value
+            elif self._database.sets_aside:
+                self._set_row_aside(loaded)
+            else:
+                raise StoreError(
+                    f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} is damaged "
+                    f"({loaded.problem}); `asmtune cache verify` lists such, `asmtune cache "
+                    f"clear --kernel {loaded.kernel!a} --yes` deletes the kernel's records"
+                )
+
+    def _set_row_aside(self, loaded: LoadedRow[Any]) -> None:
+        condition = tables.keys.c.id == loaded.id
+        self.transact(lambda c: rows.delete_rows(c, tables.keys, condition), writes=True)
+        warnings.warn(
+            f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} was damaged "
+            f"({loaded.problem}) and has been deleted; it will be tuned again",
+            StoreWarning,
+            stacklevel=3,
+        )
+
+
+def _fetched(
+    reading: Reading[Any], condition: ColumnElement[bool], connection: Connection
+) -> Sequence[Any]:
+    return reading.fetch(connection, condition)
+
+
+def of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
+    """Return the condition for the rows of a key."""
+    return table.c.digest == codec.key_digest(key)
