@@ -71,7 +71,7 @@ def printable(text: str) -> str:
 
 def shown(value: Any) -> str:
     """Format a value for a message: one line of 60 characters at most."""
-    return shortened(ascii(value))
+    return shortened(" ".join(ascii(value).split()))  # a tensor shows itself on many lines
 
 
 def fault(where: str, text: str) -> InputError:

@@ -253,9 +253,6 @@ WHOLE = "expected a whole number"
         (("cache", "import", "{}/bytes.json"), "bytes.json"),
         (("cache", "ls", "--store", "{}"), "is a folder, and no file"),
         (("cache", "clear"), "pass --yes"),
-        (("run", "{}/absent.py"), "no such file"),
-        (("run", "{}"), "a folder without __main__.py"),
-        (("run", "-m", ".."), "no module named .."),
         (("run", "--store", "{}", "{}/plain.py"), "a folder; name the store's file"),
         (("run", "--effort", "x", "{}/plain.py"), "unknown effort 'x'"),
     ],
@@ -423,13 +420,15 @@ def test_an_unwritable_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch
 
 def test_a_full_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is told as such, and nothing is left half-written."""
+    opened = Path.open
 
-    def full(path: Path, data: bytes) -> int:
-        path.touch()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(path: Path, mode: str = "r", **given: Any) -> Any:
+        if mode == "wb":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, mode, **given)
 
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(commands.folder / "cache"))
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     assert "free some space" in commands.refused("prune-report", "{}/doubled.py")
     assert [path for path in (commands.folder / "cache").rglob("*") if path.is_file()] == []
 

@@ -5,8 +5,9 @@
 Parts are files of tests or shares of one, run by pytest in so many workers, and cases of racecheck,
 some configs each. Each GPU of the machine takes the next part when it is free. Each part is a
 process that is ended by its limit; none begins after the minutes are over. The file is written
-after each part, and says by which command, where, when and of which commit. The exit status is 1 if
-a part failed. One that was ended by its limit is said to be, and did not fail.
+after each part, and says by which command, where, when and of which commit; all that parts without
+success printed is in a file beside it, which ends in .log. The exit status is 1 if a part failed.
+One that was ended by its limit is said to be, and did not fail.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ TESTS: Final = {
     "checker": (120, 1), "accuracy": (120, 1), "patching": (120, 1), "tuner_hooks": (120, 1),
     "prepared": (120, 1), "background": (120, 1), "ranks": (120, 1), "aibench8": (120, 1),
     "targets": (120, 1), "roofline": (120, 1), "bench_command": (120, 1), "workspaces": (90, 1),
-    "triton_cases": (90, 1), "clock": (90, 1),
+    "triton_cases": (90, 1), "clock": (90, 1), "user_state": (120, 1), "large_memory": (240, 1),
 }  # fmt: skip
 """Seconds of each file of tests, and in how many shares it runs; what takes longest comes first."""
 
-ALONE: Final = frozenset({"clock", "bench", "roofline"})
-"""Files whose tests time the GPU, so that no other may use it at that time."""
+ALONE: Final = frozenset({"clock", "bench", "large_memory", "roofline"})
+"""Files whose tests time the GPU or fill its memory, so that no other may use it meanwhile."""
 
 ALL_GPUS: Final = frozenset({"ranks"})
 """Files whose tests need each GPU of the machine; on one GPU they skip what needs more."""
@@ -248,7 +249,10 @@ def main() -> None:
     left, gpus = list(chosen), max(1, torch.cuda.device_count())
     for part, outcome in ran(chosen, options.minutes, gpus):
         left.remove(part)
-        failed |= outcome.status not in (None, 0)
+        if outcome.status != 0:
+            failed |= outcome.status is not None
+            with options.output.with_suffix(".log").open("a") as log:
+                log.write(f"{_text(part)}\n{outcome.output}\n")
         texts.append("\n".join([_text(part), *said(part, outcome)]) + "\n")
         sys.stdout.write(f"{texts[-1]}\n")
         sys.stdout.flush()
