@@ -30,7 +30,7 @@ class Program:
         self._met: list[KeyResolved] = []
         self._held = ExitStack()
         self._lists: list[KeyList] = []
-        self._is_patched = self._has_started = False
+        self._is_patched = self._has_started = self._is_starting = False
 
     @property
     def _is_first(self) -> bool:
@@ -42,14 +42,22 @@ class Program:
         if self._has_started or not self._is_first:
             return
         self._has_started = True
-        if self._options["on_miss"] in ("tune", "background"):
-            from asmtune.runtime.misses.early_start import start_early
+        if self._options["on_miss"] not in ("tune", "background"):
+            return
+        self._is_starting = True
+        from asmtune.runtime.misses.early_start import start_early
 
-            start_early()
+        start_early()
+        self._is_starting = False
+        if "triton" in sys.modules:
+            self.patch()
 
     def patch(self) -> None:
-        """Make `triton.autotune` use asmtune, once, until Python ends."""
-        if self._is_patched:
+        """Make `triton.autotune` use asmtune, once, until Python ends.
+
+        Where modules of ours are the first to import Triton, it waits until they are whole.
+        """
+        if self._is_patched or self._is_starting:
             return
         self._is_patched = True
         from asmtune.runtime.events import listening, recording

@@ -100,6 +100,27 @@ def test_triton_is_patched_wherever_it_is_imported(tmp_path: Path) -> None:
     assert (ran.out.split(), ran.err) == (["False", "True", "True", "True", "True"], "")
 
 
+STARTS = """
+import pathlib
+from asmtune.runtime.misses import early_start
+early_start._NVIDIA = pathlib.Path("/")  # as where there is a GPU
+import torch, sys
+print("triton" in sys.modules)
+"""
+
+
+@pytest.mark.slow(seconds=3)
+def test_triton_is_patched_where_workers_import_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a GPU is there and nothing is stored, asmtune itself imports Triton, at PyTorch's."""
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "starts.py").write_text(STARTS + ASKS)
+    (tmp_path / "torch.py").write_text("")
+    ran = asmtune_run(tmp_path, "starts.py")
+    assert (ran.code, ran.out, ran.err) == (0, "True\nTrue True True True\n", "")
+
+
 def test_python_without_site_is_refused(tmp_path: Path) -> None:
     """Nothing can be put before a program of `python -S`, and one line says so."""
     packages = os.pathsep.join([str(REPOSITORY), *filter(None, sys.path)])

@@ -45,7 +45,7 @@ TESTS: Final = {
 }  # fmt: skip
 """Seconds of each file of tests, and in how many shares it runs; what takes longest comes first."""
 
-ALONE: Final = frozenset({"clock", "bench", "large_memory", "roofline"})
+ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory", "roofline"})
 """Files whose tests time the GPU or fill its memory, so that no other may use it meanwhile."""
 
 ALL_GPUS: Final = frozenset({"ranks"})

@@ -47,7 +47,6 @@ def _by_two(add: Any, x: torch.Tensor, out: torch.Tensor) -> None:
 
 
 BAD: dict[str, tuple[Launch, str]] = {
-    "grid of 0": (lambda add, x, out: add[(0,)](x, x, out, SIZE), r"grid \(0,\) at BLOCK=128"),
     "grid below 0": (lambda add, x, out: add[(-1,)](x, x, out, SIZE), r"grid \(-1,\) at"),
     "grid of floats": (_by_two, r"grid \(8.0,\) at .*; a division of sizes needs //"),
     "no grid": (lambda add, x, out: add[None](x, x, out, SIZE), "grid None at .*expected a tuple"),
@@ -96,6 +95,17 @@ BAD: dict[str, tuple[Launch, str]] = {
         "argument n is given by position, 1024, and by name, 1024",
     ),
 }
+
+
+@pytest.mark.usefixtures("nothing_tuned")
+def test_empty_launches(out: torch.Tensor, cache_dir: Path) -> None:
+    """A grid of no programs launches nothing, tunes nothing, and is no error."""
+    add = asm_autotune(space=SPACE, key=[pow2("n")])(gpu_kernels.add)
+    for grid_of_none in ((0,), (4, 0), lambda meta: (meta["n"] // 4096,)):
+        add[grid_of_none](torch.ones(SIZE, device="cuda"), out, out, SIZE)
+    torch.cuda.synchronize()
+    assert torch.equal(out, torch.full_like(out, UNTOUCHED))
+    assert add.best_config is None
 
 
 @pytest.mark.parametrize("case", BAD)
