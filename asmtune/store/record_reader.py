@@ -147,7 +147,7 @@ class RecordReader:
 
     def _rows(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
         """Read few rows, in one transaction."""
-        found = self.transact(lambda connection: reading.fetch(connection, condition))
+        found = self.transact(partial(reading.read, condition))
         return self._sound(map(reading.parse, found))
 
     def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
@@ -160,11 +160,10 @@ class RecordReader:
     ) -> Iterator[list[LoadedRow[_T]]]:
         """Read rows in batches, each in a transaction of its own, and parse them between those."""
         table, most = reading.table, reading.most
-        found = run(lambda connection: records.handles(connection, table, condition))
+        found = run(partial(records.handles, table=table, condition=condition))
         for start in range(0, len(found), most):
             batch = records.held(table, found[start : start + most])
-            read = run(lambda connection, of=batch: reading.fetch(connection, of))
-            yield list(map(reading.parse, read))
+            yield list(map(reading.parse, run(partial(reading.read, batch))))
 
     def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:
         for loaded in rows_read:

@@ -287,6 +287,10 @@ class Reading(Generic[_T]):
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
 
+    def read(self, condition: ColumnElement[bool], connection: Connection) -> Sequence[Any]:
+        """Read the rows that match, as `fetch` does."""
+        return self.fetch(connection, condition)
+
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
