@@ -125,8 +125,7 @@ class RecordReader:
     def _index(self, kernel: str) -> KeyIndex:
         index = self._indexes.get(kernel, KeyIndex())
         while change := self.transact(partial(behind, kernel=kernel, index=index)):
-            index = index if change.present is None else index.only(change.present)
-            index = index.having(change.rows)
+            index = change.index.having(change.rows)
             if not change.rows:
                 break
         self._indexes[kernel] = index

@@ -73,7 +73,19 @@ def test_neighbours_are_found_without_timings(store: Store) -> None:
     assert {one.key.device for one in store.near(KEY, PROVENANCE)} == {"NVIDIA B200"}
     with statements(store) as asked:
         store.near(KEY, PROVENANCE)
-    assert len([text for text in asked if text.startswith("SELECT")]) == 2
+    assert len([text for text in asked if text.startswith("SELECT")]) == 3
+
+
+def test_a_fresh_file_has_neighbours_of_its_own(tmp_path: Path) -> None:
+    """A file that was deleted and made again, whose rows count from 1 again, is read again."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        for m in (1024, 4096):
+            store.save_all(record(m + n) for n in range(key_index.NEAREST + 1))
+            found = {one.key.shape["M"] for one in store.near(record(m).key, PROVENANCE)}
+            assert found == {m + n for n in range(1, key_index.NEAREST)} | {m}
+            for file in tmp_path.iterdir():
+                file.unlink()
 
 
 def test_neighbours_that_do_not_serve(store: Store) -> None:
