@@ -121,7 +121,7 @@ class KeyIndex:
 class Change(NamedTuple):
     """An index without what is gone, and rows that it lacks, at most `READ_AT_ONCE`."""
 
-    index: KeyIndex
+    known: KeyIndex
     rows: Sequence[Row[Any]]
 
 

@@ -125,7 +125,7 @@ class RecordReader:
     def _index(self, kernel: str) -> KeyIndex:
         index = self._indexes.get(kernel, KeyIndex())
         while change := self.transact(partial(behind, kernel=kernel, index=index)):
-            index = change.index.having(change.rows)
+            index = change.known.having(change.rows)
             if not change.rows:
                 break
         self._indexes[kernel] = index
