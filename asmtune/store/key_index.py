@@ -125,15 +125,14 @@ class Change(NamedTuple):
     rows: Sequence[Row[Any]]
 
 
-def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change | None:
-    """Read what an index lacks of a kernel's keys; None where it has them all."""
-    store = store_name(connection)
-    if store != index.store:
+def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change:
+    """Read what an index lacks of a kernel's keys: no rows where it has them all."""
+    if (store := store_name(connection)) != index.store:
         index = KeyIndex(store=store)
     own, read = keys.c.kernel == kernel, select(*(keys.c[name] for name in _NAMES))
     sums = select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
     if tuple(map(int, connection.execute(sums).one())) == (len(index.ids), index.ids.sum()):
-        return None if len(index.ids) else Change(index, [])
+        return Change(index, ())
     newest = int(index.ids.max(initial=0))
     newer = read.where(own, keys.c.id > newest).order_by(keys.c.id).limit(READ_AT_ONCE)
     if rows := connection.execute(newer).all():

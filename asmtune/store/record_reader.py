@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, records, rows, tables
-from asmtune.store.key_index import KeyIndex, behind
+from asmtune.store.key_index import Change, KeyIndex, behind
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreLookup, StoreWarning, judge
 from asmtune.store.records import Reading
 from asmtune.store.rows import LoadedRow
@@ -113,23 +113,28 @@ class RecordReader:
         Raises:
             StoreError: as `find` does.
         """
-        ids = self._index(key.kernel).nearest(key, now)
-        nearest = tables.keys.c.id.in_(ids)
         if now is None:
-            return list(self._rows(records.UNSAMPLED, nearest))
-        heads = list(self._rows(records.HEADS, nearest))
+            return self._nearest(records.UNSAMPLED, key, now)
+        heads = self._nearest(records.HEADS, key, now)
         whole = [head.key for head in heads if head.winner.alternative is not None]
         found = [TuneRecord(h.key, h.winner, (), h.provenance) for h in heads if h.key not in whole]
         return [*found, *filter(None, map(self.find, whole))]
 
-    def _index(self, kernel: str) -> KeyIndex:
-        index = self._indexes.get(kernel, KeyIndex())
-        while change := self.transact(partial(behind, kernel=kernel, index=index)):
-            index = change.known.having(change.rows)
-            if not change.rows:
-                break
-        self._indexes[kernel] = index
-        return index
+    def _nearest(self, reading: Reading[_T], key: TuneKey, now: Provenance | None) -> list[_T]:
+        index = self._indexes.get(key.kernel, KeyIndex())
+
+        def work(connection: Connection) -> Change | Sequence[Any]:
+            nonlocal index
+            change = behind(connection, key.kernel, index)
+            if change.rows:
+                return change
+            index = change.known
+            return reading.fetch(connection, tables.keys.c.id.in_(index.nearest(key, now)))
+
+        while isinstance(found := self.transact(work), Change):
+            index = found.known.having(found.rows)
+        self._indexes[key.kernel] = index
+        return list(self._sound(map(reading.parse, found)))
 
     def by_digest(self, prefix: str) -> list[TuneRecord]:
         """List the records whose key digest starts with some hex digits.
@@ -143,11 +148,6 @@ class RecordReader:
     def _load(self, key: TuneKey) -> list[LoadedRow[TuneRecord]]:
         condition = of_key(tables.keys, key)
         return list(map(records.parse, self.transact(partial(records.fetch, condition=condition))))
-
-    def _rows(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
-        """Read few rows, in one transaction."""
-        found = self.transact(partial(reading.read, condition))
-        return self._sound(map(reading.parse, found))
 
     def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
         for batch in self._batches(reading, condition, self.transact):

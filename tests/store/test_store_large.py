@@ -22,7 +22,7 @@ from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.runtime.misses.lookups import distance
-from asmtune.store import interchange, key_index, records, sqlite_file
+from asmtune.store import interchange, key_index, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.safe_store import SafeStore
@@ -212,15 +212,27 @@ def test_a_thread_that_writes_is_no_fault_of_the_store(tmp_path: Path) -> None:
     assert safe.lookup(record(2).key, PROVENANCE).outcome == "hit"
 
 
-def test_nobody_waits_for_another_process_in_a_transaction(tmp_path: Path) -> None:
+def test_nobody_waits_for_another_process_in_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fork passes while a thread waits for a file that another process has locked."""
     path = tmp_path / "store.sqlite"
     store = Store.open(path)
     store.save(record(1))
     locker = sqlite_file.connect(path, PATIENCE_S)
     locker.execute("BEGIN IMMEDIATE")
+    waiting, connect = threading.Event(), transactions.connect
+
+    def noted(*arguments: Any) -> Any:
+        connection = connect(*arguments)
+        if threading.current_thread() is thread:
+            waiting.set()
+        return connection
+
+    monkeypatch.setattr(transactions, "connect", noted)
     thread = threading.Thread(target=lambda: store.save(record(2)))
     thread.start()
+    assert waiting.wait(PATIENCE_S)
     found = in_child(lambda: None if Store.open(path).find(record(1).key) else 1 / 0)
     assert found == ""
     locker.execute("COMMIT")
