@@ -144,6 +144,7 @@ SOURCES: Final = (
     "launch_cost",
     "h100_launch_cost",
     "cold_start",
+    "large_store",
     "packages",
     "kernels",
     "wide_h200",

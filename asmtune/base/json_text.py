@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final
 from asmtune.base.json_codec import DECODER, expected, shown
 
 _PART: Final = 1 << 20
+_OF_NUMBERS: Final = "+-.0123456789Ee"
 
 MOST: Final = 256 << 20
 """Characters of one value at most: a record with a thousand samples of 1,000 configs has 20e6."""
@@ -22,7 +23,7 @@ class JsonText:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        start = file.read(_PART)
+        start = file.read(max(_PART, 4))  # what tells the encoding
         self._file = file
         self._decode = codecs.getincrementaldecoder(json.detect_encoding(start))("surrogatepass")
         self._text = self._decode.decode(start, final=not start)
@@ -49,7 +50,9 @@ class JsonText:
                 continue
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
-            if end < len(self._text) or not self._read_on():  # a number may go on
+            # A number may go on: of 1.5e-3 also 1 is one, and 1.5.
+            ended = not isinstance(value, int | float) or self._text[end:].lstrip(_OF_NUMBERS)
+            if ended or not self._read_on():
                 self._at = end
                 return value
 

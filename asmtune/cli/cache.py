@@ -257,7 +257,7 @@ def import_records(
     first = [*islice(records, 1)]  # of a malformed file no store is made
     try:
         with Store.open(_where(where)) as store:
-            for saved in store.save_batches(chain(first, records)):
+            for saved in store.save_batches(chain(first, records), checked=True):
                 count += saved
     except (StoreError, KeyboardInterrupt):
         rest = "whole; import the file again to add the rest"

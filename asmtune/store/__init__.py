@@ -11,10 +11,11 @@ raises (safe_store). It also holds the outcomes of runs that have not ended, the
 nobody has timed and the training rows of runs, and lets one process tune a key while others wait
 (lease). `Store` runs each call in a transaction (transactions) over rows that carry a seal (rows,
 tables), in a file that is known to be ours and is never held open over a fork (sqlite_file), and
-tells what is wrong in one line (faults). `neighbours` sorts the records that may serve another key,
-of another shape or device. `lookup` holds the answers and the rules of
-validity, `codec` the JSON form of records, `trace` the events of one tuning run. Exports in Python
-(python_files) have dtypes and tuples as values (literals).
+tells what is wrong in one line (faults). Records are read in batches (record_reader, records), and
+parsed when the transaction is over. `neighbours` sorts the records that may serve another key,
+of another shape or device, and `key_index` finds the nearest of many. `lookup` holds the answers
+and the rules of validity, `codec` the JSON form of records, `trace` the events of one tuning run.
+Exports in Python (python_files) have dtypes and tuples as values (literals).
 
 Nothing loaded from either layer can execute: both hold JSON, and training rows are numbers.
 SQLAlchemy is loaded on first use of `database`; the shipped layer, `fast_lookup` and `trace` need

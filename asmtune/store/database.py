@@ -102,15 +102,19 @@ class Store(RecordReader):
         """Save records as `save` does, in batches, each all or nothing; return how many."""
         return sum(self.save_batches(saved))
 
-    def save_batches(self, saved: Iterable[TuneRecord]) -> Iterator[int]:
+    def save_batches(self, saved: Iterable[TuneRecord], *, checked: bool = False) -> Iterator[int]:
         """Save records in batches; yield the number of each batch when all of it is saved.
+
+        Args:
+            saved: records to save.
+            checked: whether they come from JSON that was checked.
 
         Raises:
             InputError: as `save`.
             StoreError: as `save`.
         """
-        left = iter(saved)
-        while batch := [*map(records.prepare, islice(left, records.BATCH))]:
+        left, prepared = iter(saved), partial(records.prepare, checked=checked)
+        while batch := [*map(prepared, islice(left, records.BATCH))]:
             self.transact(partial(records.put, batch=batch), writes=True)
             yield len(batch)
 

@@ -1,7 +1,8 @@
 """The keys of a kernel's records, in memory, as numbers: which are nearest to another key.
 
-The rows of `keys` alone are read, and each once: an id is never used again. Another process may
-add and delete rows, so that number and sum of their ids are compared first.
+The rows of `keys` alone are read, and each once: an id is never used again in one store. Another
+process may add and delete rows, so that number and sum of their ids are compared first, or start
+the store afresh, so that its name is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.json_codec import json_of
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store.lookup import minor_version
-from asmtune.store.tables import keys
+from asmtune.store.tables import keys, store_name
 
 NEAREST: Final = 16
 """Records of each device that may serve another key. Further ones were hardly ever the source of a
@@ -48,6 +49,7 @@ class KeyIndex:
         shapes: by the name of a value in a shape, its logarithm to the base 2 (NaN of what is no
             size) and its hash.
         dtypes, devices, made: hashes of dtypes, device, and source and Triton's version.
+        store: `tables.store_name`, whose ids they are.
     """
 
     ids: _Numbers = field(default_factory=_none)
@@ -55,6 +57,7 @@ class KeyIndex:
     dtypes: _Numbers = field(default_factory=_none)
     devices: _Numbers = field(default_factory=_none)
     made: _Numbers = field(default_factory=_none)
+    store: str | None = None
 
     def having(self, rows: Sequence[Row[Any]]) -> KeyIndex:
         """Return the index with more rows, as `behind` gives them."""
@@ -66,6 +69,7 @@ class KeyIndex:
             _joined(self.dtypes, [hash(row.dtypes) for row in rows]),
             _joined(self.devices, [hash(row.device) for row in rows]),
             _joined(self.made, [_made(row.source, row.triton) for row in rows]),
+            self.store,
         )
 
     def _joined_sizes(self, name: str, values: list[Any]) -> _Sizes:
@@ -81,7 +85,7 @@ class KeyIndex:
         """Return the index without rows that are no longer there."""
         kept = np.isin(self.ids, ids)
         shapes = {name: (log[kept], code[kept]) for name, (log, code) in self.shapes.items()}
-        rest = (self.dtypes[kept], self.devices[kept], self.made[kept])
+        rest = (self.dtypes[kept], self.devices[kept], self.made[kept], self.store)
         return KeyIndex(self.ids[kept], shapes, *rest)
 
     def nearest(self, key: TuneKey, now: Provenance | None = None) -> list[int]:
@@ -115,28 +119,28 @@ class KeyIndex:
 
 
 class Change(NamedTuple):
-    """What an index lacks: rows, at most `READ_AT_ONCE`, and what is there in all if some went."""
+    """An index without what is gone, and rows that it lacks, at most `READ_AT_ONCE`."""
 
+    known: KeyIndex
     rows: Sequence[Row[Any]]
-    present: _Numbers | None = None
 
 
-def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change | None:
-    """Read what an index lacks of a kernel's keys; None where it has them all."""
+def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change:
+    """Read what an index lacks of a kernel's keys: no rows where it has them all."""
+    if (store := store_name(connection)) != index.store:
+        index = KeyIndex(store=store)
     own, read = keys.c.kernel == kernel, select(*(keys.c[name] for name in _NAMES))
-    count, total = connection.execute(
-        select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
-    ).one()
-    if (count, int(total)) == (len(index.ids), int(index.ids.sum())):
-        return None
+    sums = select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
+    if tuple(map(int, connection.execute(sums).one())) == (len(index.ids), index.ids.sum()):
+        return Change(index, ())
     newest = int(index.ids.max(initial=0))
     newer = read.where(own, keys.c.id > newest).order_by(keys.c.id).limit(READ_AT_ONCE)
     if rows := connection.execute(newer).all():
-        return Change(rows)
+        return Change(index, rows)
     # Deleted, or added by a transaction of a server that ended after a later one.
     present = np.array(connection.execute(select(keys.c.id).where(own)).scalars().all(), np.int64)
     late = np.setdiff1d(present, index.ids)[:READ_AT_ONCE].tolist()
-    return Change(connection.execute(read.where(keys.c.id.in_(late))).all(), present)
+    return Change(index.only(present), connection.execute(read.where(keys.c.id.in_(late))).all())
 
 
 def _shape(text: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, records, rows, tables
-from asmtune.store.key_index import KeyIndex, behind
+from asmtune.store.key_index import Change, KeyIndex, behind
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreLookup, StoreWarning, judge
 from asmtune.store.records import Reading
 from asmtune.store.rows import LoadedRow
@@ -113,24 +113,28 @@ class RecordReader:
         Raises:
             StoreError: as `find` does.
         """
-        ids = self._index(key.kernel).nearest(key, now)
-        nearest = tables.keys.c.id.in_(ids)
         if now is None:
-            return list(self._rows(records.UNSAMPLED, nearest))
-        heads = list(self._rows(records.HEADS, nearest))
+            return self._nearest(records.UNSAMPLED, key, now)
+        heads = self._nearest(records.HEADS, key, now)
         whole = [head.key for head in heads if head.winner.alternative is not None]
         found = [TuneRecord(h.key, h.winner, (), h.provenance) for h in heads if h.key not in whole]
         return [*found, *filter(None, map(self.find, whole))]
 
-    def _index(self, kernel: str) -> KeyIndex:
-        index = self._indexes.get(kernel, KeyIndex())
-        while change := self.transact(partial(behind, kernel=kernel, index=index)):
-            index = index if change.present is None else index.only(change.present)
-            index = index.having(change.rows)
-            if not change.rows:
-                break
-        self._indexes[kernel] = index
-        return index
+    def _nearest(self, reading: Reading[_T], key: TuneKey, now: Provenance | None) -> list[_T]:
+        index = self._indexes.get(key.kernel, KeyIndex())
+
+        def work(connection: Connection) -> Change | Sequence[Any]:
+            nonlocal index
+            change = behind(connection, key.kernel, index)
+            if change.rows:
+                return change
+            index = change.known
+            return reading.fetch(connection, tables.keys.c.id.in_(index.nearest(key, now)))
+
+        while isinstance(found := self.transact(work), Change):
+            index = found.known.having(found.rows)
+        self._indexes[key.kernel] = index
+        return list(self._sound(map(reading.parse, found)))
 
     def by_digest(self, prefix: str) -> list[TuneRecord]:
         """List the records whose key digest starts with some hex digits.
@@ -145,11 +149,6 @@ class RecordReader:
         condition = of_key(tables.keys, key)
         return list(map(records.parse, self.transact(partial(records.fetch, condition=condition))))
 
-    def _rows(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
-        """Read few rows, in one transaction."""
-        found = self.transact(lambda connection: reading.fetch(connection, condition))
-        return self._sound(map(reading.parse, found))
-
     def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
         for batch in self._batches(reading, condition, self.transact):
             yield from list(self._sound(batch))  # nothing of a batch with a damaged record
@@ -160,11 +159,10 @@ class RecordReader:
     ) -> Iterator[list[LoadedRow[_T]]]:
         """Read rows in batches, each in a transaction of its own, and parse them between those."""
         table, most = reading.table, reading.most
-        found = run(lambda connection: records.handles(connection, table, condition))
+        found = run(partial(records.handles, table=table, condition=condition))
         for start in range(0, len(found), most):
             batch = records.held(table, found[start : start + most])
-            read = run(partial(_fetched, reading, batch))
-            yield list(map(reading.parse, read))
+            yield list(map(reading.parse, run(partial(reading.read, batch))))
 
     def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:
         for loaded in rows_read:
@@ -188,12 +186,6 @@ class RecordReader:
             StoreWarning,
             stacklevel=3,
         )
-
-
-def _fetched(
-    reading: Reading[Any], condition: ColumnElement[bool], connection: Connection
-) -> Sequence[Any]:
-    return reading.fetch(connection, condition)
 
 
 def of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:

@@ -85,14 +85,19 @@ class Prepared:
     failed: list[dict[str, Any]]
 
 
-def prepare(record: TuneRecord) -> Prepared:
-    """Check a record, and make its rows; outside of transactions.
+def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
+    """Make a record's rows; outside of transactions.
+
+    Args:
+        record: the record.
+        checked: whether `record_from_json` has made it, so that it need not be checked.
 
     Raises:
         InputError: a value cannot be stored; the message names it.
     """
     value = codec.record_to_json(record)
-    codec.record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
+    if not checked:
+        codec.record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
     timed, failed = (list(map(_child_row, value[name])) for name in ("measurements", "failures"))
     columns = {
         **key_columns(record.key),
@@ -286,6 +291,10 @@ class Reading(Generic[_T]):
     fetch: Callable[[Connection, ColumnElement[bool]], Sequence[Any]]
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
+
+    def read(self, condition: ColumnElement[bool], connection: Connection) -> Sequence[Any]:
+        """Read the rows that match, as `fetch` does."""
+        return self.fetch(connection, condition)
 
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)

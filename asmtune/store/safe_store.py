@@ -74,7 +74,8 @@ class SafeStore:
 
     Each error gives one `StoreWarning`. Then nothing is saved for `RETRY_S`, and nothing is found
     either if the store could not be read: each try could wait as long as the first. A full disk,
-    or a store that may only be read, is still read. No call waits for a lock for longer than
+    or a store that may only be read, is still read. Where another thread of this process is in the
+    way for too long, that call alone does nothing. No call waits for a lock for longer than
     `patience_s`, or for a server that is down for longer than 5 s, and thrice that where the
     store has to be opened and made.
 

@@ -7,11 +7,12 @@ Tables:
     predictions                configs that the model chose and nobody has timed
     examples                   training rows of runs that have ended
     leases                     keys that a process is tuning now
-    meta                       the schema's version
+    meta                       the schema's version, and a random name of the store
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -147,8 +148,13 @@ def create(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     metadata.create_all(connection)
-    row = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
-    connection.execute(insert(meta).values(row))
+    rows = {"schema_version": str(SCHEMA_VERSION), "store": secrets.token_hex(16)}
+    connection.execute(insert(meta), [{"name": n, "value": v} for n, v in rows.items()])
+
+
+def store_name(connection: Connection) -> str | None:
+    """Return the random name that a store got when it was made; None for one made without."""
+    return connection.execute(select(meta.c.value).where(meta.c.name == "store")).scalar()
 
 
 def are_present(connection: Connection, place: str, *, is_file: bool) -> bool:

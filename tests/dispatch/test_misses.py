@@ -329,6 +329,20 @@ def test_nearest_is_no_stand_in_for_tuning(host: Host) -> None:
     assert host.resolver(on_miss="predict").resolve(miss(512)).how == "predicted"
 
 
+@pytest.mark.slow
+def test_no_new_key_reads_all_records(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a launch nor a search of a new key reads the records of all others."""
+    neighbours(host)
+
+    def read(*_: Any) -> None:
+        raise AssertionError("all records are read")
+
+    monkeypatch.setattr(Store, "stream", read)
+    near = host.resolver(nearest=True, on_miss="predict").resolve(miss(2048))
+    assert described(near) == ("nearest", True, support.DEFAULT)
+    assert host.resolver().resolve(miss(4096)).how == "tuned"
+
+
 def test_nearest_is_of_the_same_kernel_source_and_space(host: Host) -> None:
     """A neighbour of another source, dtype or device, or whose config is not there, is none."""
     at = miss(2048)

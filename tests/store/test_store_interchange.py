@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 import store_records
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_records import record, timed
 
+from asmtune.base import json_codec, json_text
 from asmtune.base.errors import InputError, StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
@@ -256,3 +258,47 @@ def test_cut_or_changed_text(data: st.DataObject) -> None:
     except InputError as error:
         message = str(error)
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("part", [1, 7, 1 << 20])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32-le"])
+def test_any_json_is_read_in_parts(
+    monkeypatch: pytest.MonkeyPatch, part: int, encoding: str
+) -> None:
+    """Wherever the parts end, whatever the order, spaces and encoding, the same records come."""
+    monkeypatch.setattr(json_text, "_PART", part)
+    one = record(1, kernel="pkg.größe")
+    value = json.loads(interchange.dumps([one, record(2)], samples=True))
+    backwards = dict(sorted(value.items(), reverse=True))
+    for text in (
+        json.dumps(value, ensure_ascii=False),
+        json.dumps(backwards, indent=3).replace("\n", "\r\n") + "\t\n",
+        json.dumps(value, separators=(",", ":"), sort_keys=True),
+    ):
+        assert interchange.loads(text.encode(encoding), "f.json") == (
+            interchange.loads(interchange.dumps([one, record(2)], samples=True), "f.json")
+        )
+
+
+@pytest.mark.parametrize("part", [1, 5, 1 << 20])
+@given(text=st.text('[]{}",:0-1.e n\n', max_size=24))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_json_does_not_depend_on_parts(
+    monkeypatch: pytest.MonkeyPatch, part: int, text: str
+) -> None:
+    """Text is taken for the value that the parser of whole texts sees, or refused as it is."""
+    monkeypatch.setattr(json_text, "_PART", part)
+
+    def in_parts() -> Any:
+        reader = json_text.JsonText(io.BytesIO(f"[{text}]".encode()))
+        values = list(reader.items())
+        reader.end()
+        return values
+
+    try:
+        whole = json_codec.parse_json(f"[{text}]")
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            in_parts()
+    else:
+        assert in_parts() == whole

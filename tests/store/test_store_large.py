@@ -22,7 +22,7 @@ from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.runtime.misses.lookups import distance
-from asmtune.store import interchange, key_index, records, sqlite_file
+from asmtune.store import interchange, key_index, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.safe_store import SafeStore
@@ -73,7 +73,19 @@ def test_neighbours_are_found_without_timings(store: Store) -> None:
     assert {one.key.device for one in store.near(KEY, PROVENANCE)} == {"NVIDIA B200"}
     with statements(store) as asked:
         store.near(KEY, PROVENANCE)
-    assert len([text for text in asked if text.startswith("SELECT")]) == 2
+    assert len([text for text in asked if text.startswith("SELECT")]) == 3
+
+
+def test_a_fresh_file_has_neighbours_of_its_own(tmp_path: Path) -> None:
+    """A file that was deleted and made again, whose rows count from 1 again, is read again."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        for m in (1024, 4096):
+            store.save_all(record(m + n) for n in range(key_index.NEAREST + 1))
+            found = {one.key.shape["M"] for one in store.near(record(m).key, PROVENANCE)}
+            assert found == {m + n for n in range(1, key_index.NEAREST)} | {m}
+            for file in tmp_path.iterdir():
+                file.unlink()
 
 
 def test_neighbours_that_do_not_serve(store: Store) -> None:
@@ -200,15 +212,27 @@ def test_a_thread_that_writes_is_no_fault_of_the_store(tmp_path: Path) -> None:
     assert safe.lookup(record(2).key, PROVENANCE).outcome == "hit"
 
 
-def test_nobody_waits_for_another_process_in_a_transaction(tmp_path: Path) -> None:
+def test_nobody_waits_for_another_process_in_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fork passes while a thread waits for a file that another process has locked."""
     path = tmp_path / "store.sqlite"
     store = Store.open(path)
     store.save(record(1))
     locker = sqlite_file.connect(path, PATIENCE_S)
     locker.execute("BEGIN IMMEDIATE")
+    waiting, connect = threading.Event(), transactions.connect
+
+    def noted(*arguments: Any) -> Any:
+        connection = connect(*arguments)
+        if threading.current_thread() is thread:
+            waiting.set()
+        return connection
+
+    monkeypatch.setattr(transactions, "connect", noted)
     thread = threading.Thread(target=lambda: store.save(record(2)))
     thread.start()
+    assert waiting.wait(PATIENCE_S)
     found = in_child(lambda: None if Store.open(path).find(record(1).key) else 1 / 0)
     assert found == ""
     locker.execute("COMMIT")

@@ -31,7 +31,7 @@ INSERT INTO meta VALUES ('schema_version', '1');
 def version(where: str) -> str:
     """Read the version that a store states."""
     with Store.open(where) as store:
-        query = tables.meta.select()
+        query = tables.meta.select().where(tables.meta.c.name == "schema_version")
         return str(store.transact(lambda connection: connection.execute(query).one().value))
 
 
