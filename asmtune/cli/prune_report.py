@@ -83,8 +83,7 @@ StoredOption = Annotated[
     str | None,
     typer.Option(
         metavar="KEYPREFIX",
-        help="A record, by the digits that `asmtune cache ls` shows: compile and keep its config "
-        "whatever its rank, and mark it.",
+        help="Mark a record's config, whatever its rank; `asmtune cache ls` shows its digits.",
     ),
 ]
 
@@ -203,14 +202,14 @@ def make_reports(
         how = {"progress": progress, **vars(request), "stored": config}
         for name in targets:
             try:
-                one = run_prune_report(loaded.problem, loaded.space, target=name, **how)
-                made[name] = replace(one, notes=(*one.notes, *notes))
+                report = run_prune_report(loaded.problem, loaded.space, target=name, **how)
+                made[name] = replace(report, notes=(*report.notes, *notes))
             except CompileError as error:
                 failed.append(error)
     if not made:
         raise failed[0]
-    for failure in failed:
-        print_line(f"asmtune: {failure}", err=True)
+    for one in failed:
+        print_line(f"asmtune: {one}", err=True)
     return made
 
 
