@@ -138,7 +138,6 @@ SOURCES: Final = (
     "ablation_families2",
     "replay_strategies",
     "replay_strategies_kinds",
-    "devices",
     "derived_target",
     "prune_overhead",
     "launch_cost",

@@ -161,26 +161,6 @@ def _plan(label: str, data: Mapping[str, float]) -> list[str]:
     return [label, *counts, f"{data['kept']:.4f}", f"{data['worst']:.3f}"]
 
 
-def devices() -> str:
-    """Say what a record of one device keeps on another, with no timing and with 8."""
-    data = results("devices")
-    uses = {
-        "stored": "stored config",
-        "retarget": "`retarget`'s config",
-        f"search, {data['timings']} timings": f"search, {data['timings']} timings",
-        f"retarget, {data['timings']} timings": f"`retarget`'s first {data['timings']}",
-    }
-    rows = []
-    for move, own in data["moves"].items():
-        for name, replayed in own.items():
-            if "kept" in replayed:
-                kept = [replayed["kept"][use] for use in uses]
-                shown = [f"{one['mean']:.3f} ({one['worst']:.2f})" for one in kept]
-                gone = str(replayed["stored config"].get("no longer fits", 0))
-                rows.append([f"{move}, {name}", gone, *shown])
-    return table((f"{data['tasks']} tasks", "no longer fit", *uses.values()), rows)
-
-
 def side_by_side() -> str:
     """Compare the seconds to tune whole spaces, by tuner."""
     data = results("side_by_side")
@@ -407,7 +387,6 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         first_stage,
         strategies,
         strategies_kinds,
-        devices,
         side_by_side,
         packages,
         launches,

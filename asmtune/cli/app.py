@@ -45,7 +45,6 @@ _COMMANDS: Final = {
     "prune-report": "prune_report.prune_report",
     "explain": "explain.explain",
     "roofline": "roofline.roofline",
-    "retarget": "retarget.retarget",
     "tune": "tune.tune",
     "run": "run.run",
     "bench": "bench.bench",
@@ -77,7 +76,6 @@ _COMPILING: Final = (
     "tune",
     "bench",
     "replay",
-    "retarget",
     "collect",
     "diagnose",
 )

@@ -12,10 +12,13 @@ import typer
 
 from asmtune.base.errors import CompileError, InputError
 from asmtune.cli.arguments import KernelArguments, refuse_options
+from asmtune.cli.cache import find_record
 from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
+from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import read_reports, report_csv, report_json
 from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
@@ -23,6 +26,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
 from asmtune.studies.api import PruneChoices
 from asmtune.studies.api import prune_report as run_prune_report
+from asmtune.studies.stored import LoadedKernel
 
 Subject = Annotated[
     str,
@@ -75,6 +79,15 @@ TimingsOption = Annotated[
 ]
 
 
+StoredOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEYPREFIX",
+        help="Mark a record's config, whatever its rank; `asmtune cache ls` shows its digits.",
+    ),
+]
+
+
 class ReportFormat(StrEnum):
     """Forms of a report."""
 
@@ -104,6 +117,7 @@ def prune_report(
     format: FormatOption = ReportFormat.TABLE,  # noqa: A002
     output: Output = None,
     timings: TimingsOption = None,
+    stored: StoredOption = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
     """Rank a kernel's configs for a target, without a GPU, and say which to keep.
@@ -131,7 +145,7 @@ def prune_report(
         result = report_html(reports) if is_page else _render(reports, format)
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
+        request = PruneReportRequest(scorer, keep, compile, stored, caps=caps, tiles=tiles)
         request.check(target)
         measured = measured_times(timings, arguments.load_all(), target)
         made, assumed = make_reports(arguments, target, request), arguments.assumptions()
@@ -155,6 +169,7 @@ class PruneReportRequest:
     scorer: str
     keep: str | None
     compile: str | None
+    stored: str | None
     caps: bool
     tiles: bool
 
@@ -177,15 +192,18 @@ def make_reports(
 
     Raises:
         CompileError: no config can run on any of them.
+        InputError: the stored config cannot be reported.
     """
-    problem, space = arguments.load()
+    loaded = arguments.load_all()
+    config, notes = _stored(request.stored, loaded) if request.stored is not None else (None, ())
     made: dict[str, PruneReport] = {}
     failed: list[CompileError] = []
     with ProgressBar() as progress:
-        how = {"progress": progress, **vars(request)}
+        how = {"progress": progress, **vars(request), "stored": config}
         for name in targets:
             try:
-                made[name] = run_prune_report(problem, space, target=name, **how)
+                report = run_prune_report(loaded.problem, loaded.space, target=name, **how)
+                made[name] = replace(report, notes=(*report.notes, *notes))
             except CompileError as error:
                 failed.append(error)
     if not made:
@@ -193,6 +211,30 @@ def make_reports(
     for one in failed:
         print_line(f"asmtune: {one}", err=True)
     return made
+
+
+def _stored(prefix: str, loaded: LoadedKernel) -> tuple[Config, tuple[str, ...]]:
+    """Find a record's config in the space, and note what the record is of.
+
+    Raises:
+        InputError: there is no such record, it is of another kernel, or the space lacks its config.
+    """
+    layer, record = find_record(prefix, None)
+    key, problem, space = record.key, loaded.problem, loaded.space
+    if problem.full_name != key.kernel and problem.name not in key.kernel.split("."):
+        raise InputError(
+            f"--stored {prefix}: it is a record of {key.kernel}, and the report is of "
+            f"{problem.full_name}; `asmtune cache ls` lists each record's kernel"
+        )
+    launch = f"{key.device}, {words(key.shape)} {dtype_words(key.dtypes)}"
+    config = space.matching(record.winner, **problem.shape)
+    if config is None:
+        why = space.lacks(record.winner.with_cap(None), **problem.shape) or "none equals it"
+        raise InputError(
+            f"--stored {prefix}: {record.winner} is not in the space: {why}; "
+            f"the record is of {launch}"
+        )
+    return config, (f"stored: config of the record {prefix} ({layer}) of {launch}",)
 
 
 def findings(report: PruneReport) -> Iterable[str]:

@@ -37,9 +37,11 @@ def report_json(reports: Sequence[PruneReport]) -> str:
         to_json(report) | {"counts": report.counts(), "dropped": dropped_rows(report)}
         for report in reports
     ]
-    for document in documents:
+    for report, document in zip(reports, documents, strict=True):
         if not document["unlisted"]:
             del document["unlisted"]
+        if report.stored is not None:
+            document["stored"] = report.stored.config.to_dict()
     return document_text(FORMAT, {"reports": documents})
 
 
@@ -128,8 +130,8 @@ def read_reports(path: Path) -> list[PruneReport]:
 
 def _report(value: Any, where: str) -> PruneReport:
     if isinstance(value, dict):
-        for counted in ("counts", "dropped"):  # `PruneReport` counts them again
-            value.pop(counted, None)
+        for derived in ("counts", "dropped", "stored"):  # `PruneReport` derives them again
+            value.pop(derived, None)
         verdicts = value.get("verdicts")
         listed = verdicts if isinstance(verdicts, list) else ()
         _complete(listed, "terms_us", "measured_us", "measured")

@@ -79,9 +79,21 @@ def worth(report: PruneReport) -> Iterator[str]:
         selection = report.selection
         more = len(report.kept) - selection.ranks
         text = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
-        text += f", {more} more as the default or a near tie of another tile" if more else ""
+        why = "the default" if report.stored is None else "the default, the stored config"
+        text += f", {more} more as {why} or a near tie of another tile" if more else ""
         of = "" if report.compiled is None else " that was compiled"
         yield f"{text}; {_expected(report, selection, of)}"
+    if report.stored is not None:
+        yield f"{report.target}: stored {report.stored.config}: {_fate(report, report.stored)}"
+
+
+def _fate(report: PruneReport, stored: Verdict) -> str:
+    """Say why the record's config cannot run, or its rank and its time beside the first's."""
+    if not stored.kept:
+        return f"dropped, {stored.reasons[0]}"
+    first, own = number(report.verdicts[0].predicted_us), number(stored.predicted_us)
+    ranks = sum(verdict.rank is not None for verdict in report.verdicts)
+    return f"rank {stored.rank} of {ranks}, predicted us {own}, of the first {first}"
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
@@ -113,6 +125,7 @@ def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
 def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
     """Tabulate the configs that any target keeps; a table a target where all do not fit."""
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
+    configs = list(dict.fromkeys([*configs, *_stored(reports)]))
     spare = [*_CITED, *reversed(COLUMNS.values())]
     several = [_kept_on(report, configs, spare) for report in reports] if len(reports) > 1 else []
     table = ReportTable("Kept, best first", spare=spare, instead=several)
@@ -131,6 +144,9 @@ def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str
 def _add_kept(
     table: ReportTable, reports: Sequence[PruneReport], configs: Sequence[Config]
 ) -> None:
+    stored = _stored(reports)
+    if stored:
+        table.add_column("record", left=True)
     axes = varying([verdict.config for report in reports for verdict in report.verdicts])
     for axis in axes:
         table.add_column(axis, axis=True)
@@ -146,13 +162,18 @@ def _add_kept(
             table.add_column(heading)
     for config in configs:
         values = config.to_dict()
-        cells = [str(values.get(axis, "-")) for axis in axes]
+        cells = ["stored" if config in stored else ""] * bool(stored)
+        cells += [str(values.get(axis, "-")) for axis in axes]
         for verdicts, headings in zip(by_target, timed, strict=True):
             verdict = verdicts.get(config)
             own = _cells(verdict)
             own[2:2] = _measured_cells(verdict)[: len(headings)]
             cells += own
         table.add_row(*cells)
+
+
+def _stored(reports: Sequence[PruneReport]) -> list[Config]:
+    return [report.stored.config for report in reports if report.stored is not None]
 
 
 _CITED: Final = ("p90 us", "p99 us", "RSD")

@@ -7,7 +7,6 @@ accuracy/     errors of kernels against references, and limits that guard them
 regression/   bench runs and checks: have kernels become slower?
 roofline/     kernels under a machine's roofs, before tuning and after
 replay/       the funnel and the search over recorded timings, without a GPU
-retarget      a stored config on another device: what fits, what pays, what to use
 collect       times whole spaces on a GPU, for replay and training
 train         training rows of the learned scorer
 """

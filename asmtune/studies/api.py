@@ -21,6 +21,7 @@ from asmtune.core.problem import Problem
 from asmtune.studies.stored import KernelSource, LoadedKernel, kernel_module, load_kernel
 
 if TYPE_CHECKING:
+    from asmtune.core.config import Config
     from asmtune.core.records.verdicts import PruneReport
     from asmtune.predict.prune.front import ProgressListener
     from asmtune.predict.score.keep import Keep
@@ -246,6 +247,7 @@ def prune_report(
     scorer: str = "roofline",
     caps: bool = True,
     tiles: bool = False,
+    stored: Config | None = None,
     progress: ProgressListener | None = None,
     settings: Settings | None = None,
 ) -> PruneReport:
@@ -269,6 +271,7 @@ def prune_report(
         scorer: what ranks: "learned", "roofline", "weights" or "chance".
         caps: whether to add configs with `maxnreg` where one more program fits.
         tiles: whether to search the held tiles of a recurrence as well.
+        stored: a record's config, to compile, keep and mark whatever its rank.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
 
@@ -297,6 +300,7 @@ def prune_report(
         caps=caps,
         tiles=tiles,
         compile=choices.compile,
+        stored=stored,
     )
     return funnel.prune(loaded.problem, loaded.space)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -13,6 +13,10 @@ from asmtune.core.records.tuned import SampleStatistics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+STORED: Final = "stored"
+"""Rule of the last reason of the config that a record holds, in a report that is made with it."""
 
 
 class Features(Mapping[str, float]):
@@ -193,6 +197,12 @@ class PruneReport:
     def kept(self) -> tuple[Verdict, ...]:
         """Return the configs worth timing, best first."""
         return tuple(v for v in self.verdicts if v.kept)
+
+    @property
+    def stored(self) -> Verdict | None:
+        """Return the verdict on the record's config; None in a report that is made without one."""
+        marked = (v for v in self.verdicts if any(reason.rule == STORED for reason in v.reasons))
+        return next(marked, None)
 
     def counts(self) -> dict[str, int]:
         """Count the candidates by how far they came; the first number is the sum of the others.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +25,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem, is_gluon
-from asmtune.core.records.verdicts import PruneReport, Verdict
+from asmtune.core.records.verdicts import STORED, PruneReport, Reason, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work
@@ -120,6 +120,7 @@ class Funnel:
         compile: how many to compile, by the scorer's prediction before it; None for all.
             `auto` compiles all of a space that is no larger than what it would choose.
         sketches: outcomes of sketches by digest, like `known`.
+        stored: a record's config, to compile, keep and mark whatever its rank.
     """
 
     target: Target
@@ -133,6 +134,7 @@ class Funnel:
     tiles: bool = False
     compile: Keep | None = None
     sketches: Outcomes = field(default_factory=dict)
+    stored: Config | None = None
 
     def prune(self, problem: Problem, space: Space) -> PruneReport:
         """Judge every config of a space on a problem.
@@ -160,7 +162,8 @@ class Funnel:
         chosen, sketched = self._chosen(front, configs, default, clock)
         verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
-            ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
+            always = [config for config in (default, self.stored) if config is not None]
+            ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, always)
         works = list(front.works([v.config for v in ranking.verdicts if v.kept]))
         return PruneReport(
             kernel=problem.name,
@@ -218,7 +221,7 @@ class Funnel:
     def _verdicts(
         self, front: Front, chosen: Shortlist, clock: _Clock, *, caps: bool
     ) -> list[Verdict]:
-        """Compile the chosen configs and, if `caps`, the derived ones."""
+        """Compile the chosen configs, the stored one and, if `caps`, the derived ones."""
         compiled = partial(front.verdicts, moment="assembly", known=self.known)
         with clock.stage("compile"):
             verdicts = [*compiled(chosen.configs), *chosen.dropped]
@@ -227,7 +230,7 @@ class Funnel:
         if self.caps and caps:
             with clock.stage("caps"):
                 verdicts = with_caps(verdicts, self.cap_source(), compiled)
-        return verdicts
+        return verdicts if self.stored is None else _marked(verdicts, self.stored, compiled)
 
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""
@@ -277,14 +280,14 @@ class Funnel:
     ) -> Sketched:
         """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
-        note = ""
+        note, wanted = "", () if self.stored is None else (self.stored,)
         if not can_sketch(self.target):
             with clock.stage("estimate"):
-                narrow = narrowed(front, configs, most)
+                narrow = narrowed(front, configs, most, wanted)
                 return replace(by_arithmetic(front, narrow.configs), unlisted=narrow.unlisted)
         if len(configs) > WORTH_IT * most:
             with clock.stage("estimate"):
-                narrow = narrowed(front, configs, most)
+                narrow = narrowed(front, configs, most, wanted)
                 estimates = estimated(front, narrow.configs)
             if not isinstance(estimates, Unread):
                 with clock.stage("sketch"):
@@ -295,6 +298,21 @@ class Funnel:
         with clock.stage("sketch"):
             verdicts = front.verdicts(configs, "sketch", self.sketches)
         return Sketched(verdicts, [], [note] if note else [])
+
+
+def _marked(
+    verdicts: Iterable[Verdict],
+    stored: Config,
+    judge: Callable[[Sequence[Config]], Iterable[Verdict]],
+) -> list[Verdict]:
+    """Mark the stored config's verdict, and compile it if only its rank was against that."""
+    by_config = {verdict.config: verdict for verdict in verdicts}
+    own = by_config.get(stored)
+    if own is None or own.dropped_at in ("estimate", "sketch"):
+        (own,) = judge([stored])
+    mark = Reason(STORED, "the record's config, compiled and kept whatever its rank")
+    by_config[stored] = replace(own, reasons=(*own.reasons, mark))
+    return list(by_config.values())
 
 
 class _Clock:

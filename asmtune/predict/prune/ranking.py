@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -90,9 +90,9 @@ def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) 
 
 
 def ranked(
-    verdicts: Sequence[Verdict], ranker: Ranker, keep: Keep | None, default: Config
+    verdicts: Sequence[Verdict], ranker: Ranker, keep: Keep | None, always: Collection[Config]
 ) -> Ranking:
-    """Score the configs that can run; keep the best, near ties of other tiles, and the default.
+    """Score the configs that can run; keep the best, near ties of other tiles, and `always`.
 
     Raises:
         InputError: `auto` for a scorer whose error is not known.
@@ -103,7 +103,7 @@ def ranked(
         verdict = replace(cut.verdicts[index], rank=index + 1, score=score)
         if index in cut.tied:
             done.append(_noted(verdict, Reason("tile", cut.tied[index])))
-        elif cut.keeps(index) or verdict.config == default:
+        elif cut.keeps(index) or verdict.config in always:
             done.append(verdict)
         else:
             text = f"rank {verdict.rank} by {ranker.scorer.name}, {cut.most} are kept"

@@ -1,0 +1,163 @@
+"""`asmtune prune-report --stored`: a record's config among the others, on any target."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_lines import Commands
+
+from asmtune.core.config import Config
+from asmtune.core.hardware.descriptor import descriptor_of
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.core.space.space import Space
+from asmtune.store.codec import key_digest
+from asmtune.store.database import Store
+from asmtune.studies.api import prune_report
+from asmtune.studies.stored import load_kernel
+from asmtune.tuning.request import expected_of, key_of
+from tests.sample_kernels import product_problem
+
+WINNER = Config({"BLOCK": 256}, num_warps=4)
+LAST = Config({"BLOCK": 256}, num_warps=2)
+"""The last rank on both targets."""
+
+
+@pytest.fixture
+def record(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuneRecord:
+    """A tuned config of the doubling kernel, in the user's store."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "store.sqlite"))
+    module = load_kernel_module(str(commands.folder / "doubled.py"))
+    loaded = load_kernel(module, shape={"n": 100}, dtype="fp32")
+    timed = (Measurement(WINNER, 5.0, 5.0, 5.0, (5.0,)),)
+    provenance = expected_of(loaded.problem, loaded.space, {})
+    made = TuneRecord(key_of(loaded.problem, "NVIDIA H200"), WINNER, timed, provenance)
+    save(tmp_path, made)
+    return made
+
+
+def save(folder: Path, record: TuneRecord) -> None:
+    """Put a record into the user's store."""
+    with Store.open(folder / "store.sqlite") as store:
+        store.save(record)
+
+
+def stored(record: TuneRecord, *more: str, kernel: str = "{}/doubled.py") -> tuple[str, ...]:
+    """A command line that names a record."""
+    return ("prune-report", kernel, "--stored", key_digest(record.key)[:12], *more)
+
+
+def reported(commands: Commands, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Reports by target, of a command that succeeds."""
+    ran = commands.run(*arguments, "--format", "json")
+    assert ran.code == 0, ran
+    return {report["target"]: report for report in json.loads(ran.out)["reports"]}
+
+
+def verdict_on(report: dict[str, Any], config: Config) -> dict[str, Any]:
+    """The verdict of a report on a config."""
+    own = [one for one in report["verdicts"] if one["config"] == config.to_dict()]
+    assert len(own) == 1
+    return own[0]
+
+
+def test_it_is_kept_and_ranked_on_each_target(
+    commands: Commands, record: TuneRecord, tmp_path: Path
+) -> None:
+    """Where one rank is kept, the record's config is kept too, with its own rank and a mark."""
+    save(tmp_path, replace(record, winner=LAST))
+    targets = ("--target", "H200", "--target", "A100", "--keep", "1", "--shape", "n=100")
+    reports = reported(commands, *stored(record, *targets))
+    plain = reported(commands, "prune-report", "{}/doubled.py", *targets)
+    assert reports.keys() == plain.keys() == {"H200", "A100"}
+    for target, report in reports.items():
+        own, without = verdict_on(report, LAST), verdict_on(plain[target], LAST)
+        assert own["kept"]
+        assert not without["kept"]
+        assert own["rank"] == without["rank"] == 4
+        assert report["stored"] == LAST.to_dict()
+        assert "stored" not in plain[target]
+        assert own["reasons"][-1]["rule"] == "stored"
+    text = commands.run(*stored(record, *targets)).out
+    marked = [line for line in text.splitlines() if line.startswith(" stored")]
+    assert len(marked) == 1
+    assert "256" in marked[0]
+    for target in reports:
+        assert f"{target}: stored {LAST}: rank 4 of 4, " in text
+        assert f"{target}: stored: config of the record" in text
+    assert "stored" not in commands.run("prune-report", "{}/doubled.py", *targets).out
+
+
+def test_a_config_that_does_not_fit_has_its_reason(
+    commands: Commands, record: TuneRecord, tmp_path: Path
+) -> None:
+    """On a target of 64 threads it is dropped, and the table shows it with the limit."""
+    small = descriptor_of(load_target("H200")) | {"name": "small", "aliases": []}
+    (tmp_path / "small.json").write_text(json.dumps(small | {"max_threads_per_block": 64}))
+    line = stored(record, "--target", str(tmp_path / "small.json"))
+    report = reported(commands, *line)["small"]
+    own = verdict_on(report, WINNER)
+    assert (own["kept"], own["dropped_at"]) == (False, "rules")
+    assert [reason["rule"] for reason in own["reasons"]] == ["threads", "stored"]
+    assert report["stored"] == WINNER.to_dict()
+    text = commands.run(*line).out
+    dropped = "dropped, threads: 4 warps are 128 threads, over 64 a program"
+    assert f"small: stored {WINNER}: {dropped}" in text
+    (row,) = (line for line in text.splitlines() if line.startswith(" stored"))
+    assert "threads" in row
+
+
+def test_a_saved_report_keeps_its_mark(commands: Commands, record: TuneRecord) -> None:
+    """Its JSON is shown again with the marked row, and takes no other record."""
+    saved = str(commands.folder / "saved.json")
+    assert commands.run(*stored(record, "--format", "json", "--output", saved)).code == 0
+    assert commands.run("prune-report", saved).out == commands.run(*stored(record)).out
+    assert "--stored is for kernels" in commands.refused(*stored(record, kernel=saved))
+
+
+@pytest.mark.parametrize("target", ["H200", "MI300X"])
+def test_a_cap_that_was_added(
+    target: str, commands: Commands, record: TuneRecord, tmp_path: Path
+) -> None:
+    """A winner with a derived maxnreg belongs to the space, and the other rows are as without."""
+    capped = WINNER.with_cap(64)
+    save(tmp_path, replace(record, winner=capped, measurements=()))
+    found = reported(commands, *stored(record, "--target", target))[target]
+    plain = reported(commands, "prune-report", "{}/doubled.py", "--target", target)[target]
+    assert found["stored"] == capped.to_dict()
+    assert verdict_on(found, capped)["reasons"][-1]["rule"] == "stored"
+    others = [one["config"] for one in found["verdicts"] if one["config"] != capped.to_dict()]
+    assert sorted(map(str, others)) == sorted(str(one["config"]) for one in plain["verdicts"])
+
+
+def test_what_names_no_config_of_the_space(commands: Commands, record: TuneRecord) -> None:
+    """An unknown key, a record of another kernel and a config of other axes are refused."""
+    unknown = ("prune-report", "{}/doubled.py", "--stored", "0000")
+    assert "no records start so" in commands.refused(*unknown)
+    assert "expected hex digits" in commands.refused(*unknown[:-1], "xyz")
+    other = commands.refused(*stored(record, kernel="softmax"))
+    assert record.key.kernel in other
+    assert "asmtune.kernels.softmax.kernel" in other
+    lacking = commands.refused(*stored(record, "--axis", "BLOCK=128"))
+    assert "axis 'BLOCK'" in lacking
+    assert "n=100" in lacking
+
+
+def test_a_config_that_its_rank_would_not_compile() -> None:
+    """Of a space that is not compiled whole, the stored config is compiled as well."""
+    product = product_problem()
+    axes = {"BLOCK_M": (64, 128), "BLOCK_N": (64, 128), "BLOCK_K": (32,), "num_warps": (4, 8)}
+    space = Space(axes)
+    plain = prune_report(product, space, compile=1, caps=False)
+    last = [verdict for verdict in plain.verdicts if verdict.dropped_at == "sketch"][-1]
+    report = prune_report(product, space, compile=1, caps=False, stored=last.config)
+    assert report.stored is not None
+    assert report.stored.config == last.config
+    assert report.stored.features is not None
+    assert report.stored.kept
+    assert report.counts()["candidates"] == plain.counts()["candidates"]
