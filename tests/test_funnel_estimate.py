@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +146,25 @@ def test_each_value_of_an_axis_is_in_a_sample() -> None:
     assert {tile["B"] for tile in sample} == {1, 3}
     assert {tile["MODE"] for tile in sample} == {"x", "y"}
     assert places.sample(50) == list(range(len(tiles)))
+
+
+def test_an_axis_of_very_many_values() -> None:
+    """Memory grows with the tiles, not with their number times that of an axis's values."""
+    count = 50_000
+    tiles = Space({"A": range(1, count + 1)}).points()
+    tracemalloc.start()
+    try:
+        places = Places.of(tiles, tiles.tile_names)
+        sample = np.array(places.sample(6))
+        fitted = np.ones((places.design(sample).shape[1], 2))
+        alike = places.alike(sample)
+        rows = places.predicted(np.arange(count), fitted)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1000 * count
+    assert rows[sample] == pytest.approx(places.design(sample) @ fitted)
+    assert alike.sum(axis=0).tolist() == [1.0] * len(sample)
 
 
 WIDE = TILES.replace(num_warps=(2, 4, 8, 64), maxnreg=(None, *range(32, 250, 8)))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -107,6 +110,15 @@ def test_bad_numbers_are_named(name: str, text: str) -> None:
     with pytest.raises(InputError) as caught:
         Settings.from_environment({name: text})
     assert str(caught.value) == f"environment variable {name}={text!r}: expected a number above 0"
+
+
+def test_without_docstrings() -> None:
+    """Under `python -OO` settings are read; the table in the module names the same ones."""
+    assert set(re.findall(r"ASMTUNE_\w+", str(own.__doc__))) == KNOWN
+    code = "from asmtune.base.settings import Settings as S; print(S.from_environment().jobs)"
+    command = [sys.executable, "-OO", "-W", "error", "-c", code]
+    done = subprocess.run(command, env={**os.environ, "ASMTUNE_JOBS": "3"}, capture_output=True)
+    assert done.stdout.split() == [b"3"], done.stderr
 
 
 def test_a_misspelt_variable_is_told_once(recwarn: pytest.WarningsRecorder) -> None:

@@ -8,8 +8,10 @@ import io
 import os
 import stat
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Final
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final, cast
 
 from asmtune.base.atomic_write import names_stream
 
@@ -35,14 +37,34 @@ def read_limited(path: Path, most: int = 64 * MIB) -> bytes:
 
 
 def open_regular(path: Path, most: int) -> BinaryIO:
-    """Open a regular file of any size, to be read in parts; of a pipe read at most `most` bytes.
+    """Open a regular file of any size, to be read in parts.
+
+    A pipe, or stdin where the path is -, is copied to the disk first, at most `most` bytes.
 
     Raises:
         OSError: as `read_limited`.
     """
+    if str(path) == "-":
+        # Not as /dev/stdin, which cannot be opened where it is a socket, as it is under sshd.
+        with open(0, "rb", closefd=False) as stream:
+            return _copied(stream, path, most)
     if stat.S_ISFIFO(_checked(path).st_mode):
-        return io.BytesIO(read_limited(path, most))
+        with path.open("rb") as stream:
+            return _copied(stream, path, most)
     return path.open("rb")
+
+
+def _copied(stream: BinaryIO, path: Path, most: int) -> BinaryIO:
+    with ExitStack() as undo:
+        copy = undo.enter_context(TemporaryFile())
+        while part := stream.read(MIB):
+            if copy.tell() + len(part) > most:
+                cause = f"too large: more than {most:,} bytes"
+                raise OSError(errno.EFBIG, cause, os.fspath(path))
+            copy.write(part)
+        copy.seek(0)
+        undo.pop_all()
+    return cast(BinaryIO, copy)
 
 
 def _checked(path: Path) -> os.stat_result:

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,8 +42,14 @@ MOST_MIB: Final = 1 << 30
 LAUNCHES: Final = ("auto", "native", "python")
 
 
-KNOWN: Final = frozenset(re.findall(r"ASMTUNE_\w+", __doc__))
-"""The variables of the table above."""
+KNOWN: Final = frozenset(
+    f"ASMTUNE_{name}"
+    for name in (
+        *("CACHE_DIR", "STORE_URL", "TRAINING_DIR", "TARGETS", "WAIT_S", "ARTIFACTS_MB", "JOBS"),
+        *("COMPILE_TIMEOUT_S", "COMPILE_MEMORY_MB", "IMPORT_TIMEOUT_S", "DETERMINISTIC", "LAUNCH"),
+    )
+)
+"""The variables of the table above, which `python -OO` leaves out."""
 
 _INTERNAL: Final = ("ASMTUNE_TEST", "ASMTUNE_COUNTED_LAUNCH")
 """Beginnings of variables of the project's tests, and of processes that it starts."""

@@ -242,7 +242,9 @@ def _print_parts(_: Path, parts: Iterable[bytes]) -> None:
 
 @app.command("import")
 def import_records(
-    file: Annotated[Path, typer.Argument(help="JSON file that `export` has written.")],
+    file: Annotated[
+        Path, typer.Argument(help="JSON file that `export` has written, or - for stdin.")
+    ],
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:

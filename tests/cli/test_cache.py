@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -248,6 +251,21 @@ def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     with Store.open(filled) as store:
         kept = {r.key.shape["M"]: r for r in store.records()}
     assert kept == {1: record(1), 2: record(2)}
+
+
+def test_import_of_stdin(filled: Path, tmp_path: Path) -> None:
+    """Records come from stdin, which sshd makes a socket that no path opens."""
+    run("export", str(tmp_path / "f.json"))
+    filled.unlink()
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall((tmp_path / "f.json").read_bytes())
+        there.shutdown(socket.SHUT_WR)
+        command = [sys.executable, "-m", "asmtune", "cache", "import", "-", "--json"]
+        done = subprocess.run(command, stdin=here, capture_output=True, check=True)
+    assert json.loads(done.stdout) == {"imported": 3}
+    with Store.open(filled) as store:
+        assert len(store.records()) == 3
 
 
 def test_export_leaves_samples_out(filled: Path, tmp_path: Path) -> None:

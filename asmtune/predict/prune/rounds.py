@@ -169,8 +169,7 @@ class _Error:
         shared = [v.features["shared_bytes"] if v.features else 0.0 for v in verdicts]
         larger = np.log((np.array(shared) + 1.0) / (self._shared[known] + 1.0))
         local = np.exp(-np.stack([self._places.distances(place) for place in known], axis=1) / NEAR)
-        steps = self._places.steps()
-        alike = 1.0 + BY_AXIS * steps @ steps[known].T + BY_PLACE * local
+        alike = 1.0 + BY_AXIS * self._places.alike(known) + BY_PLACE * local
         weights = np.linalg.solve(
             alike[known] + NOISE * np.eye(len(known)), np.stack([late, larger], axis=1)
         )

@@ -56,10 +56,12 @@ class Places:
         columns = {name: points.columns[name] for name in names}
         return cls(points.values, columns, len(points))
 
-    def steps(self, rows: slice | NDArray[np.intp] = slice(None)) -> Row:
-        """Return a column for each value of each axis: 1 where a tile of these rows has it."""
-        columns = [np.eye(size)[level[rows]] for level, size in self._levels]
-        return np.hstack(columns) if columns else np.zeros((len(self.lines[rows]), 0))
+    def alike(self, places: Sequence[int]) -> Row:
+        """Return on how many axes every tile has the value of each of some places."""
+        row: Row = np.zeros((len(self.lines), len(places)))
+        for level, _ in self._levels:
+            row += level[:, None] == level[places]
+        return row
 
     def distances(self, place: int) -> Row:
         """Return the distance of every tile to one of them."""
@@ -79,9 +81,10 @@ class Places:
         chosen = {base: None}
         for level, size in self._levels:
             for value in range(size):
+                if len(chosen) >= most:  # an axis may have as many values as there are tiles
+                    break
                 with_value = np.flatnonzero(level == value)
                 chosen[int(with_value[np.argmin(near[with_value])])] = None
-        chosen = dict.fromkeys(list(chosen)[:most])
         nearest = np.min([self.distances(place) for place in chosen], axis=0)
         while len(chosen) < most and nearest.max() > 0:
             furthest = int(np.argmax(nearest))
@@ -90,8 +93,18 @@ class Places:
         return list(chosen)
 
     def design(self, rows: NDArray[np.intp]) -> Row:
-        """Return the columns of the model, a row for each of these tiles."""
-        return np.hstack([np.ones((len(rows), 1)), self.lines[rows], STEP * self.steps(rows)])
+        """Return the columns of the model, a row for each of these tiles: one for each value."""
+        steps = [STEP * (level[rows, None] == np.arange(size)) for level, size in self._levels]
+        return np.hstack([np.ones((len(rows), 1)), self.lines[rows], *steps])
+
+    def predicted(self, rows: NDArray[np.intp], fitted: Row) -> Row:
+        """Return `design(rows) @ fitted`, without a column for each value."""
+        at = 1 + self.lines.shape[1]
+        row: Row = fitted[0] + self.lines[rows] @ fitted[1:at]
+        for level, size in self._levels:
+            row += STEP * fitted[at : at + size][level[rows]]
+            at += size
+        return row
 
 
 def _key(value: Any) -> tuple[str, Any]:
@@ -117,7 +130,7 @@ class Carried:
 
     def numbers(self, tiles: NDArray[np.intp]) -> Row:
         """Return the numbers of some of the members, a row each."""
-        numbers: Row = np.exp(self._places.design(tiles) @ self._fitted)
+        numbers: Row = np.exp(self._places.predicted(tiles, self._fitted))
         numbers[:, self._absent] = 0.0
         # Whole numbers stay whole: what is cut into tiles is rounded up.
         whole = np.round(numbers)
