@@ -175,10 +175,6 @@ class MissLookup:
             return None
         return StoredConfig(own, "predicted", stored.predicted_us)
 
-    def records(self) -> Sequence[TuneRecord]:
-        """Return the store's records of the kernel, valid or not."""
-        return self._store.records(self.request.key.kernel)
-
     def nearest(self, runs: Callable[[Config], bool] | None = None) -> Choice | None:
         """Return the config of the nearest neighbour, stored or shipped; see `nearest`."""
         key = self.request.key
