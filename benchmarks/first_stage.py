@@ -38,13 +38,13 @@ from asmtune.predict.prune.rounds import SKETCHES, sketch_best
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.studies.replay.flow import Judged, recorded_configs
-from asmtune.studies.replay.strategies import searched
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Predictor
 from benchmarks.provenance import RESULTS, write
 from benchmarks.prune_overhead import cpu_seconds
 from benchmarks.replay_strategies import effort_plan
+from benchmarks.strategy_replay import searched
 
 HERE = Path(__file__).parent
 CUTS = (1, 5, 10, 20)

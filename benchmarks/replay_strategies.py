@@ -37,11 +37,11 @@ from asmtune.report.figures import (
     saved,
 )
 from asmtune.report.progress import ProgressBar
-from asmtune.studies.replay.strategies import BUDGETS, NOISE, ReplayPlan, replay_strategies
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names
 from benchmarks.provenance import RESULTS, write
+from benchmarks.strategy_replay import BUDGETS, NOISE, ReplayPlan, replay_strategies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

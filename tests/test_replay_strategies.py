@@ -15,7 +15,9 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.replay.strategies import (
+from asmtune.tuning.search.base import BatchSizes, Limits
+from asmtune.tuning.search.strategies import strategy_names
+from benchmarks.strategy_replay import (
     PlanResult,
     RecordedTimer,
     Replayed,
@@ -23,8 +25,6 @@ from asmtune.studies.replay.strategies import (
     SearchPoint,
     replay_strategies,
 )
-from asmtune.tuning.search.base import BatchSizes, Limits
-from asmtune.tuning.search.strategies import strategy_names
 
 DATA = Path(__file__).parent / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")

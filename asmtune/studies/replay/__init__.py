@@ -1,7 +1,6 @@
 """Replay: the funnel over recorded timings, to know its regret without a GPU.
 
 flow          verdicts on recorded configs, ranked by each scorer
-strategies    the same search loop as in tuning, over recordings in the place of a GPU
 results       shares of the best speed kept
 traces        tuning runs as recordings
 """
