@@ -59,7 +59,8 @@ def main() -> None:
 
 def read(path: Path) -> DeviceAttributes:
     """Read a driver's attributes as `asmtune targets show --driver` wrote them."""
-    return DeviceAttributes.from_json(json.loads(path.read_text(encoding="utf-8")), str(path))
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return DeviceAttributes(document["name"], document["attributes"])
 
 
 def derive(attributes: DeviceAttributes, without: Target) -> Target:

@@ -39,7 +39,7 @@ from asmtune.report.figures import (
 from asmtune.report.progress import ProgressBar
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
-from asmtune.tuning.search.strategies import strategy_names
+from asmtune.tuning.search.strategies import STRATEGIES
 from benchmarks.provenance import RESULTS, write
 from benchmarks.strategy_replay import BUDGETS, NOISE, ReplayPlan, replay_strategies
 
@@ -99,7 +99,7 @@ def plans(*, curves: bool) -> list[ReplayPlan]:
     most = Limits(compiles=max(BUDGETS))
     strategies = [
         ReplayPlan(name, name, FINE if name == "model" else ALL, most, SEEDS)
-        for name in (strategy_names() if curves else ())
+        for name in (tuple(STRATEGIES) if curves else ())
     ]
     return [*strategies, *map(effort_plan, efforts().values())]
 

@@ -16,7 +16,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.search.base import BatchSizes, Limits
-from asmtune.tuning.search.strategies import strategy_names
+from asmtune.tuning.search.strategies import STRATEGIES
 from benchmarks.strategy_replay import (
     PlanResult,
     RecordedTimer,
@@ -66,7 +66,7 @@ def test_share_within_a_budget_by_hand(funnel: Funnel) -> None:
 
 def test_every_strategy_replays(funnel: Funnel) -> None:
     """Each strategy searches each task with each seed, and its numbers come out as JSON."""
-    plans = [ReplayPlan(name, name, STEP, seeds=2) for name in strategy_names()]
+    plans = [ReplayPlan(name, name, STEP, seeds=2) for name in tuple(STRATEGIES)]
     results = replayed(funnel, *plans)
     for result in results:
         assert len(result.searches) == 6

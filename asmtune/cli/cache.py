@@ -15,10 +15,9 @@ import typer
 from rich.text import Text
 
 from asmtune.base.atomic_write import write_whole
-from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
-from asmtune.base.trust import UntrustedError, trusted_file
+from asmtune.base.trust import UntrustedError, fault_line, trusted_file
 from asmtune.cli.output import (
     cell,
     check_destinations,

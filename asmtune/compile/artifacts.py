@@ -23,12 +23,18 @@ from typing import Any, Final, Self
 
 from asmtune.base import fingerprint
 from asmtune.base.atomic_write import write_whole
-from asmtune.base.cache_faults import fault_line, is_news
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import JsonCodec, expected, text_of, time_of
 from asmtune.base.settings import Settings
-from asmtune.base.trust import UntrustedError, remove_own, trusted_file, trusted_folder
+from asmtune.base.trust import (
+    UntrustedError,
+    fault_line,
+    is_news,
+    remove_own,
+    trusted_file,
+    trusted_folder,
+)
 from asmtune.compile.seals import is_sealed, read_secret, resealed, sealed, secret_of, unsealed
 from asmtune.core.records.artifacts import Artifact, Failure
 

@@ -33,7 +33,7 @@ from asmtune.compile.worker import (
 )
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+from asmtune.core.records.artifacts import Artifact, Failure
 
 Pair = tuple[int, LowerRequest | Failure]
 """A config's position, with its request."""
@@ -276,27 +276,11 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    return _one(make_artifact, request, settings)
-
-
-def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
-    """Compile one request as far as LLVM, here and now, in this process's own child.
-
-    Raises:
-        StoreError: no folder for artifacts can be written.
-    """
-    return _one(make_sketch, request, settings)
-
-
-def _one(
-    make: Callable[[CompileItem, CompileSite], tuple[R, bytes | None]],
-    request: LowerRequest,
-    settings: Settings,
-) -> R:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
-        outcome, entry = make(CompileItem(0, request), CompileSite(settings, place, sandbox))
+        site = CompileSite(settings, place, sandbox)
+        outcome, entry = make_artifact(CompileItem(0, request), site)
     if entry is not None:
         cache.keep(request.digest, entry)
     return outcome

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
-from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.limited_read import read_limited_text
-from asmtune.base.trust import UntrustedError, private_folder, trusted_file, trusted_folder
+from asmtune.base.trust import (
+    UntrustedError,
+    fault_line,
+    private_folder,
+    trusted_file,
+    trusted_folder,
+)
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space

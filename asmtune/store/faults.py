@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from asmtune.base.cache_faults import STORE_ELSEWHERE, fault_line
 from asmtune.base.errors import StoreError
 from asmtune.base.json_codec import printable
+from asmtune.base.trust import STORE_ELSEWHERE, fault_line
 from asmtune.store.sqlite_file import ELSEWHERE
 
 _ADVICE: Final = {

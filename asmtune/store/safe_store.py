@@ -20,11 +20,10 @@ from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from asmtune.base.cache_faults import is_news
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
-from asmtune.base.trust import trusted_file
+from asmtune.base.trust import is_news, trusted_file
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import places
 from asmtune.store.database import Store

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
-from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.base.json_codec import expected, fields_of, parse_json
 from asmtune.base.text import user_stacklevel
-from asmtune.base.trust import trusted_file, trusted_folder
+from asmtune.base.trust import fault_line, trusted_file, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import config_from_json, config_text, key_from_json, key_to_json

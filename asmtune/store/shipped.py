@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
-from asmtune.base.cache_faults import STORE_ELSEWHERE, fault_line
 from asmtune.base.errors import StoreError
+from asmtune.base.trust import STORE_ELSEWHERE, fault_line
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest

@@ -100,11 +100,6 @@ class TestReport:
         """Return the comparisons that are not right."""
         return tuple(one for one in self.comparisons if not one.right)
 
-    @property
-    def excesses(self) -> dict[str, float]:
-        """Return the excess of each comparison by its name."""
-        return {one.name: one.excess for one in self.comparisons}
-
     def raise_if_wrong(self) -> None:
         """Raise if anything is wrong.
 

@@ -19,7 +19,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile import worker
 from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
+from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.seals import SECRET
 from asmtune.compile.worker import CompiledConfig
@@ -27,6 +27,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.compile.readings import admit, digest_of, whole
+from tests.compile.sketching import sketch_one
 from tests.sample_kernels import product_problem, scale_problem
 
 ABSENT = Path("/absent")

@@ -11,12 +11,13 @@ from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
 from asmtune.compile import toolchain
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one, sketch_one
+from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem, is_gluon
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests import gluon_kernels as kernels
+from tests.compile.sketching import sketch_one
 from tests.tuning_support import add
 
 

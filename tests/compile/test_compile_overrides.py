@@ -11,7 +11,7 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
+from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -19,6 +19,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.features.reader import ProfileReader
 from tests.compile.readings import admit, digest_of
+from tests.compile.sketching import sketch_one
 from tests.compile.triton_reference import compiled_by_triton
 from tests.sample_kernels import row_sum_problem
 

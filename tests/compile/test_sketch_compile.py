@@ -14,7 +14,7 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs, sketch_one
+from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
@@ -23,6 +23,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.asm.fixture_kernels import tma_gemm
+from tests.compile.sketching import sketch_one
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}

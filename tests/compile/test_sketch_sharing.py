@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asmtune.base.settings import Settings
 from asmtune.compile.child_main import BackEnd
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, families, sketch_configs, sketch_one, tiles
+from asmtune.compile.pool import Hooks, families, sketch_configs, tiles
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -22,6 +22,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure, Sketch
 from asmtune.predict.features.sketch.reader import SketchReader
 from tests.compile.readings import admit, whole
+from tests.compile.sketching import sketch_one
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}

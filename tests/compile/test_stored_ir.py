@@ -21,7 +21,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile import stored_ir, toolchain
 from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
+from asmtune.compile.pool import Hooks, sketch_configs
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.toolchain import Toolchain
@@ -30,6 +30,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Sketch
 from tests.compile.readings import digest_of
+from tests.compile.sketching import sketch_one
 from tests.sample_kernels import asks_for_warps, product_problem, scale_problem, tensor
 
 CONFIG = Config({"BLOCK": 512})
@@ -252,7 +253,7 @@ _SECOND = """
 import sys
 from pathlib import Path
 from asmtune.base.settings import Settings
-from asmtune.compile.pool import sketch_one
+from tests.compile.sketching import sketch_one
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config

@@ -292,7 +292,7 @@ def test_resources_are_the_code_objects(machine: str, edge: int, settings: Setti
     assert (shared, scratch) == (found.static_shared_bytes, found.scratch_bytes)
     # Registers in eights less one; AGPRs begin at a multiple of four.
     assert rsrc1 & 63 == math.ceil(found.regs_per_thread / 8) - 1
-    assert ((rsrc3 & 63) + 1) * 4 >= found.vgprs
+    assert ((rsrc3 & 63) + 1) * 4 >= found.regs_per_thread - found.agprs
     assert (edge == 256) == (found.spill_words > 0)
 
 

@@ -14,7 +14,7 @@ import torch
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one, sketch_one
+from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import from_python_module
@@ -31,6 +31,7 @@ from asmtune.predict.features.sketch.reader import SketchReader
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.vectors import base_columns
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
+from tests.compile.sketching import sketch_one
 from tests.launch_kernels import looped, persistent, pointers
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 

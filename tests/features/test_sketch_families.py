@@ -11,13 +11,13 @@ import pytest
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import sketch_one
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.artifacts import Sketch
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
+from tests.compile.sketching import sketch_one
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")

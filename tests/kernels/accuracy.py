@@ -132,7 +132,7 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
         function = functions[str(module.DEFAULT)]
         given = cases(case.shapes[:1], more)
         reports.append(check_kernel(function, _exact(module), given, **alone))
-    found = {what: error for report in reports for what, error in report.excesses.items()}
+    found = {one.name: one.excess for report in reports for one in report.comparisons}
     return found | _problems(module, case, dtype, device)
 
 

@@ -15,7 +15,7 @@ from asmtune.core.config import Config
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.strategies import make_strategy, strategy_names
+from asmtune.tuning.search.strategies import STRATEGIES, make_strategy
 
 SPACE = grid(6, 6, 6)
 BEST = Config({"A": 256, "B": 32, "C": 128})
@@ -33,8 +33,8 @@ def searched(
 
 def test_names() -> None:
     """Every name makes a strategy of that name; another is refused in one line, with a hint."""
-    assert strategy_names() == ("model", "exhaustive", "random", "hierarchical")
-    assert [make_strategy(name).name for name in strategy_names()] == list(strategy_names())
+    assert tuple(STRATEGIES) == ("model", "exhaustive", "random", "hierarchical")
+    assert [make_strategy(name).name for name in tuple(STRATEGIES)] == list(STRATEGIES)
     with pytest.raises(InputError, match=r"^unknown strategy 'modle': .*; did you mean model\?$"):
         make_strategy("modle")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.errors import TargetError
 from asmtune.core.hardware.architectures import Raw, complete, nearest_known
 from asmtune.core.hardware.descriptor import target_of
-from asmtune.core.hardware.model import Target, label, plain, short
+from asmtune.core.hardware.model import Target, plain
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -61,23 +61,6 @@ class DeviceAttributes:
 
     name: str
     values: Mapping[str, int]
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> DeviceAttributes:
-        """Read what `to_json` made; `where` names it in messages.
-
-        Raises:
-            TargetError: it is something else.
-        """
-        values = data.get("attributes") if isinstance(data, dict) else None
-        if not isinstance(data, dict) or not isinstance(values, dict):
-            raise TargetError(
-                f"{where}: no attributes of a device; `asmtune targets show --driver`"
-            )
-        for name, value in values.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise TargetError(f"{where}: {label(name)} is {short(value)}: no whole number")
-        return cls(str(data.get("name")), values)
 
     def to_json(self) -> Raw:
         """Return the device's name and attributes as JSON values."""

@@ -142,21 +142,6 @@ class Target:
         """Return the bytes of an SM's L1 beside the shared memory that programs take, or rows."""
         return self.l1_bytes or self.shared_bytes_per_sm - shared_bytes
 
-    @property
-    def shared_bytes_per_s(self) -> float:
-        """Return the shared memory bandwidth of the whole device, in bytes a second."""
-        return self.shared_bytes_per_clock_per_sm * self.sms * self.clock_hz
-
-    @property
-    def issue_slots_per_s(self) -> float:
-        """Return the warp instructions the whole device can issue in a second."""
-        return self.issue_slots_per_clock_per_sm * self.sms * self.clock_hz
-
-    @property
-    def special_functions_per_s(self) -> float:
-        """Return the results of exp2, log2, rcp and the like the whole device gives in a second."""
-        return self.special_functions_per_clock_per_sm * self.sms * self.clock_hz
-
     def flops_per_s(self, dtype: str) -> float:
         """Return the peak flops per second of "fp32", or of a key of `tensor_flops_per_s`.
 

@@ -222,11 +222,6 @@ class AmdgpuResources:
     code_bytes: int
 
     @property
-    def vgprs(self) -> int:
-        """Return the VGPRs of a lane without its AGPRs."""
-        return self.regs_per_thread - self.agprs
-
-    @property
     def spill_words(self) -> int:
         """Return the 4-byte words of a lane's scratch, arrays of its own included."""
         return self.scratch_bytes // 4

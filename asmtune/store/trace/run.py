@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.cache_faults import fault_line
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.base.json_codec import to_json
-from asmtune.base.trust import trusted_folder
+from asmtune.base.trust import fault_line, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics, TuneKey

@@ -121,17 +121,12 @@ def _model(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy
     return Model(predictor, pace, seed)
 
 
-_STRATEGIES: Final[dict[str, Callable[[Predictor | None, BatchSizes, int], Strategy]]] = {
+STRATEGIES: Final[dict[str, Callable[[Predictor | None, BatchSizes, int], Strategy]]] = {
     "model": _model,
     "exhaustive": lambda _predictor, pace, _seed: Exhaustive(pace),
     "random": lambda _predictor, pace, seed: Sampling(pace, seed),
     "hierarchical": lambda _predictor, pace, _seed: Hierarchical(pace),
 }
-
-
-def strategy_names() -> tuple[str, ...]:
-    """List the names of all strategies."""
-    return tuple(_STRATEGIES)
 
 
 def make_strategy(
@@ -142,9 +137,9 @@ def make_strategy(
     Raises:
         InputError: no such strategy; lists them.
     """
-    if name not in _STRATEGIES:
-        hint = did_you_mean(name, _STRATEGIES)
+    if name not in STRATEGIES:
+        hint = did_you_mean(name, STRATEGIES)
         raise InputError(
-            f"unknown strategy {name!r}: the strategies are {', '.join(_STRATEGIES)}{hint}"
+            f"unknown strategy {name!r}: the strategies are {', '.join(STRATEGIES)}{hint}"
         )
-    return _STRATEGIES[name](predictor, pace or BatchSizes(), seed)
+    return STRATEGIES[name](predictor, pace or BatchSizes(), seed)
