@@ -20,7 +20,7 @@ RACE = Part("race", ("-m", "tests.gpu.racecheck", "gemm", "0", "3"), 60)
 
 def test_parts_exist() -> None:
     """Each file of tests is there, and so is each case of racecheck."""
-    for part in parts(6):
+    for part in parts(6, 2):
         if part.name == "race":
             kernel, number = part.command[2:4]
             assert int(number) < len(CASES[kernel][1])

@@ -35,15 +35,18 @@ from benchmarks.provenance import provenance
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = {
-    "kernels": (540, 4), "hopper": (300, 2), "matmul": (200, 1), "torch": (300, 1),
-    "gluon": (200, 1), "gru": (150, 1), "bad_use": (200, 1), "tune": (200, 1), "faults": (200, 1),
-    "launch": (180, 1), "recording": (150, 1), "bench": (150, 1), "torch_op": (150, 1),
-    "checker": (120, 1), "accuracy": (120, 1), "patching": (120, 1), "tuner_hooks": (120, 1),
-    "prepared": (120, 1), "background": (120, 1), "ranks": (120, 1), "aibench8": (120, 1),
-    "targets": (120, 1), "roofline": (120, 1), "bench_command": (120, 1), "workspaces": (90, 1),
-    "triton_cases": (90, 1), "clock": (90, 1), "user_state": (120, 1), "large_memory": (240, 1),
+    "kernels": 540, "hopper": 300, "matmul": 200, "torch": 300,
+    "gluon": 200, "gru": 150, "bad_use": 200, "tune": 200, "faults": 200,
+    "launch": 180, "recording": 150, "bench": 150, "torch_op": 150,
+    "checker": 120, "accuracy": 120, "patching": 120, "tuner_hooks": 120,
+    "prepared": 120, "background": 120, "ranks": 120, "aibench8": 120,
+    "targets": 120, "roofline": 120, "bench_command": 120, "workspaces": 90,
+    "triton_cases": 90, "clock": 90, "user_state": 120, "large_memory": 240,
 }  # fmt: skip
-"""Seconds of each file of tests, and in how many shares it runs; what takes longest comes first."""
+"""Seconds of each file of tests; what takes longest comes first."""
+
+SPREAD: Final = frozenset({"kernels", "hopper"})
+"""Files of which each GPU runs a share."""
 
 ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory", "roofline"})
 """Files whose tests time the GPU or fill its memory, so that no other may use it meanwhile."""
@@ -89,7 +92,7 @@ class Outcome:
     seconds: float
 
 
-def parts(workers: int) -> list[Part]:
+def parts(workers: int, gpus: int = 1) -> list[Part]:
     """List all parts: the files of tests, then the cases of racecheck."""
     spread = ("-n", str(workers)) if workers else ()
     tests = [
@@ -100,7 +103,8 @@ def parts(workers: int) -> list[Part]:
             + (f"tests/gpu/test_{name}_gpu.py",),
             seconds,
         )
-        for name, (seconds, shares) in TESTS.items()
+        for name, seconds in TESTS.items()
+        for shares in (gpus if name in SPREAD else 1,)
         for place in range(shares)
     ]
     races = [
@@ -244,9 +248,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the parts, and write and print what each said."""
     options = arguments()
-    chosen = [p for p in parts(options.workers) if p.name in (options.parts or (*TESTS, "race"))]
+    gpus, wanted = max(1, torch.cuda.device_count()), options.parts or (*TESTS, "race")
+    chosen = [part for part in parts(options.workers, gpus) if part.name in wanted]
     facts, texts, failed = provenance(), [], False
-    left, gpus = list(chosen), max(1, torch.cuda.device_count())
+    left = list(chosen)
     for part, outcome in ran(chosen, options.minutes, gpus):
         left.remove(part)
         if outcome.status != 0:
