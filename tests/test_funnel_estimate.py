@@ -201,6 +201,20 @@ def test_a_large_space_is_narrowed_without_its_configs(
     assert 60 <= len(own) <= 60 + sum(map(len, points.values.values())) + 2
 
 
+def test_an_axis_of_more_values_than_go_on(
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Examples of an axis's values are no more than the configs that go on."""
+    monkeypatch.setattr(arithmetic, "GO_ON", 60)
+    monkeypatch.setattr(arithmetic, "MOST_TILES", 6)
+    points = TILES.replace(num_stages=(2,), maxnreg=range(32, 250)).points()
+    narrow = narrowed(funnel.front(product), points)
+    caps = [config.maxnreg or 0 for config in narrow.configs]
+    assert 60 <= len(caps) < 4 * 60
+    assert len(set(caps)) > 40
+    assert max(caps) > 240
+
+
 @pytest.mark.slow(seconds=6)
 @pytest.mark.parametrize("at_once", [1 << 15, 1000])
 def test_columns_rank_as_single_configs(

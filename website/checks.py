@@ -67,6 +67,7 @@ def check_command(words: Sequence[str]) -> None:
         "make": _check_make,
         "pip": _check_pip,
         "python": _check_python_command,
+        "ssh": lambda words: check_command(words[1:]),  # the command of another host
     }
     if words[0] not in known:
         raise PageError(f"no way is known to check {words[0]!r}: add one, or let it run")

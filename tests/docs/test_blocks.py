@@ -112,6 +112,7 @@ def test_blocks_share_folder_and_names(page: Path) -> None:
         (block("json", "{"), "not JSON"),
         (block("sh", "asmtune absent", "<!-- needs: gpu -->"), "no command 'absent'"),
         (block("sh", "asmtune tune x --sede 1", "<!-- needs: gpu -->"), "No such option"),
+        (block("sh", "ssh host asmtune absent", "<!-- needs: gpu -->"), "no command 'absent'"),
         (block("sh", "curl x", "<!-- needs: gpu -->"), "no way is known to check 'curl'"),
         (block("python", "def f(:", "<!-- needs: gpu -->"), "invalid syntax"),
         (block("python", "from asmtune import absent", "<!-- needs: gpu -->"), "asmtune.absent"),

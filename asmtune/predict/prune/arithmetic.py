@@ -77,8 +77,8 @@ def narrowed(
     """Leave out the configs of a large space that rank worst by their estimated time.
 
     The best `GO_ON` or 1.5 times `most` go on, and the first, those that are `wanted` and one with
-    each value of an axis; all of a smaller space, and all where the arithmetic cannot read the
-    kernel.
+    each value of an axis, as many at most; all of a smaller space, and all where the arithmetic
+    cannot read the kernel.
 
     Raises:
         ProblemError: arguments and config do not fit the kernel.
@@ -98,7 +98,8 @@ def narrowed(
         us[places] = np.where(fits, predicted_us(columns, front.target), np.inf)
     best = left[np.argsort(us, kind="stable")[:most]]
     found = [place for config in wanted if (place := points.find(config)) is not None]
-    examples = [place for name in points.values for place in points.groups([name])[0]]
+    firsts = (points.groups([name])[0] for name in points.values)
+    examples = [place for first in firsts for place in first[:: -(-len(first) // most)]]
     chosen = np.unique([0, *found, *examples, *best])
     counts = Counter({("estimate", "estimated_only"): len(np.setdiff1d(left, chosen))})
     for verdict, places in refused:
