@@ -19,8 +19,9 @@ def refusal(function: Any, bind: Callable[..., Any], values: Mapping[str, Any]) 
         bind: Triton's binder of its signature, which is asked: Triton's versions differ.
         values: of a launch, by name.
     """
-    plain = {p.name: 1 for p in function.params if not p.is_constexpr and p.name in values}
-    for name in plain:
+    # What is missing, such as a heuristic's result, is no argument's fault.
+    plain = {p.name: 1 for p in function.params if not p.is_constexpr or p.name not in values}
+    for name in filter(values.__contains__, plain):
         try:
             bind(**{**values, **plain, name: values[name]})
         except (TypeError, KeyError):

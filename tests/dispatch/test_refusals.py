@@ -113,6 +113,24 @@ def test_a_launch_that_is_not_tuned_names_the_argument(
         launch({}, CONFIGS[:1])
 
 
+def test_an_error_of_the_users_own_blames_no_argument(
+    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a heuristic computes an argument, an error of the launch stays as it was raised."""
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise KeyError("of the grid")
+
+    monkeypatch.setattr(scaled, "run", failing)
+    ruled = triton.heuristics({"KIND": lambda _: tl.float32})(scaled)
+    kernel = asm_autotune(CONFIGS[:1], key=["n"])(ruled)
+    with pytest.raises(KeyError, match="of the grid"):
+        kernel[(2,)](torch.zeros(SIZE), SIZE, 2.0)
+    with pytest.raises(TypeError, match=r"argument n is .*numpy.int64.*: pass int\(n\)"):
+        kernel[(2,)](torch.zeros(SIZE), np.int64(SIZE), 2.0)
+    assert gpu.tuned == 0
+
+
 @triton.jit
 def switched(x_ptr, n, ON: tl.constexpr, BLOCK: tl.constexpr):
     """Write; `ON` is for show."""
