@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.base.errors import TargetError
 from asmtune.core.hardware.shipped import load_target
 from benchmarks import derived_target
 from tests.driver_tables import attributes
@@ -62,14 +61,3 @@ def test_a_device_is_not_derived_from_its_own_file() -> None:
     told = derived_target.DeviceAttributes("NVIDIA H200", attributes("NVIDIA H200"))
     derived = derived_target.derive(told, without=shipped)
     assert "H200 by SMs" not in derived.source("dram_bytes")
-
-
-@pytest.mark.parametrize(
-    "content", ["[]", '{"name": "x"}', '{"name": "x", "attributes": {"sms": "many"}}']
-)
-def test_a_file_of_something_else(content: str, tmp_path: Path) -> None:
-    """A file that holds no attributes is refused in one line."""
-    path = tmp_path / "a.json"
-    path.write_text(content)
-    with pytest.raises(TargetError, match=r"a\.json: (no attributes|sms is 'many')"):
-        derived_target.read(path)

@@ -479,14 +479,6 @@ def test_flops_by_type() -> None:
         a100.flops_per_s("fp8")
 
 
-def test_rates_of_the_whole_device() -> None:
-    """Per-clock figures of one SM scale by SM count and clock."""
-    h200 = load_target("H200")
-    assert h200.issue_slots_per_s == 4 * 132 * 1.98e9
-    assert h200.shared_bytes_per_s == 128 * 132 * 1.98e9
-    assert h200.special_functions_per_s == 16 * 132 * 1.98e9
-
-
 def test_unknown_figure_is_refused() -> None:
     """Asking for the source of a field that is no figure names it and the nearest one."""
     with pytest.raises(TargetError, match=r"no figure 'smz'; did you mean 'sms'\?"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -229,14 +229,10 @@ def export_records(
 
             count = write_for_readers(file, records if samples else map(without_samples, records))
         else:
-            put = _print_parts if is_stdout(file) else write_whole
+            printed = lambda _, parts: sys.stdout.writelines(map(bytes.decode, parts))  # noqa: E731
+            put = printed if is_stdout(file) else write_whole
             count = interchange.write(file, records, samples=samples, put=put)
     print_count("exported", count, as_json, f"records to {file}", err=is_stdout(file))
-
-
-def _print_parts(_: Path, parts: Iterable[bytes]) -> None:
-    for part in parts:
-        sys.stdout.write(part.decode())
 
 
 @app.command("import")

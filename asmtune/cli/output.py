@@ -191,7 +191,6 @@ def print_table(rows: Iterable[Mapping[str, Any]], spare: Sequence[str] = ()) ->
     for count, row in enumerate(chain(first, left), 1):
         if count == 1:
             print_line("\t".join(map(spreadsheet_text, row)))
-        # `cell` has escaped what is special to a terminal.
         texts = (text if text == _NOTHING else spreadsheet_text(text) for text in row.values())
         sys.stdout.write("\t".join(texts) + "\n")
     return count

@@ -39,12 +39,10 @@ class Program:
 
     def start_early(self) -> None:
         """Start the workers, once, if a launch may tune."""
-        if self._has_started or not self._is_first:
+        may_tune = self._options["on_miss"] in ("tune", "background")
+        if self._has_started or not self._is_first or not may_tune:
             return
-        self._has_started = True
-        if self._options["on_miss"] not in ("tune", "background"):
-            return
-        self._is_starting = True
+        self._has_started = self._is_starting = True
         from asmtune.runtime.misses.early_start import start_early
 
         start_early()

@@ -79,7 +79,7 @@ def lose(team: Team) -> None:
 def test_gpus_of_two_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their timings do not compare; the message lists who is what."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with pytest.raises(InputError, match=r"\(0: H200, 1: A100\)"):
+    with pytest.raises(InputError, match=r"\(GPU 0: H200, GPU 1: A100\)"):
         Team(setup(), [0, 1], command=(*CHILD, "names:H200,A100"))
 
 

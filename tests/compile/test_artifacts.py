@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from triton import knobs
@@ -186,13 +187,17 @@ def test_a_full_disk(full_disk: Path) -> None:
 def test_a_disk_that_fills_up(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that stops half way leaves neither part nor entry, and the old entry whole."""
     cache.put(DIGEST, artifact())
-    real = Path.write_bytes
+    opened = Path.open
 
-    def half(path: Path, data: bytes) -> int:
-        real(path, data[: len(data) // 2])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def half(path: Path, mode: str = "r", **given: Any) -> Any:
+        file = opened(path, mode, **given)
+        if mode == "wb":
+            with file:
+                file.write(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return file
 
-    monkeypatch.setattr(Path, "write_bytes", half)
+    monkeypatch.setattr(Path, "open", half)
     with pytest.raises(StoreError, match=r"No space left on device; free some space"):
         cache.put(DIGEST, replace(artifact(), entry="other"))
     # The folder that would stand in for it is on the same disk here.

@@ -97,6 +97,22 @@ def test_checks_off_restore_pages_as_well() -> None:
         assert torch.equal(pool, before)
 
 
+def test_where_no_memory_is_left_for_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default fails for want of memory, and the contents are restored all the same."""
+    pool = pool_of()
+    before = pool.clone()
+    checker = OutputChecker({"pool": pool}, POOL, CheckOptions())
+
+    def full(*_: object) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Pages, "differing", full)
+    assert kind(checker.set_reference(update(pool, *ROWS))) == "memory"
+    assert not torch.equal(pool, before)
+    checker.close()
+    assert torch.equal(pool, before)
+
+
 @pytest.mark.parametrize("rows", [(*ROWS, 1500), (3, 700), (), range(2048)])
 def test_a_config_that_writes_elsewhere_loses_and_is_undone(rows: Any) -> None:
     """It loses with a reason, and the next one finds the contents of the start."""

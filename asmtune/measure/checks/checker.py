@@ -128,7 +128,12 @@ class OutputChecker:
         failure = finished or self._learnt() or self._run_once(run) or self._learnt()
         if failure is not None:
             return failure
-        self._notes += outputs.drop_untouched() + outputs.widen_for_nondeterminism()
+        remarks = guarded(
+            "check", lambda: outputs.drop_untouched() + outputs.widen_for_nondeterminism()
+        )
+        if isinstance(remarks, Failure):
+            return remarks
+        self._notes += remarks
         if expected:
             self._notes += outputs.apply_reference(expected)
         self._notes += outputs.caveats

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
+from asmtune.core.failures import guarded
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.checks.pages import NO_PAGES, PAGE, Numbers, PageCopy, Pages
 from asmtune.measure.memory import RESERVE_BYTES, free_bytes, require_host
@@ -253,7 +254,12 @@ class RegionCopy:
         """Restore these contents to the region, whatever has changed there; waits."""
         self._hide()
         contents = self.region.contents()
-        self.pages.copy(self.pages.differing(contents, self.bytes), self.bytes, contents)
+
+        def by_pages() -> None:
+            self.pages.copy(self.pages.differing(contents, self.bytes), self.bytes, contents)
+
+        if guarded("restore", by_pages) is not None:
+            contents.copy_(self.bytes)  # which takes no memory, where none was left
 
     def put_back(self) -> None:
         """Restore what runs were seen to change; does not wait where it is on the device."""
