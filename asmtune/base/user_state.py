@@ -1,4 +1,4 @@
-"""What of PyTorch's state asmtune's own work leaves, and the user's functions get back.
+"""Leaving the user's state of PyTorch for asmtune's own work, and returning to it.
 
 The user's modes of dispatch and of functions, gradients, autocast and the like would change what a
 search does, and a mode would take its operations for the program's: selective checkpointing keeps

@@ -1,4 +1,4 @@
-"""What `asmtune run` does in the program's process: patch Triton, and tell what was tuned."""
+"""The part of `asmtune run` in the program's process: it patches Triton and reports at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers of a plain function's launch are sizes of its tensors, and which follow from them.
+"""Tells the sizes among a plain function's numbers from those that follow from them.
 
 A stride is what a launch makes of a shape: it is never varied by itself, whatever its name.
 """

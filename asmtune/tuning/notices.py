@@ -1,4 +1,4 @@
-"""What a search tells the user of a kernel, once: why nothing was tuned, and what held it back."""
+"""Warnings of a search, once a kernel: why nothing was tuned, and what held it back."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
 
 @dataclass(frozen=True)
 class _Table:
-    """What estimated columns are computed from: the numbers of tiles, and the launch's options."""
+    """Holds what columns are estimated from: the numbers of tiles, and the launch's options."""
 
     front: Front
     points: SpaceTable
