@@ -41,6 +41,7 @@ class Case:
         also: other kernels that the public function launches.
         on_gpu: rows of the table of tolerances by the result's dtype, where a GPU rounds more.
         on_gpu_of: the same by the inputs' dtype, then the result's.
+        completed: inputs that follow from others, made anew when those are varied.
         rounded: the same for every device: dtypes in which the kernel keeps what it needs again.
         extra: more comparisons on a device, by name; each is right up to 1.
     """
@@ -55,6 +56,7 @@ class Case:
     on_gpu: Mapping[str, str] = field(default_factory=dict)
     on_gpu_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rounded: Mapping[str, str] = field(default_factory=dict)
+    completed: Callable[[Inputs], Inputs] = dict
     extra: Callable[[str], dict[str, float]] | None = None
 
     def rows(self, device: str, dtype: str) -> Mapping[str, str]:
@@ -113,7 +115,7 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
     def launched(config: Config, **inputs: Any) -> Any:
         also = case.also if torch.is_grad_enabled() else ()
         with launched_with(config, name, *also):
-            return getattr(module, name)(**inputs)
+            return getattr(module, name)(**case.completed(inputs))
 
     options: dict[str, Any] = {
         "varied": case.varied,
@@ -126,19 +128,20 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
     if dtype not in ("fp32", "fp16", "bf16"):
         options["checks"] = set(KINDS) - {"values"}
     functions = {str(one): partial(launched, one) for one in (module.DEFAULT, *case.configs)}
-    reports = [check_kernel(functions, _exact(module), cases(case.shapes, {}), **options)]
+    exact = _exact(module, case)
+    reports = [check_kernel(functions, exact, cases(case.shapes, {}), **options)]
     for more in case.keywords:
         alone = {**options, "checks": ("shapes",)}
         function = functions[str(module.DEFAULT)]
         given = cases(case.shapes[:1], more)
-        reports.append(check_kernel(function, _exact(module), given, **alone))
+        reports.append(check_kernel(function, exact, given, **alone))
     found = {one.name: one.excess for report in reports for one in report.comparisons}
     return found | _problems(module, case, dtype, device)
 
 
-def _exact(module: Any) -> Callable[..., Any]:
+def _exact(module: Any, case: Case) -> Callable[..., Any]:
     """Return the baseline, which keeps the inputs' gradients, in float64."""
-    return lambda **inputs: module.baseline(**doubled(inputs))
+    return lambda **inputs: module.baseline(**doubled(case.completed(inputs)))
 
 
 def _problems(module: Any, case: Case, dtype: str, device: str) -> dict[str, float]:
