@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from asmtune.runtime.call_trace import persistent as persistent
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.determinism import deterministic as deterministic
+    from asmtune.runtime.offline.pruning import prune_report as prune_report
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.runtime.prepared import prepared as prepared
-    from asmtune.studies.api import accuracy as accuracy
-    from asmtune.studies.api import bench as bench
-    from asmtune.studies.api import check as check
-    from asmtune.studies.api import prune_report as prune_report
-    from asmtune.studies.api import roofline as roofline
     from asmtune.tuning.tuner import tune as tune
+    from asmtune.workshop.regression.api import accuracy as accuracy
+    from asmtune.workshop.regression.api import bench as bench
+    from asmtune.workshop.regression.api import check as check
+    from asmtune.workshop.roofline.api import roofline as roofline
 
 _HOMES = {
     "Bound": "asmtune.measure.accuracy",
     "Config": "asmtune.core.config",
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
-    "accuracy": "asmtune.studies.api",
+    "accuracy": "asmtune.workshop.regression.api",
     "asm_autotune": "asmtune.runtime.decorator",
-    "bench": "asmtune.studies.api",
+    "bench": "asmtune.workshop.regression.api",
     "between": "asmtune.core.keys.buckets",
-    "check": "asmtune.studies.api",
+    "check": "asmtune.workshop.regression.api",
     "deterministic": "asmtune.runtime.determinism",
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
@@ -49,12 +49,16 @@ _HOMES = {
     "persistent": "asmtune.runtime.call_trace",
     "pow2": "asmtune.core.keys.buckets",
     "prepared": "asmtune.runtime.prepared",
-    "prune_report": "asmtune.studies.api",
-    "roofline": "asmtune.studies.api",
+    "prune_report": "asmtune.runtime.offline.pruning",
+    "roofline": "asmtune.workshop.roofline.api",
     "tune": "asmtune.tuning.tuner",
 }
 
-_FOLDERS = ("kernels", "lowprec")
+_FOLDERS = {
+    "kernel_checks": "asmtune.workshop.kernel_checks",
+    "kernels": "asmtune.kernels",
+    "lowprec": "asmtune.workshop.lowprec",
+}
 
 __all__ = [
     "Bound",
@@ -84,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _FOLDERS:
-        value = importlib.import_module(f"asmtune.{name}")
+        value = importlib.import_module(_FOLDERS[name])
     elif name == "__version__":
         value = importlib.import_module("asmtune.base.fingerprint").version_of("asmtune")
     else:

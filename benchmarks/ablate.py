@@ -39,8 +39,8 @@ from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
-from asmtune.studies.replay.results import CUTS, ScorerResult
-from asmtune.studies.train import rank_unseen, unseen_result
+from asmtune.workshop.replay.results import CUTS, ScorerResult
+from asmtune.workshop.replay.train import rank_unseen, unseen_result
 from benchmarks.launches import Launch, Reader, TimedTask, read
 from benchmarks.provenance import RESULTS, write
 

@@ -21,12 +21,12 @@ import torch
 
 import asmtune
 from asmtune.base.json_codec import to_json
-from asmtune.report.accuracy import accuracy_figure
-from asmtune.report.regression import check_markdown, trend_figure
-from asmtune.studies.accuracy.guard import ErrorLimits, Guard
-from asmtune.studies.accuracy.run import AccuracyRequest, AccuracyRun
-from asmtune.studies.accuracy.subject import load_subject
-from asmtune.studies.regression.history import HistoryEntry, extended
+from asmtune.workshop.regression.accuracy_guard import ErrorLimits, Guard
+from asmtune.workshop.regression.accuracy_page import accuracy_figure
+from asmtune.workshop.regression.accuracy_run import AccuracyRequest, AccuracyRun
+from asmtune.workshop.regression.accuracy_subject import load_subject
+from asmtune.workshop.regression.check_page import check_markdown, trend_figure
+from asmtune.workshop.regression.history import HistoryEntry, extended
 from benchmarks.marked import between
 
 ROOT = Path(__file__).parents[1]

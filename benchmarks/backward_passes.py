@@ -33,7 +33,7 @@ from asmtune.kernels import (
 )
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.ladder.__main__ import timed
 from benchmarks.provenance import RESULTS, write
 

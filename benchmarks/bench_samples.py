@@ -22,8 +22,8 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.measure.timing.nvml import device_name
-from asmtune.studies.regression.processes import BenchRequest, Collected, Processes
-from asmtune.studies.regression.run import BenchRow, run_to_json
+from asmtune.workshop.regression.processes import BenchRequest, Collected, Processes
+from asmtune.workshop.regression.run import BenchRow, run_to_json
 from benchmarks.provenance import RESULTS, provenance
 
 FILE = RESULTS / "bench_runs.json.gz"

@@ -26,7 +26,7 @@ from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
-from asmtune.studies.replay.flow import replay
+from asmtune.workshop.replay.flow import replay
 from benchmarks.provenance import write
 
 

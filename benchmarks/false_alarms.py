@@ -23,8 +23,8 @@ from typing import Any
 from scipy.stats import mannwhitneyu
 
 from asmtune.measure.timing.statistics import holm
-from asmtune.studies.regression.compare import Terms, compare
-from asmtune.studies.regression.run import BenchRun, run_from_json
+from asmtune.workshop.regression.compare import Terms, compare
+from asmtune.workshop.regression.run import BenchRun, run_from_json
 from benchmarks.bench_samples import FILE as RECORDED
 from benchmarks.marked import between
 from benchmarks.provenance import RESULTS, write

@@ -37,10 +37,10 @@ from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import SKETCHES, sketch_best
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.replay.flow import Judged, recorded_configs
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Predictor
+from asmtune.workshop.replay.flow import Judged, recorded_configs
 from benchmarks.provenance import RESULTS, write
 from benchmarks.prune_overhead import cpu_seconds
 from benchmarks.replay_strategies import effort_plan
@@ -251,7 +251,7 @@ def rank_many() -> dict[str, float]:
 def demo() -> dict[str, Any]:
     """Make the demo's report."""
     from asmtune.kernels import tiled_matmul as matmul
-    from asmtune.studies.api import prune_report
+    from asmtune.runtime.offline.pruning import prune_report
 
     problem = matmul.problem({"M": 4096, "N": 4096, "K": 4096}, "fp16", "meta")
     report = prune_report(problem, matmul.space(), target="H200")

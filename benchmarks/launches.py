@@ -18,7 +18,7 @@ from asmtune.predict.features.profile import Profile
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, Judge, Outcomes
 from asmtune.predict.score.learned import FEWEST
-from asmtune.studies.replay.flow import judged_moments
+from asmtune.workshop.replay.flow import judged_moments
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from asmtune.lowprec import Granularity, Scaler, choose_group_size, evaluate_scaler
+from asmtune.workshop.lowprec import Granularity, Scaler, choose_group_size, evaluate_scaler
 from benchmarks.provenance import RESULTS, write
 
 FILE = RESULTS / "lowprec_groups.json"

@@ -23,7 +23,7 @@ from asmtune.predict.score.error import LOW, NOISE, ErrorTable, RankedTask, gaps
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.keep import AIM
 from asmtune.predict.score.learned import DATA
-from asmtune.studies.train import rank_unseen
+from asmtune.workshop.replay.train import rank_unseen
 from benchmarks.provenance import RESULTS, write
 
 FOLDS = 10

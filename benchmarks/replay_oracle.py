@@ -21,7 +21,7 @@ from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
-from asmtune.studies.replay.flow import replay
+from asmtune.workshop.replay.flow import replay
 from benchmarks.provenance import RESULTS, write
 
 

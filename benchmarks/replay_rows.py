@@ -26,8 +26,14 @@ from pathlib import Path
 from asmtune.base.settings import Settings
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA
-from asmtune.studies.replay.results import ScorerResult
-from asmtune.studies.train import Unseen, by_roofline, rank_unseen, scorer_errors, unseen_result
+from asmtune.workshop.replay.results import ScorerResult
+from asmtune.workshop.replay.train import (
+    Unseen,
+    by_roofline,
+    rank_unseen,
+    scorer_errors,
+    unseen_result,
+)
 from benchmarks.provenance import RESULTS, write
 
 PARTS = 16

@@ -21,12 +21,13 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.roofs import Load, Roof, WorkCounts
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.roofline.document import chart_json
-from asmtune.report.roofline.figure import draw
-from asmtune.studies.roofline.points import Chart, ChartEntry, Load, Point, Roof, WorkCounts
-from asmtune.studies.roofline.subjects import RooflineRequest
-from asmtune.studies.roofline.survey import PairClock, Survey, check_gpu
+from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point
+from asmtune.workshop.roofline.document import chart_json
+from asmtune.workshop.roofline.figure import draw
+from asmtune.workshop.roofline.subjects import RooflineRequest
+from asmtune.workshop.roofline.survey import PairClock, Survey, check_gpu
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = {

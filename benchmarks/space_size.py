@@ -55,7 +55,7 @@ def child(way: str, groups: int) -> dict[str, Any]:
     from asmtune.kernels import tiled_matmul as matmul
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.score.scorers import make_scorer
-    from asmtune.studies.api import prune_report
+    from asmtune.runtime.offline.pruning import prune_report
     from asmtune.tuning.initial_state import first_ranking
     from asmtune.tuning.options import EFFORTS
     from asmtune.tuning.request import space_digest

@@ -21,12 +21,12 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.scorer import Scorer
-from asmtune.studies.replay.flow import Judged, judged_moments
-from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
+from asmtune.workshop.replay.flow import Judged, judged_moments
+from asmtune.workshop.replay.results import geometric_mean
 
 BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Compiles, or timings, that a curve is read off at."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from asmtune.report.regression import check_markdown, trend_figure
-from asmtune.studies.regression.compare import Terms, compare
-from asmtune.studies.regression.history import HistoryEntry, entry_of, extended
-from asmtune.studies.regression.run import BenchRun, TimedSubject
+from asmtune.workshop.regression.check_page import check_markdown, trend_figure
+from asmtune.workshop.regression.compare import Terms, compare
+from asmtune.workshop.regression.history import HistoryEntry, entry_of, extended
+from asmtune.workshop.regression.run import BenchRun, TimedSubject
 from benchmarks.false_alarms import PROCESSES, part, recorded
 from benchmarks.marked import between
 

@@ -19,6 +19,7 @@ from asmtune.base.settings import Settings
 from asmtune.base.trust import UntrustedError, trusted_folder
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
+from tests.command_lines import Commands
 from tests.interpreter import Interpreter
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ def kept_folder() -> Path:
     (folder / "artifacts").mkdir(mode=0o700, parents=True, exist_ok=True)
     os.utime(folder)
     return folder
+
+
+@pytest.fixture
+def commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Run commands in a folder of kernel files; the session's artifacts are shared."""
+    return Commands(tmp_path, capsys)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,8 +21,8 @@ from asmtune.core.oracle import load_oracle
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.replay.results import CUTS
-from asmtune.studies.train import moment_rows, rank_unseen, unseen_result
+from asmtune.workshop.replay.results import CUTS
+from asmtune.workshop.replay.train import moment_rows, rank_unseen, unseen_result
 from benchmarks import ablate
 from benchmarks.ablate import ABLATIONS, ablated, report, unseen
 from benchmarks.launches import Launch, Reader, TimedTask, read

@@ -19,19 +19,19 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.report.documents import report_json
-from asmtune.report.regression import check_json
-from asmtune.report.roofline.document import chart_json
+from asmtune.runtime.offline.kernel_sources import reference_of
 from asmtune.store.database import Store
-from asmtune.studies.regression import processes as bench_processes
-from asmtune.studies.regression.history import read_history
-from asmtune.studies.regression.run import read_run, write_run
-from asmtune.studies.stored import reference_of
 from asmtune.tuning.request import key_of, provenance
+from asmtune.workshop.regression import processes as bench_processes
+from asmtune.workshop.regression.check_page import check_json
+from asmtune.workshop.regression.history import read_history
+from asmtune.workshop.regression.run import read_run, write_run
+from asmtune.workshop.roofline.document import chart_json
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 BASE, RUN = RESULTS / "h200_bench_base.json", RESULTS / "h200_bench_run.json"
-FAKE = ROOT / "tests" / "cli" / "fake_bench_process.py"
+FAKE = ROOT / "tests" / "workshop" / "regression" / "fake_bench_process.py"
 
 MODULE = """
 import torch, triton, triton.language as tl

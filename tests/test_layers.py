@@ -103,6 +103,23 @@ def test_imports_point_down() -> None:
     assert wrong == [], "\n".join(wrong)
 
 
+def test_wings_do_not_import_each_other() -> None:
+    """A wing of the workshop imports the core, and no other wing."""
+    wings = {dotted(path): path for path in MODULES if room(dotted(path)) == "workshop"}
+
+    def wing(module: str) -> str:
+        return ".".join(module.split(".")[:3])
+
+    wrong = [
+        f"{name}:{line}: {module}"
+        for name, path in wings.items()
+        for module, line in imports_of(path)
+        if room(module) == "workshop" and wing(module) != wing(name)
+    ]
+    assert len({wing(name) for name in wings}) > 5
+    assert wrong == [], "\n".join(wrong)
+
+
 def test_kernels_are_not_imported() -> None:
     """Nothing in asmtune/ imports a kernel; they are looked up by name."""
     wrong = [

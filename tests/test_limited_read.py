@@ -16,7 +16,6 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.base.limited_read import MIB, inflated, read_limited, read_limited_text, unzipped
-from asmtune.cli.transfer import _read as read_import
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
 from asmtune.core.ir_overrides import Override
@@ -26,8 +25,9 @@ from asmtune.report.documents import read_reports
 from asmtune.runtime.recording.key_file import read_key_file
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
-from asmtune.studies.regression.history import read_history
-from asmtune.studies.regression.run import read_run
+from asmtune.workshop.exports.command import _read as read_import
+from asmtune.workshop.regression.history import read_history
+from asmtune.workshop.regression.run import read_run
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "target.json": lambda path: load_target(str(path)),
@@ -126,7 +126,7 @@ def test_what_is_large_when_decompressed() -> None:
 
 @pytest.mark.parametrize(
     ("name", "read"),
-    [("asmtune.core.oracle", load_oracle), ("asmtune.studies.regression.run", read_run)],
+    [("asmtune.core.oracle", load_oracle), ("asmtune.workshop.regression.run", read_run)],
 )
 def test_small_files_of_large_content(
     name: str, read: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,6 @@ import triton.language  # noqa: F401
 
 import asmtune.predict.prune
 import asmtune.runtime
-import asmtune.studies.tuning_queue
+import asmtune.runtime.offline.tuning_queue
 import asmtune.tuning.session  # noqa: F401
 from asmtune.cli.app import app  # noqa: F401

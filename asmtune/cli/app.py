@@ -42,25 +42,25 @@ def _abort_at_interrupt() -> Iterator[None]:
 
 
 _COMMANDS: Final = {
-    "prune-report": "prune_report.prune_report",
-    "explain": "explain.explain",
-    "roofline": "roofline.roofline",
-    "tune": "tune.tune",
-    "run": "run.run",
-    "bench": "bench.bench",
-    "check": "check.check",
-    "accuracy": "accuracy.accuracy",
-    "diagnose": "diagnose.diagnose",
-    "new": "new.new",
-    "runs": "listing.runs",
-    "export": "transfer.export",
-    "import": "transfer.import_seeds",
-    "replay": "replay.replay",
-    "collect": "collect.collect",
-    "train": "train.train",
-    "features": "listing.features",
-    "rules": "listing.rules",
-    "kernels": "listing.kernels",
+    "prune-report": "asmtune.cli.prune_report.prune_report",
+    "explain": "asmtune.cli.explain.explain",
+    "roofline": "asmtune.workshop.roofline.command.roofline",
+    "tune": "asmtune.cli.tune.tune",
+    "run": "asmtune.cli.run.run",
+    "bench": "asmtune.workshop.regression.bench_command.bench",
+    "check": "asmtune.workshop.regression.check_command.check",
+    "accuracy": "asmtune.workshop.regression.accuracy_command.accuracy",
+    "diagnose": "asmtune.workshop.kernel_checks.diagnose_command.diagnose",
+    "new": "asmtune.workshop.kernel_checks.new_command.new",
+    "runs": "asmtune.cli.listing.runs",
+    "export": "asmtune.workshop.exports.command.export",
+    "import": "asmtune.workshop.exports.command.import_seeds",
+    "replay": "asmtune.workshop.replay.replay_command.replay",
+    "collect": "asmtune.workshop.replay.collect_command.collect",
+    "train": "asmtune.workshop.replay.train_command.train",
+    "features": "asmtune.cli.listing.features",
+    "rules": "asmtune.cli.listing.rules",
+    "kernels": "asmtune.cli.listing.kernels",
 }
 """Modules and functions of the commands."""
 _GROUPS: Final = {
@@ -124,8 +124,8 @@ def application(command: str | None = None) -> typer.Typer:
     registered = app.registered_commands
     for name, place in _COMMANDS.items():
         if command in (None, name):
-            module, _, attribute = place.partition(".")
-            function = getattr(import_module(f"asmtune.cli.{module}"), attribute)
+            module, _, attribute = place.rpartition(".")
+            function = getattr(import_module(module), attribute)
             app.command(name, context_settings=CONTEXT if name == "run" else None)(function)
     for name, summary in _GROUPS.items():
         if command in (None, name):

@@ -13,7 +13,7 @@ from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_ax
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.studies.stored import LoadedKernel, load_kernel
+from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
 
 
 def refuse_options(context: typer.Context, allowed: Collection[str], subject: str) -> None:

@@ -20,13 +20,13 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
 from asmtune.report.explain.counters import CounterReport, paired
+from asmtune.report.explain.ncu import CountedLaunch, CountersError, read_counters
 from asmtune.report.explain.record import Explained, explained_json
 from asmtune.report.explain.request import ExplainRequest, explained, named_config
 from asmtune.report.explain.text import explanation
 from asmtune.report.runs import run_json, run_report
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import find_run, names_run
-from asmtune.studies.counters import CountedLaunch, CountersError, read_counters
 
 
 class Code(StrEnum):

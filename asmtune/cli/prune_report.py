@@ -24,9 +24,9 @@ from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
-from asmtune.studies.api import PruneChoices
-from asmtune.studies.api import prune_report as run_prune_report
-from asmtune.studies.stored import LoadedKernel
+from asmtune.runtime.offline.kernel_sources import LoadedKernel
+from asmtune.runtime.offline.pruning import PruneChoices
+from asmtune.runtime.offline.pruning import prune_report as run_prune_report
 
 Subject = Annotated[
     str,

@@ -24,7 +24,7 @@ from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
-    from asmtune.studies.tuning_queue import TuningGpu
+    from asmtune.runtime.offline.tuning_queue import TuningGpu
     from asmtune.tuning.options import Bits, Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
@@ -211,7 +211,7 @@ class _Plan:
 
 
 def _recorded_plan(path: Path, kernel: str | None, options: TuneOptions) -> _Plan:
-    from asmtune.studies.tuning_queue import RecordedKeys
+    from asmtune.runtime.offline.tuning_queue import RecordedKeys
 
     keys = RecordedKeys.of(path, kernel)
     return _Plan(options, len(keys.keys), keys.results, keys.changed)
@@ -224,7 +224,7 @@ def _plan(
     dtype: str | None,
     options: TuneOptions,
 ) -> _Plan:
-    from asmtune.studies.tuning_queue import TuningQueue
+    from asmtune.runtime.offline.tuning_queue import TuningQueue
 
     queue = TuningQueue.of(module, reference, dtype)
     choices = {} if queue.tuner is None else queue.tuner.options.choices
@@ -239,7 +239,7 @@ def _plan(
 def _results(plan: _Plan, ranked_by: Target | None) -> tuple[list[TuningResult], bool]:
     """Tune until Ctrl-C; return the results, and whether it was interrupted."""
     from asmtune.report.tuning import TuningProgress
-    from asmtune.studies.tuning_queue import open_machine
+    from asmtune.runtime.offline.tuning_queue import open_machine
 
     results: list[TuningResult] = []
     with TuningProgress(plan.count, plan.options.effort.limits.seconds) as progress:

@@ -55,7 +55,7 @@ def choose_device() -> str:
         if "triton.language" in sys.modules:
             raise InputError(
                 f"Triton was imported before its interpreter was chosen, and there is no GPU: set "
-                f"{INTERPRET}=1, or import kernels after asmtune.testing.import_kernel"
+                f"{INTERPRET}=1, or import kernels by asmtune.kernel_checks.import_kernel"
             )
         os.environ[INTERPRET] = "1"
     return "cpu"

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -20,7 +21,6 @@ from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_json, costs_table
 from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import CostRow, Ending, Header
-from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import Clock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 
 
 @dataclass(frozen=True, kw_only=True)

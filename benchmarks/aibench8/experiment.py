@@ -14,7 +14,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.measure.timing.clock import GpuClock
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.testing.reports import as_tuple
+from asmtune.workshop.kernel_checks.reports import as_tuple
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.contest import Entrant, compiled, plain, race
 from benchmarks.aibench8.summary import BASELINE

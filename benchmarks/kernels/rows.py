@@ -24,8 +24,8 @@ from asmtune.measure.timing.race import Race
 from asmtune.measure.timing.statistics import quantile
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners
-from asmtune.testing.reports import as_tuple
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.reports import as_tuple
+from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import case_of, doubled

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from asmtune.studies.replay.results import geometric_mean
+from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.packages.rounds import TIMES, middle, speeds, spread
 from benchmarks.packages.tolerances import as_exact, compared, worst
 

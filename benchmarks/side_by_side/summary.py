@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from asmtune.studies.replay.results import geometric_mean
+from asmtune.workshop.replay.results import geometric_mean
 
 _BASELINES: Final = ("autotune", "exhaustive_25_100", "exhaustive_5_20")
 

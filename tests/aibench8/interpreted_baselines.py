@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.tasks import TASKS, Task
 from tests.kernels.accuracy import case_of

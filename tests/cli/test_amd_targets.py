@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from command_lines import Commands
 
 from asmtune.report.explorer.code import unpacked
+from tests.command_lines import Commands
 
 SMALL = ("--shape", "M=512,N=512,K=512", "--axis", "BLOCK_M=64", "--axis", "BLOCK_N=64")
 ONE = (*SMALL, "--axis", "BLOCK_K=64", "--axis", "num_warps=4", "--axis", "num_stages=2")

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_lines import Commands
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactWarning
 from asmtune.core.hardware.descriptor import descriptor_of
 from asmtune.core.hardware.shipped import load_target
+from tests.command_lines import Commands
 
 REPOSITORY = Path(__file__).parents[2]
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"

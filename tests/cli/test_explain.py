@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import triton.language as tl
-from command_lines import HEAD, Commands
 
 from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.store.database import Store
-from asmtune.studies.stored import LoadedKernel
 from asmtune.tuning.request import expected_of, key_of
+from tests.command_lines import HEAD, Commands
 
 DOUBLED = ("explain", "{}/doubled.py")
 SUMS = (

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command_lines import Commands
+
+from tests.command_lines import Commands
 
 ROOT = Path(__file__).parents[2]
 ROWS = (

@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 import pytest
-from command_lines import HEAD, Commands
 
 from asmtune.core.inputs.patterns import FORMS
 from asmtune.report.explorer.code import unpacked
+from tests.command_lines import HEAD, Commands
 from tests.workload import workload_kernels
 
 JAGGED = HEAD + inspect.getsource(workload_kernels.jagged.fn).replace("starts_ptr", "indptr")

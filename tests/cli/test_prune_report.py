@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_lines import Commands
 
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES
+from tests.command_lines import Commands
 
 REPOSITORY = Path(__file__).parents[2]
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"

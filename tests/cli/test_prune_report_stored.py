@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_lines import Commands
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.descriptor import descriptor_of
@@ -16,11 +15,12 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
+from asmtune.runtime.offline.kernel_sources import load_kernel
+from asmtune.runtime.offline.pruning import prune_report
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.studies.api import prune_report
-from asmtune.studies.stored import load_kernel
 from asmtune.tuning.request import expected_of, key_of
+from tests.command_lines import Commands
 from tests.sample_kernels import product_problem
 
 WINNER = Config({"BLOCK": 256}, num_warps=4)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_lines import Commands
 
+from tests.command_lines import Commands
 from tests.trace_runs import DEFAULT, FAST, HEADER, SLOW, header_of, write_run
 
 TIMINGS = Path(__file__).parents[1] / "replay_data" / "timings.json"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import triton
-from command_lines import Commands
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.sizes import Sizes
+from tests.command_lines import Commands
 
 LARGE = 2**62
 NAMES = {"n": 100, "BLOCK": 32, "eps": 1e-5, "cap": None}

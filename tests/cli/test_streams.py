@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_lines import Commands
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -24,6 +23,7 @@ from asmtune.cli.app import app, run
 from asmtune.cli.output import print_line, write_note, write_result
 from asmtune.cli.streams import FALLBACK
 from asmtune.report.cells import plain_table
+from tests.command_lines import Commands
 
 GOLDEN = Path(__file__).parents[1] / "report" / "golden"
 REPORT = ("prune-report", str(GOLDEN / "one.json"))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_lines import Commands
 
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import versions
@@ -20,11 +19,12 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.accuracy import Bound
+from asmtune.runtime.offline import tuning_queue
 from asmtune.runtime.recording.key_file import KeyFile, RecordedKey, add_keys
 from asmtune.store.trace.run import Ending, Header
-from asmtune.studies import tuning_queue
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
+from tests.command_lines import Commands
 from tests.trace_runs import write_run
 
 MADE = versions()

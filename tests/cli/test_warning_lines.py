@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_lines import Commands
+
+from tests.command_lines import Commands
 
 
 @pytest.mark.slow

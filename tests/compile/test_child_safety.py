@@ -24,7 +24,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.child_supervisor import COMMAND as BENCH_CHILD
-from asmtune.studies.regression.processes import COMMAND as BENCH_PROCESS
+from asmtune.workshop.regression.processes import COMMAND as BENCH_PROCESS
 from tests.compile.process_tree import comes_true
 
 ROOT = Path(__file__).parents[2]

@@ -26,6 +26,7 @@ from asmtune.core.records.tuned import TuneKey
 from asmtune.measure.bench.argument_codec import Packing
 from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.events import recording
+from asmtune.runtime.offline.tuning_queue import RecordedKeys, TuningGpu
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import patch
 from asmtune.runtime.recording import key_file
@@ -39,7 +40,6 @@ from asmtune.runtime.recording.key_file import (
 )
 from asmtune.runtime.recording.launches import load_kernel, make_arguments, recorded_request
 from asmtune.runtime.recording.recorder import KeyList, KeyRecorder, contents_of, recorded_key
-from asmtune.studies.tuning_queue import RecordedKeys, TuningGpu
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.tuner import Tuner
 from tests.dispatch.host_gpu import EFFORT, HostGpu, host_gpu

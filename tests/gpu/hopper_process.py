@@ -36,7 +36,7 @@ from asmtune.kernels import (
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_reference import attend
 from asmtune.runtime.options import numbers
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 
 REPEATS = 5
 

@@ -9,7 +9,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with, module_of
 
 MODULE, WALK = module_of("gru"), module_of("_gru_backward_walk")

@@ -26,7 +26,7 @@ from asmtune.kernels import (
 )
 from asmtune.runtime.decorator import reconfigure
 from asmtune.store.database import Store
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.gpu.hopper_process import ATTENTIONS, attention_case
 from tests.gpu.hopper_process import CASES as KERNELS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, differences, launched_with, module_of
 
 PAIRS = [(name, dtype) for name in KERNELS for dtype in module_of(name).DTYPES]

@@ -12,7 +12,7 @@ from asmtune.core.config import Config
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
 from asmtune.measure.bench.gpu import allocating
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with
 from tests.kernels.interpreted_matmul import LAYOUTS, VARIANTS
 

@@ -15,8 +15,8 @@ from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._common import is_hopper
-from asmtune.testing.reports import as_tuple
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.reports import as_tuple
+from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.host_cost import CASES
 from tests.kernels.accuracy import case_of, doubled, launched_with, module_of
 from tests.kernels.test_conv2d_gradients import (

@@ -18,8 +18,8 @@ from asmtune.core.config import Config
 from asmtune.core.kernel_module import kernel_names
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.testing.checks import KINDS, check_kernel
-from asmtune.testing.reports import as_tuple, compared
+from asmtune.workshop.kernel_checks.checks import KINDS, check_kernel
+from asmtune.workshop.kernel_checks.reports import as_tuple, compared
 
 Shape = Mapping[str, Any]
 Inputs = dict[str, Any]

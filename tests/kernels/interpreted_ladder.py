@@ -12,7 +12,7 @@ from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._conv2d_window import Window
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.ladder import attention, conv, gemm, others
 from benchmarks.ladder.__main__ import other_errors
 from tests.kernels.accuracy import launched_with, module_of

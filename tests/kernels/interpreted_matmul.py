@@ -10,7 +10,7 @@ import torch
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
 VARIANTS = {

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from asmtune.core.config import Config
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, case_of, launched_with, module_of
 
 ROUNDED: Final = {"fp16": "fp16 recurrent", "bf16": "bf16 recurrent"}

@@ -12,7 +12,7 @@ from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import _attention_dequantised, attention_fp8
-from asmtune.testing.inputs import LAYOUTS
+from asmtune.workshop.kernel_checks.inputs import LAYOUTS
 from tests.interpreter import Interpreter
 from tests.kernels.cases.attention_fp8 import error, made
 from tests.kernels.test_scaled import ptx

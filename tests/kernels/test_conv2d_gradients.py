@@ -31,7 +31,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.determinism import deterministic
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d import copies
 
 LAST = torch.channels_last

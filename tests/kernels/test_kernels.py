@@ -15,7 +15,7 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import kernel_names, load_kernel_module
 from asmtune.core.records.artifacts import Artifact
-from asmtune.testing.tolerances import TOLERANCES, excess
+from asmtune.workshop.kernel_checks.tolerances import TOLERANCES, excess
 from benchmarks.kernels.entry import entry_of
 from tests.interpreter import Interpreter
 from tests.kernels.accuracy import KERNELS, case_of, module_of

@@ -19,7 +19,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import _groups, quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.interpreter import Interpreter
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}

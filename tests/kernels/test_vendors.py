@@ -15,8 +15,8 @@ from asmtune.kernels import _gemm_host
 from asmtune.kernels._attention_vendor import has_vendor
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.determinism import deterministic
-from asmtune.testing.reports import as_tuple
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.reports import as_tuple
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, module_of, tuners_of
 from tests.kernels.cases.attention import ROUNDED
 

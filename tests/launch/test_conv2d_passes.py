@@ -14,7 +14,7 @@ from asmtune.kernels import _conv2d_host, _conv2d_input, _split, conv2d
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import persistent
 from asmtune.runtime.decorator import autotuners
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d_gradients import (
     HOSTS,
     LAST,

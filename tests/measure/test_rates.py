@@ -24,7 +24,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.measure import rates
 from asmtune.measure.rates import MeasuredRate, MeasuringSizes, RateMeter, measured_target
 from asmtune.measure.timing.clock import Subject
-from tests.cli.command_lines import Commands
+from tests.command_lines import Commands
 from tests.driver_tables import pretend
 from tests.interpreter import Interpreter
 from tests.sample_kernels import tensor

@@ -6,7 +6,8 @@ import re
 from importlib.resources import files
 
 import pytest
-from contrast import contrast
+
+from tests.contrast import contrast
 
 STATIC = files("asmtune.report.explorer.static")
 GROUPS = ("tensor", "copy", "shared", "global", "barrier", "branch", "spill", "other")

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from figure_checks import check_axes, check_colours, check_texts, legend_of
 from PIL import Image
 
 from asmtune.report.figures import DARK, GROUND, look, saved
-from asmtune.report.regression import trend
-from asmtune.report.roofline import figure as roofline_figure
-from asmtune.report.roofline.document import chart_json
-from asmtune.studies.regression.compare import Terms, compare
-from asmtune.studies.regression.history import HistoryEntry, entry_of, extended
+from asmtune.workshop.regression.check_page import trend
+from asmtune.workshop.regression.compare import Terms, compare
+from asmtune.workshop.regression.history import HistoryEntry, entry_of, extended
+from asmtune.workshop.roofline import figure as roofline_figure
+from asmtune.workshop.roofline.document import chart_json
 from benchmarks import replay_strategies
 from benchmarks import roofline as roofline_benchmark
 from benchmarks import trend as trend_benchmark
@@ -27,6 +26,7 @@ from benchmarks.false_alarms import recorded
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
 from benchmarks.provenance import RESULTS
+from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
 
 MOST_BYTES = 200_000
 

@@ -11,8 +11,9 @@ from test_documents import features, report
 from asmtune.core.config import Config
 from asmtune.core.oracle import Row, Task
 from asmtune.core.records.verdicts import Reason, Selection, Verdict
-from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
-from asmtune.studies.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
+from asmtune.report.tables import COLUMNS, mapping_table, prune_table
+from asmtune.workshop.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
+from asmtune.workshop.replay.tables import replay_table
 
 
 def shown(renderable: object, width: int = 200) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from charts import mixed
 from rich.console import Group
 from test_explanation import against  # noqa: F401 - a fixture
 from test_run_report import run  # noqa: F401 - a fixture
@@ -32,17 +31,19 @@ from asmtune.report.cells import ReportTable, plain_table
 from asmtune.report.documents import read_reports
 from asmtune.report.explain.record import Explained
 from asmtune.report.explain.text import explanation
-from asmtune.report.regression import check_table
-from asmtune.report.roofline.document import chart_table
 from asmtune.report.runs import run_report, runs_table
-from asmtune.report.tables import mapping_table, prune_table, scorers_table
+from asmtune.report.tables import mapping_table, prune_table
 from asmtune.runtime.events import KeyResolved
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import TracedRun
-from asmtune.studies.api import check
-from asmtune.studies.replay.results import CUTS, ScorerResult, TaskResult
-from tests.bench_runs import simulated
+from asmtune.workshop.regression.api import check
+from asmtune.workshop.regression.check_page import check_table
+from asmtune.workshop.replay.results import CUTS, ScorerResult, TaskResult
+from asmtune.workshop.replay.tables import scorers_table
+from asmtune.workshop.roofline.document import chart_table
+from tests.charts import mixed
 from tests.trace_runs import write_run
+from tests.workshop.regression.bench_runs import simulated
 
 NARROW = (24, 40)
 """Widths below those at which every name is whole."""

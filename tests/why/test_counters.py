@@ -14,7 +14,13 @@ import triton.language as tl
 from asmtune.cli.app import run
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.studies.counters import METRICS, CountedLaunch, CountersError, parse_csv, read_counters
+from asmtune.report.explain.ncu import (
+    METRICS,
+    CountedLaunch,
+    CountersError,
+    parse_csv,
+    read_counters,
+)
 
 PLACES = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream",'
@@ -162,7 +168,7 @@ def test_the_program_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program that ncu would run says in one line that there is no GPU."""
     import torch
 
-    from asmtune.studies import counters
+    from asmtune.report.explain import ncu as counters
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="asmtune: no CUDA GPU"):

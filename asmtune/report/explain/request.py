@@ -27,8 +27,8 @@ from asmtune.report.code.model import Language
 from asmtune.report.code.views import CodeReader
 from asmtune.report.explain.record import Code, Explained, compared
 from asmtune.report.progress import ProgressBar
+from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
 from asmtune.store.lookup import StoreLookup
-from asmtune.studies.stored import LoadedKernel, tuned_of
 
 BEST: Final = "best"
 DEFAULT: Final = "default"

@@ -16,10 +16,10 @@ from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.core.records.tuned import Measurement, SampleStatistics
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
+from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import Timing, TracedRun, find_run, names_run
-from asmtune.studies.stored import LoadedKernel, tuned_of
 
 _Timed = tuple[Config, Timing | Measurement]
 

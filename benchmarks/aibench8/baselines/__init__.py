@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from asmtune.testing.reports import as_tuple
+from asmtune.workshop.kernel_checks.reports import as_tuple
 from benchmarks.aibench8.tasks import Task
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
-from asmtune.testing.inputs import LAYOUTS
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.inputs import LAYOUTS
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
 ALSO = ("attention_backward", "attention_backward_q", "attention_backward_kv")

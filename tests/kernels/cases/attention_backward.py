@@ -7,8 +7,8 @@ from typing import Any
 
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
-from asmtune.testing.reports import as_tuple
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.reports import as_tuple
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import launched_with, module_of
 from tests.kernels.cases.attention import ROUNDED, heads, of_gradients
 

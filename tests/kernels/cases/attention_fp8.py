@@ -9,8 +9,8 @@ from unittest import mock
 import torch
 
 from asmtune.core.config import Config
-from asmtune.testing.inputs import LAYOUTS, widened
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.inputs import LAYOUTS, widened
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 from tests.kernels.cases import attention
 from tests.kernels.cases.attention import ROUNDED

@@ -9,7 +9,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.kernels._conv2d_window import Window
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
 ALSO = ("_conv2d_input", "_conv2d_weight", "_conv2d_bias")

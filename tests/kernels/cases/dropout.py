@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from asmtune.core.config import Config
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
 

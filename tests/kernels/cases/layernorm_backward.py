@@ -6,7 +6,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.kernels._rows import sum_parts
-from asmtune.testing.tolerances import excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case
 
 

@@ -1,0 +1,6 @@
+"""What commands run without a launch: kernels by name or file, reports of them, queues of shapes.
+
+kernel_sources  a kernel as a user names it, to a problem and a space; its stored config
+pruning         the command `prune-report` as a function
+tuning_queue    shapes and recorded keys, tuned one after another
+"""

@@ -1,0 +1,135 @@
+"""`asmtune.prune_report`: the command as a function.
+
+Triton and scikit-learn are imported inside the functions, so that importing this costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from asmtune.base.settings import Settings
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.shapes import check_inputs
+from asmtune.core.kernel_module import Shape
+from asmtune.core.problem import Problem
+from asmtune.runtime.offline.kernel_sources import KernelSource, load_kernel
+
+if TYPE_CHECKING:
+    from asmtune.core.config import Config
+    from asmtune.core.records.verdicts import PruneReport
+    from asmtune.predict.prune.front import ProgressListener
+    from asmtune.predict.score.keep import Keep
+    from asmtune.predict.score.scorer import Scorer
+
+
+@dataclass(frozen=True)
+class PruneChoices:
+    """A scorer, how many configs it keeps, and how many are compiled; None for all."""
+
+    scorer: Scorer
+    keep: Keep
+    compile: Keep | None
+
+    @classmethod
+    def of(
+        cls,
+        scorer: str,
+        keep: Keep | str | int | None,
+        compile: Keep | str | int | None,  # noqa: A002
+    ) -> PruneChoices:
+        """Check the options of `prune_report` of these names, and fill in their defaults.
+
+        Raises:
+            InputError: one is unknown, malformed, or does not fit the scorer.
+        """
+        from asmtune.predict.prune.ranking import check_compile, default_budget
+        from asmtune.predict.score.keep import Keep
+        from asmtune.predict.score.scorers import make_scorer
+
+        ranker = make_scorer(scorer)
+        kept = Keep.default(scorer) if keep is None else Keep.of(keep)
+        kept.check(scorer)
+        budget = default_budget(ranker)
+        if compile is not None:
+            budget = None if compile == "all" else Keep.of(compile, "compile")
+        if budget is not None:
+            check_compile(budget, ranker)
+        return cls(ranker, kept, budget)
+
+
+def prune_report(
+    kernel: KernelSource | Problem,
+    space: Any = None,
+    *,
+    target: str | Target = "H200",
+    shape: Shape | None = None,
+    dtype: str | None = None,
+    axes: Mapping[str, Iterable[Any]] | None = None,
+    keep: Keep | str | int | None = None,
+    compile: Keep | str | int | None = None,  # noqa: A002 - the option's name
+    scorer: str = "roofline",
+    caps: bool = True,
+    tiles: bool = False,
+    stored: Config | None = None,
+    progress: ProgressListener | None = None,
+    settings: Settings | None = None,
+) -> PruneReport:
+    """Compile and rank a kernel's configs for a target, as `asmtune prune-report` does.
+
+    It needs no GPU.
+
+    Args:
+        kernel: a kernel module, by name, file or as loaded; or a `Problem`, whose tensors may be
+            meta tensors.
+        space: a `Space`, configs, or axes by name; by default the module's own.
+        target: a device's name, a JSON descriptor, or a `Target`.
+        shape: sizes by name; by default the module's first.
+        dtype: one of the module's; by default its first.
+        axes: values that replace axes of the space.
+        keep: how many to keep: "auto", a number, or a share such as "5%". By default "auto" if
+            the scorer's error is known, else 20.
+        compile: how many to compile, chosen by a prediction before it: "all", "auto", a number
+            or a share. By default "auto" if the scorer's error before compiling is known, else
+            "all".
+        scorer: what ranks: "learned", "roofline", "weights" or "chance".
+        caps: whether to add configs with `maxnreg` where one more program fits.
+        tiles: whether to search the held tiles of a recurrence as well.
+        stored: a record's config, to compile, keep and mark whatever its rank.
+        progress: listens to the stages.
+        settings: limits and folders; by default from the environment.
+
+    Returns:
+        A verdict for each config, those to keep first.
+
+    Raises:
+        InputError: kernel, space, shape, target or an option is unknown, or they do not fit.
+        CompileError: no config can run on the target; gives the commonest reason.
+        StoreError: the artifacts' folder cannot be written.
+    """
+    machine, settings = _target(target), settings or Settings.from_environment()
+    choices = PruneChoices.of(scorer, keep, compile)
+    check_inputs((), dtype)
+    from asmtune.predict.prune.flow import Funnel
+    from asmtune.predict.prune.front import ProgressListener
+    from asmtune.predict.score.scorers import user_scorer
+
+    loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
+    funnel = Funnel(
+        machine,
+        user_scorer(scorer, settings, machine),
+        settings,
+        choices.keep,
+        progress or ProgressListener(),
+        caps=caps,
+        tiles=tiles,
+        compile=choices.compile,
+        stored=stored,
+    )
+    return funnel.prune(loaded.problem, loaded.space)
+
+
+def _target(target: str | Target) -> Target:
+    return load_target(target) if isinstance(target, str) else target

@@ -1,0 +1,83 @@
+"""`asmtune diagnose`: names the cause of a kernel's wrong result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
+from asmtune.cli.listing import Json
+from asmtune.cli.output import check_destinations, write_result
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
+
+_WRONG: Final = 1
+_RESULTS: Final = {"tf32": "fp32", "fp8": "fp16"}
+"""Dtypes of results, by the first word of a row that is named for operands."""
+
+
+def diagnose(
+    kernel: Annotated[
+        str, typer.Argument(help="A kernel module by name or file; or file.py:function.")
+    ],
+    reference: Annotated[
+        str,
+        typer.Option(help="file.py:function that computes the outputs; else the module's own."),
+    ] = "",
+    shape: Annotated[
+        str | None, typer.Option(help="Sizes to launch at as well: M=4096,N=4096.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="One of the module's; else its first.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cuda or cpu; else a GPU where there is one.")
+    ] = None,
+    arg: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of a plain function.")] = None,
+    grid: Annotated[str | None, typer.Option(help='"cdiv(n, BLOCK)" of a plain function.')] = None,
+    axis: Annotated[list[str] | None, typer.Option(help="NAME=VALUES of a plain function.")] = None,
+    tolerance: Annotated[
+        str, typer.Option(help='A row of the table of tolerances, such as "fp16 weights".')
+    ] = "",
+    target: Annotated[str, typer.Option(help="The device whose compiled code is read.")] = "H200",
+    json_: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
+    ] = None,
+) -> None:
+    """Find why a kernel's result is wrong: mask, accumulator, race, alignment or bounds.
+
+    Launches are small, guarded, and run in a process of their own: on the GPU, or without one under
+    Triton's interpreter. Exits with 0 where nothing wrong is seen, 1 where something is, and 2 for
+    bad input.
+    """
+    check_inputs((), dtype)
+    check_destinations([("--output", output)] if output else [], {})
+    if device not in (None, "cpu", "cuda"):
+        raise InputError(f"--device {device!r}: cuda or cpu")
+    machine = load_target(target)
+    from asmtune.workshop.kernel_checks.diagnose import diagnose as find_cause
+    from asmtune.workshop.kernel_checks.subjects import DiagnosisRequest
+    from asmtune.workshop.kernel_checks.tolerances import TOLERANCES
+
+    if tolerance and tolerance not in TOLERANCES:
+        hint = did_you_mean(tolerance, TOLERANCES)
+        raise InputError(f"--tolerance {tolerance!r}: one of {', '.join(TOLERANCES)}{hint}")
+    first = tolerance.partition(" ")[0]
+    request = DiagnosisRequest(
+        kernel=kernel,
+        reference=reference,
+        shape=None if shape is None else parse_assignments(shape, "--shape"),
+        dtype=dtype,
+        device=device,
+        arguments=tuple(arg or ()),
+        grid=grid,
+        axes=unique("--axis", map(parse_axis, axis or ())),
+        tolerances={_RESULTS.get(first, first): tolerance} if tolerance else {},
+    )
+    found = find_cause(request, machine)
+    write_result(json.dumps(found.document(), indent=2) if json_ else found.text(), output)
+    if found.wrong:
+        raise typer.Exit(_WRONG)

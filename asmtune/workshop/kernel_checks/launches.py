@@ -1,0 +1,347 @@
+"""Experiments with one launch, in a process of their own: guarded memory, shifts, orders.
+
+The process may use Triton's interpreter while its parent reads compiled code, and a kernel that
+writes where it must not can end this process alone. Messages are lines of JSON: a subject, and then
+its trials, each of which is answered by its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final, cast
+
+import torch
+
+from asmtune.base.child import die_with_parent, own_stdout
+from asmtune.base.errors import AsmtuneError, ProblemError
+from asmtune.compile.interpreter import exact_floats
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.failures import guarded
+from asmtune.core.kernel_module import import_module, load_kernel_module
+from asmtune.core.problem import without_autotuner
+from asmtune.core.records.artifacts import Failure
+from asmtune.measure.checks.compare import bits
+from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.checks.roles import overlap
+from asmtune.measure.checks.tensors import (
+    MemoryRegion,
+    TensorArgument,
+    regions_of,
+    tensor_arguments,
+)
+from asmtune.workshop.kernel_checks.inputs import converted, widened
+from asmtune.workshop.kernel_checks.reports import as_tuple, compared
+from asmtune.workshop.kernel_checks.subjects import (
+    BY_REFERENCE,
+    DiagnosisRequest,
+    Trial,
+    TrialResult,
+)
+from asmtune.workshop.kernel_checks.tolerances import excess
+
+GUARDS: Final = {"nan": math.nan, "three": 3.0}
+"""Values of the memory around the first of the arguments, and each other has one of its own.
+
+What differs between them was read from there.
+"""
+
+_LEAST_GUARD: Final = 1 << 15  # bytes
+_MOST_GUARD: Final = 1 << 22
+_ALIGNED: Final = 256
+_MARKS: Final = 8  # whole numbers that FP8 has
+
+
+class _RefusedError(Exception):
+    """The reference raised."""
+
+
+class TrialProcess:
+    """Runs the trials of the subject that was named last."""
+
+    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a subject or run a trial; return the result, or why there is none."""
+        try:
+            if "kernel" in message:
+                self._load(DiagnosisRequest(**message))
+                return {}
+            return asdict(self.run(Trial(**message)))
+        except AsmtuneError as error:
+            return {"refusal": str(error)}
+
+    def _load(self, subject: DiagnosisRequest) -> None:
+        self._subject = subject
+        where, _, function = subject.kernel.rpartition(":")
+        self._module = None if where else load_kernel_module(subject.kernel)
+        self._function = _jitted(getattr(import_module(where), function)) if where else None
+        self._reference = self._load_reference()
+        self._first: dict[str, list[torch.Tensor]] = {}
+
+    def _load_reference(self) -> Callable[[Mapping[str, Any]], Any]:
+        if not self._subject.reference:
+            own = getattr(self._module and self._module.python, "reference", None)
+            if own is None:
+                raise ProblemError(
+                    f"{self._subject.kernel} has no reference(arguments): name one by --reference "
+                    "file.py:function, which takes the kernel's parameters that it needs"
+                )
+            return cast("Callable[[Mapping[str, Any]], Any]", own)
+        where, _, name = self._subject.reference.rpartition(":")
+        function = getattr(import_module(where), name, None) if where else None
+        if not callable(function):
+            raise ProblemError(f"--reference {self._subject.reference}: no such file.py:function")
+        names = list(inspect.signature(function).parameters)
+        if names == ["arguments"]:
+            return cast("Callable[[Mapping[str, Any]], Any]", function)
+        return lambda arguments: function(**{n: arguments[n] for n in names if n in arguments})
+
+    def run(self, trial: Trial) -> TrialResult:
+        """Launch once, and compare.
+
+        Raises:
+            AsmtuneError: the reference does not fit the kernel, or a dtype has no tolerance.
+        """
+        torch.manual_seed(0)
+        # Elements that no program writes are then NaN, or the largest integer, in each trial.
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            made = guarded("problem", lambda: self._launch_of(trial))
+        except AsmtuneError as error:
+            return TrialResult(refused=str(error))
+        finally:
+            torch.use_deterministic_algorithms(False)
+        if isinstance(made, Failure):
+            return TrialResult(refused=made.detail.splitlines()[0])
+        try:
+            exact = self._exact(made[1])
+        except _RefusedError as error:
+            return TrialResult(refused=str(error))
+        result = guarded("launch", lambda: self._judged(trial, *made, exact))
+        if isinstance(result, Failure):
+            return TrialResult(error=result.detail.splitlines()[0])
+        return result
+
+    def _launch_of(self, trial: Trial) -> tuple[Any, dict[str, Any], Any]:
+        """Return kernel, arguments and grid."""
+        device = str(self._subject.device)
+        if self._module is not None:
+            problem = self._module.problem(trial.shape, trial.dtype, device)
+            return problem.kernel, dict(problem.arguments), problem.grid
+        values = {n: _random(v, device) for n, v in trial.arguments.items()}
+        return self._function, values, tuple(trial.grid)
+
+    def _exact(self, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+        """Return the exact outputs, from copies: a launch in place changes the arguments."""
+        outputs, names = self._subject.outputs, tensor_parts(values)
+        if unknown := [name for name in outputs if name not in names]:
+            raise ProblemError(
+                f"OUTPUTS: {unknown[0]!r} is no tensor of {self._subject.kernel}, which has "
+                f"{', '.join(names)}"
+            )
+        with torch.no_grad():
+            # A reference of the user's own gets float64.
+            given = widened(values) if self._subject.reference else converted(values, torch.clone)
+            exact = guarded("reference", lambda: as_tuple(self._reference(given)))
+        if isinstance(exact, Failure):
+            raise _RefusedError(f"{BY_REFERENCE}{exact.detail.splitlines()[0]}")
+        if len(exact) != len(outputs):
+            raise ProblemError(
+                f"the reference gives {len(exact)} results, and the outputs are "
+                f"{len(outputs)}: {', '.join(outputs)}; let both name the same"
+            )
+        return exact
+
+    def _judged(
+        self, trial: Trial, kernel: Any, values: dict[str, Any], grid: Any, exact: Any
+    ) -> TrialResult:
+        # A tensor descriptor needs an aligned address.
+        shifted = trial.shifted and all(map(torch.is_tensor, tensor_parts(values).values()))
+        memories = [
+            GuardedMemory(region, GUARDS[trial.guard], place, shifted=shifted)
+            for place, region in enumerate(_separate_regions(values))
+        ]
+
+        def moved(value: torch.Tensor) -> torch.Tensor:
+            return next((m.at(value) for m in memories if m.holds(value)), value)
+
+        values = converted(values, moved)
+        parts, rows = tensor_parts(values), self._subject.tolerances
+        outputs = [getattr(parts[name], "base", parts[name]) for name in self._subject.outputs]
+        before = [_marked(one).clone() for one in outputs]
+        order = _backwards() if trial.backwards else contextlib.nullcontext()
+        with torch.no_grad(), exact_floats(), order:
+            without_autotuner(kernel)[grid](**values, **trial.config)
+        if self._subject.device == "cuda":
+            torch.cuda.synchronize()
+        found = compared("trial", "", outputs, exact, rows)
+        key = repr((trial.shape, trial.dtype))
+        first = self._first.setdefault(key, [one.clone() for one in outputs])
+        drift = max(excess(one, other, rows) for one, other in zip(outputs, first, strict=True))
+        touched = tuple(text for memory in memories for text in memory.touched())
+        names = self._subject.outputs if found.detail else ()
+        left = next(filter(None, map(_left, names, outputs, before, exact)), "")
+        return TrialResult(found.excess, found.detail, drift, touched, left)
+
+
+def _marked(output: torch.Tensor) -> torch.Tensor:
+    """Set an output that is all NaN, as unset memory is, to a NaN that no arithmetic gives."""
+    if output.is_floating_point() and output.itemsize > 1 and bool(output.isnan().all()):
+        bits(output).fill_(-1)
+    return output
+
+
+def _left(name: str, got: torch.Tensor, before: torch.Tensor, exact: torch.Tensor) -> str:
+    """Say which wrong elements of an output are as before the launch; "" if none is.
+
+    Zeros may be computed, and so may flags and the one NaN of FP8.
+    """
+    if got.shape != exact.shape or got.dtype == torch.bool:
+        return ""
+    same = (bits(got) == bits(before)) & (before.float() != 0)
+    if got.itemsize == 1 and got.is_floating_point():
+        same &= ~got.float().isnan()
+    wrong = (same & (got.double() != exact.to(got.dtype).double())).reshape(-1).nonzero()
+    if not len(wrong):
+        return ""
+    first = [int(place) for place in torch.unravel_index(wrong[0, 0], got.shape)]
+    return (
+        f"{len(wrong)} of {got.numel()} elements of {name} are as they were before the launch, the "
+        f"first at {first}"
+    )
+
+
+def _separate_regions(values: Mapping[str, Any]) -> list[MemoryRegion]:
+    """Return a region for each tensor, and one for those that share elements."""
+    groups: list[list[TensorArgument]] = []
+    for tensor in tensor_arguments(values)[0]:
+        shared = [group for group in groups if any(overlap(tensor, one) for one in group)]
+        groups = [group for group in groups if group not in shared]
+        groups.append([tensor, *(one for group in shared for one in group)])
+    return [region for group in groups for region in regions_of(group)]
+
+
+class GuardedMemory:
+    """A copy of memory, with marked memory before it, behind it, and between its elements.
+
+    Args:
+        region: the memory that some arguments share.
+        fill: value of the marked memory; of whole numbers 0 for NaN, and else 1.
+        place: among the memories of a launch, whose values differ: a copy of one shows in another.
+        shifted: puts the copy one element behind an aligned address.
+    """
+
+    def __init__(
+        self, region: MemoryRegion, fill: float, place: int = 0, *, shifted: bool = False
+    ) -> None:
+        self._region, dtype = region, region.tensors[0].dtype
+        self._width = max(tensor.own_dtype.itemsize for tensor in region.tensors)
+        length = region.stop - region.start
+        guard = min(max(_LEAST_GUARD, length), _MOST_GUARD) // _ALIGNED * _ALIGNED
+        self._start = guard + region.start % _ALIGNED + shifted * self._width
+        self._stop = self._start + length
+        size = (self._stop + guard) // _ALIGNED * _ALIGNED
+        if not dtype.is_floating_point:
+            fill = float(math.isnan(fill) == place % 2)
+        else:
+            fill += place % _MARKS
+        marks = torch.full((size // dtype.itemsize,), fill, device=region.device)
+        self._whole = marks.to(dtype).view(torch.uint8)
+        free = torch.ones_like(self._whole)
+        for tensor in region.tensors:
+            place = self._start + tensor.start - region.start
+            copy, known = (
+                bits(tensor.over(memory.untyped_storage(), place, region.device))
+                for memory in (self._whole, free)
+            )
+            copy.copy_(bits(tensor.view()))
+            known.zero_()
+        self._free, self._before = free.bool(), self._whole.clone()
+
+    def holds(self, value: torch.Tensor) -> bool:
+        """Return whether a tensor was copied."""
+        starts = (tensor.start - self._region.start for tensor in self._region.tensors)
+        return bool(value.numel()) and self._offset(value) in starts
+
+    def _offset(self, value: torch.Tensor) -> int:
+        return int(value.data_ptr() - self._region.storage.data_ptr() - self._region.start)
+
+    def at(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the copy of a tensor, of the same shape and strides."""
+        place = (self._start + self._offset(value)) // value.itemsize
+        empty = torch.empty(0, dtype=value.dtype, device=value.device)
+        return empty.set_(self._whole.untyped_storage(), place, value.shape, value.stride())
+
+    def touched(self) -> list[str]:
+        """Say how many elements before, behind and between the tensors have changed."""
+        changed = ((self._whole != self._before) & self._free).nonzero().view(-1)
+        elements = ((changed - self._start) // self._width).unique()
+        count = (self._stop - self._start) // self._width
+        before, behind = elements[elements < 0], elements[elements >= count]
+        name = ", ".join(tensor.name for tensor in self._region.tensors)
+        found = []
+        if len(before):
+            found.append(
+                f"{len(before)} elements before the start of {name} were written, "
+                f"the nearest {-int(before.max())} before it"
+            )
+        if len(behind):
+            found.append(
+                f"{len(behind)} elements behind the end of {name} were written, "
+                f"the nearest at index {int(behind.min())} of {count}"
+            )
+        if gaps := len(elements) - len(before) - len(behind):
+            found.append(f"{gaps} elements between those of {name} were written: see its strides")
+        return found
+
+
+def _random(value: Any, device: str) -> Any:
+    if not isinstance(value, list):
+        return value
+    dtype, shape = torch_dtype(value[0]), value[1]
+    for known in value[2:]:
+        flat = torch.tensor(known, dtype=dtype, device=device).expand(math.prod(shape))
+        return flat.reshape(shape).clone()
+    if dtype.is_floating_point:
+        return torch.randn(shape, device=device).to(dtype)
+    return torch.randint(0, 2, shape, device=device).to(dtype)
+
+
+def _jitted(function: Any) -> Any:
+    import triton
+
+    return triton.jit(function) if inspect.isfunction(function) else function
+
+
+def _backwards() -> Any:
+    """Let Triton's interpreter run the programs of a grid from the last to the first."""
+    from unittest.mock import patch
+
+    from triton.runtime import interpreter
+
+    builder: Any = interpreter.interpreter_builder
+    forwards = builder.set_grid_idx
+
+    def reverse(*place: int) -> None:
+        forwards(*(size - 1 - at for size, at in zip(builder.grid_dim, place, strict=True)))
+
+    return patch.object(builder, "set_grid_idx", reverse)
+
+
+def main() -> None:
+    """Answer subjects and trials, a line of JSON each, until there are no more."""
+    die_with_parent()
+    answers = own_stdout()
+    process = TrialProcess()
+    for line in sys.stdin:
+        answer = process.answer(json.loads(line))
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""`Scaler`: scales from the running amax of a tensor that is seen again and again."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+import torch
+
+from asmtune.base.errors import ArgumentTypeError, InputError
+from asmtune.base.json_codec import shown
+from asmtune.base.text import user_stacklevel
+from asmtune.workshop.lowprec.casting import (
+    E4M3,
+    Granularity,
+    amax_of,
+    checked_format,
+    dequantize,
+    quantize,
+)
+
+Method = Literal["ema", "max", "last"]
+
+_VERSION: Final = 1
+_MOST_ANOMALIES: Final = 100  # listed; all are counted
+_MOST_MARGIN: Final = 64
+_STATE: Final = ("updates", "nonfinite", "average", "amaxes", "anomalies")
+
+
+class ScaleWarning(UserWarning):
+    """Values that a scale should not be made of: an amax far off, NaN, or infinity."""
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """Update whose amax was far above the recent mean.
+
+    Attributes:
+        update: number of the update, from 1.
+        blocks: how many blocks it happened in.
+        amax, mean: the worst block's amax, and the mean of its amax over the history before it.
+    """
+
+    update: int
+    blocks: int
+    amax: float
+    mean: float
+
+    def __str__(self) -> str:
+        return (
+            f"update {self.update}: amax {self.amax:.3g} is {self.amax / self.mean:.3g} times the "
+            f"recent mean {self.mean:.3g}, in {self.blocks:,} blocks"
+        )
+
+
+@dataclass(eq=False)
+class Scaler:
+    """Keeps each block's amax over updates, and gives the scales of the next cast.
+
+    scale = amax * 2^margin / the format's largest number, where amax is by `method`:
+    "ema" the exponential average, "max" the largest of the history, "last" that of the last
+    update. A block has scale 1 until its first finite element that is not zero, from which its
+    average begins. An anomaly is told and counts like any other update, since a range that has
+    really changed must be followed.
+
+    Attributes:
+        granularity: the blocks that share a scale.
+        dtype: `torch.float8_e4m3fn` or `torch.float8_e5m2`.
+        method: the amax that counts.
+        decay: weight of the past in the exponential average, 0 to below 1.
+        history: number of updates kept, for "max" and for the recent mean.
+        margin: powers of two of head room above amax.
+        anomaly: times the recent mean from which an amax is told.
+        updates: number of updates so far.
+        nonfinite: NaN and infinities in all updates so far; they are in no scale.
+        anomalies: the last 100, oldest first.
+    """
+
+    granularity: Granularity = field(default_factory=Granularity)
+    dtype: torch.dtype = E4M3
+    method: Method = "ema"
+    decay: float = 0.9
+    history: int = 16
+    margin: float = 0.0
+    anomaly: float = 10.0
+    updates: int = field(default=0, init=False)
+    nonfinite: int = field(default=0, init=False)
+    anomalies: list[Anomaly] = field(default_factory=list, init=False)
+    _average: torch.Tensor | None = field(default=None, init=False, repr=False)
+    _amaxes: torch.Tensor | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checked_format(self.dtype)
+        if not isinstance(self.granularity, Granularity):
+            raise ArgumentTypeError(
+                f"granularity={self.granularity!r}: give a Granularity, such as Granularity((1,))"
+            )
+        if self.method not in get_args(Method):
+            raise InputError(f"method={self.method!r}: give 'ema', 'max' or 'last'")
+        if not (_is_number(self.decay) and 0.0 <= self.decay < 1.0):
+            raise InputError(f"decay={self.decay!r}: give a number from 0 to below 1")
+        if not (_is_number(self.margin) and abs(self.margin) <= _MOST_MARGIN):
+            most = _MOST_MARGIN
+            raise InputError(f"margin={self.margin!r}: give powers of two, from -{most} to {most}")
+        whole = type(self.history) is int and self.history >= 1
+        if not (whole and _is_number(self.anomaly) and self.anomaly > 1.0):
+            raise InputError(
+                f"history={self.history!r}, anomaly={self.anomaly!r}: give 1 update or more, and "
+                "a ratio above 1"
+            )
+
+    def update(self, values: torch.Tensor) -> None:
+        """Take in the amax of a tensor. NaN and infinities are counted, told, and left out.
+
+        Raises:
+            InputError: blocks do not divide the values, or there are as many as before.
+        """
+        amax, finite = amax_of(values, self.granularity)
+        if self._average is not None:
+            self._check_blocks(values)
+            amax, finite = (each.reshape(self._average.shape) for each in (amax, finite))
+            # A block without a finite element says nothing of its range.
+            amax = torch.where(finite > 0, amax, self.amax.to(amax.device))
+        self.updates += 1
+        self._tell_nonfinite(values.numel() - int(finite.sum()))
+        self._tell_anomaly(amax)
+        if self._average is None or self._amaxes is None:
+            self._average, self._amaxes = amax.clone(), amax[None].clone()
+            return
+        before = self._average.to(amax.device)
+        mixed = self.decay * before + (1.0 - self.decay) * amax
+        self._average = torch.where(before > 0, mixed, amax)
+        self._amaxes = torch.cat([self._amaxes.to(amax.device), amax[None]])[-self.history :]
+
+    @property
+    def amax(self) -> torch.Tensor:
+        """Return the amax of each block that the scales are made of, by `method`; fp32.
+
+        Raises:
+            InputError: nothing was seen yet.
+        """
+        if self._average is None or self._amaxes is None:
+            raise InputError(
+                "this scaler has seen no values: call update() before, or load a state"
+            )
+        if self.method == "ema":
+            return self._average
+        return self._amaxes.amax(0) if self.method == "max" else self._amaxes[-1]
+
+    @property
+    def scale(self) -> torch.Tensor:
+        """Return the scales, fp32, one element per block along each axis of the values.
+
+        Raises:
+            InputError: nothing was seen yet.
+        """
+        amax = self.amax
+        scale = amax * (2.0**self.margin / torch.finfo(self.dtype).max)
+        limits = torch.finfo(torch.float32)
+        return torch.where(amax > 0, scale.clamp(limits.tiny, limits.max), 1.0)
+
+    def quantize(self, values: torch.Tensor) -> torch.Tensor:
+        """Cast values by the scales known so far, saturating; see `casting.quantize`.
+
+        Raises:
+            InputError: nothing was seen yet, or the values do not fit the scales.
+        """
+        self._check_blocks(values)
+        return quantize(values, self.scale.to(values.device), self.dtype)
+
+    def dequantize(self, stored: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return stored * scale by the scales known so far.
+
+        Raises:
+            InputError: nothing was seen yet, or the values do not fit the scales.
+        """
+        self._check_blocks(stored)
+        return dequantize(stored, self.scale.to(stored.device), dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return options and state as tensors, numbers, texts and lists of them.
+
+        `torch.save` writes it, and `torch.load(..., weights_only=True)` reads it.
+        """
+        return {
+            **self._options(),
+            "updates": self.updates,
+            "nonfinite": self.nonfinite,
+            "average": None if self._average is None else self._average.clone(),
+            "amaxes": None if self._amaxes is None else self._amaxes.clone(),
+            "anomalies": [[a.update, a.blocks, a.amax, a.mean] for a in self.anomalies],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state of a scaler with the same options; all of it or nothing.
+
+        Raises:
+            InputError: it is of other options or shapes, or malformed.
+        """
+        version = state.get("version") if isinstance(state, Mapping) else None
+        if type(version) is not int or (
+            version == _VERSION and set(state) != {*self._options(), *_STATE}
+        ):
+            raise InputError("this is no scaler's state: give what Scaler.state_dict() returned")
+        if version != _VERSION:
+            raise InputError(
+                f"the state is of version {version!r}, this asmtune has {_VERSION}: begin anew"
+            )
+        for name, mine in self._options().items():
+            if not _is_same(state[name], mine):
+                raise InputError(
+                    f"the state is of a scaler with {name}={shown(state[name])}, this one has "
+                    f"{mine!r}: make the scaler with the state's options, or begin anew"
+                )
+        average, amaxes = self._loaded_amaxes(state["average"], state["amaxes"])
+        counts, anomalies = (state["updates"], state["nonfinite"]), state["anomalies"]
+        if not all(map(_is_count, counts)):
+            raise InputError(f"the state's counts are {shown(counts)}: it is damaged")
+        if not isinstance(anomalies, list | tuple) or not all(map(_is_anomaly, anomalies)):
+            raise InputError(f"the state's anomalies are {shown(anomalies)}: it is damaged")
+        self.updates, self.nonfinite = counts
+        self.anomalies = [Anomaly(*one) for one in anomalies[-_MOST_ANOMALIES:]]
+        self._average, self._amaxes = average, amaxes
+
+    def _loaded_amaxes(
+        self, average: Any, amaxes: Any
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Copy a state's amaxes, if they fit together and this scaler."""
+        if average is None and amaxes is None:
+            return None, None
+        if not _is_amax(average) or not _is_amax(amaxes):
+            raise InputError("the state's amaxes are no finite fp32 tensors: it is damaged")
+        mine = average.shape if self._average is None else self._average.shape
+        kept = len(amaxes) if amaxes.dim() else 0
+        if not average.shape == mine == amaxes.shape[1:] or not 1 <= kept <= self.history:
+            raise InputError(
+                f"the state has scales of shape {tuple(average.shape)}, history "
+                f"{tuple(amaxes.shape)}; this scaler has {tuple(mine)}: load it into a new one"
+            )
+        return average.detach().clone(), amaxes.detach().clone()
+
+    def _check_blocks(self, values: torch.Tensor) -> None:
+        mine, shape = tuple(self.amax.shape), tuple(values.shape)
+        if not values.numel():
+            return
+        pairs = zip(shape, self.granularity.sizes(shape), strict=True)
+        counts = tuple(most // size for most, size in pairs)
+        # Inputs of one layer differ in axes.
+        if counts != mine and math.prod((*counts, *mine)) != 1:
+            raise InputError(
+                f"values of shape {shape} have {counts} scales per {self.granularity}, and this "
+                f"scaler has {mine}: make one scaler for each shape of scales"
+            )
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "version": _VERSION,
+            "dtype": str(self.dtype),
+            "block": list(self.granularity.block),
+            "method": self.method,
+            "decay": self.decay,
+            "history": self.history,
+            "margin": self.margin,
+        }
+
+    def _tell_nonfinite(self, count: int) -> None:
+        if count:
+            self.nonfinite += count
+            _warn(f"update {self.updates}: {count:,} NaN or infinite elements are in no scale")
+
+    def _tell_anomaly(self, amax: torch.Tensor) -> None:
+        if self._amaxes is None:
+            return
+        recent = self._amaxes.to(amax.device)
+        mean = recent.sum(0) / (recent > 0).sum(0).clamp(min=1)
+        ratio = torch.where(mean > 0, amax / mean, 0.0).flatten()
+        worst = int(ratio.argmax())
+        if ratio[worst] < self.anomaly:
+            return
+        values = (float(found.flatten()[worst]) for found in (amax, mean))
+        anomaly = Anomaly(self.updates, int((ratio >= self.anomaly).sum()), *values)
+        self.anomalies = [*self.anomalies, anomaly][-_MOST_ANOMALIES:]
+        _warn(str(anomaly))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_same(value: Any, mine: Any) -> bool:
+    """Return whether a value of a state is an option of this scaler; a tensor is none."""
+    if isinstance(mine, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(mine)
+            and all(_is_same(one, own) for one, own in zip(value, mine, strict=True))
+        )
+    is_kind = isinstance(value, str) if isinstance(mine, str) else _is_number(value)
+    return is_kind and bool(value == mine)
+
+
+def _is_anomaly(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 4:
+        return False
+    update, blocks, *times = value
+    is_whole = _is_count(update) and _is_count(blocks)
+    return is_whole and all(type(t) is float and 0 < t < math.inf for t in times)
+
+
+def _is_amax(value: Any) -> bool:
+    """Return whether a value of a state is an amax of each block."""
+    is_plain = isinstance(value, torch.Tensor) and not (value.is_meta or value.is_nested)
+    if not is_plain or value.layout is not torch.strided or value.dtype != torch.float32:
+        return False
+    return bool((value.isfinite() & (value >= 0)).all())
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ScaleWarning, stacklevel=user_stacklevel())

@@ -1,0 +1,293 @@
+"""An accuracy run: variants of a kernel on the same inputs, each against its reference."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from typing import Any, Final
+
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.compile.interpreter import exact_floats, is_interpreting
+from asmtune.core.failures import required
+from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
+from asmtune.measure.distributions import ErrorHistogram
+from asmtune.runtime.determinism import deterministic
+from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
+from asmtune.workshop.regression.accuracy_subject import (
+    AccuracySubject,
+    Outputs,
+    Variant,
+    accepted,
+    function_of,
+    variant_of,
+)
+from asmtune.workshop.regression.compare import environment_here
+from asmtune.workshop.regression.history import HistoryEntry, Level
+from asmtune.workshop.regression.run import BenchSubject, Environment
+
+WIDER: Final = ("fp64", "fp32")
+_SCALE: Final = "scale"
+_LIMIT: Final = "limit"
+_BESIDE: Final = re.compile(rf"{_SCALE}|^{_LIMIT}$")
+
+GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
+"""Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
+scatter about normally; a maximum is none of them."""
+
+
+@dataclass(frozen=True)
+class ScaleStats:
+    """Count, least, mean and largest of an output's scales: finite magnitudes above 0."""
+
+    count: int
+    least: float
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    """The errors of one output of one variant.
+
+    Attributes:
+        variant: its name.
+        output: its name where there are several; else "".
+        dtype: of the inputs.
+        histogram: elements by relative error.
+        scales: of the variant's outputs whose name holds "scale"; None without. These, and "limit",
+            the largest magnitude that `clip` counts by, are compared if the reference has them in
+            the same shape.
+    """
+
+    variant: str
+    output: str
+    dtype: str
+    stats: AccuracyStats
+    histogram: ErrorHistogram
+    scales: ScaleStats | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the variant's name, with the output's if it has one."""
+        return f"{self.variant} {self.output}".strip()
+
+
+@dataclass(frozen=True)
+class AccuracyRun:
+    """An accuracy run.
+
+    Attributes:
+        date: when it ended, ISO 8601, UTC.
+        label: the user's own, such as a commit; may be empty.
+        environment: device and versions; without a GPU, the device says what took its place.
+        kernel: name of the kernel or function.
+        shape: sizes.
+        dtype: of the inputs, if a variant names no other.
+        against: the reference.
+        inputs: distribution or file.
+        seed: of the random numbers.
+        rows: one a variant and output.
+    """
+
+    date: str
+    label: str
+    environment: Environment
+    kernel: str
+    shape: Mapping[str, Any]
+    dtype: str
+    against: str
+    inputs: str
+    seed: int
+    rows: tuple[AccuracyRow, ...]
+
+    @cached_property
+    def identity(self) -> str:
+        """Return a digest of when it ran and of all errors, 12 hex digits."""
+        errors = [[row.name, row.stats.mean_abs, row.stats.max_abs] for row in self.rows]
+        return digest(canonical([self.date, self.label, self.seed, errors]))[:12]
+
+    @property
+    def name(self) -> str:
+        """Return its label, or else its date."""
+        return self.label or self.date
+
+    @property
+    def terms(self) -> str:
+        """Return inputs and reference, with which the names of its subjects' variants end."""
+        return f", {self.inputs}, against {self.against}"
+
+    def subject(self, row: AccuracyRow) -> BenchSubject:
+        """Return what identifies a row in every run."""
+        return BenchSubject(self.kernel, self.shape, row.dtype, row.name + self.terms)
+
+    @property
+    def entry(self) -> HistoryEntry:
+        """Return what a history keeps of it."""
+        levels = tuple(
+            Level(self.subject(row), value, value, value, metric)
+            for row in self.rows
+            for metric in GUARDED
+            for value in [float(getattr(row.stats, metric))]
+        )
+        return HistoryEntry(self.identity, self.date, self.label, self.environment, levels)
+
+
+@dataclass(frozen=True)
+class AccuracyRequest:
+    """Request to measure a kernel's errors.
+
+    Attributes:
+        variants: by name; the first one alone if only the subject itself is measured.
+        against: "fp64", "fp32", a variant's name, or `file.py:function`, which is called with
+            the same inputs.
+        inputs: a distribution or a file.
+    """
+
+    subject: AccuracySubject
+    variants: tuple[Variant, ...]
+    against: str
+    inputs: str
+
+    @classmethod
+    def of(
+        cls, subject: AccuracySubject, variants: Mapping[str, Any], against: str, inputs: str
+    ) -> AccuracyRequest:
+        """Check what is asked for, before anything runs.
+
+        Raises:
+            InputError: a variant, the reference or the source of inputs is unknown.
+        """
+        check_source(inputs)
+        if subject.name in variants:
+            raise InputError(f"--variant {subject.name}: the kernel itself has this name")
+        made = {subject.name: Variant(subject.name, subject.function)}
+        made |= {name: variant_of(subject, name, spec) for name, spec in variants.items()}
+        if against not in (*WIDER, *made) and ":" not in against:
+            known = ", ".join((*WIDER, *made))
+            raise InputError(f"--against {against!r}: one of {known}, or file.py:function")
+        return cls(subject, tuple(made.values()), against, inputs)
+
+    def run(self, device: str, seed: int, label: str = "") -> AccuracyRun:
+        """Measure all variants on a device, "cuda" or "cpu"; the seed is that of the inputs.
+
+        Raises:
+            InputError: a kernel or reference raises, or their outputs do not fit each other.
+        """
+        import torch
+
+        devices = [torch.cuda.current_device()] if device == "cuda" else []
+        with deterministic(), exact_floats(), torch.random.fork_rng(devices):
+            rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
+        return AccuracyRun(
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            label=label,
+            environment=environment_of(device),
+            kernel=self.subject.name,
+            shape=self.subject.shape,
+            dtype=self.subject.dtype,
+            against=self.against,
+            inputs=self.inputs,
+            seed=seed,
+            rows=tuple(rows),
+        )
+
+    def _rows(self, variant: Variant, device: str, seed: int) -> list[AccuracyRow]:
+        dtype = variant.dtype or self.subject.dtype
+        where = f"{self.subject.name}, variant {variant.name}"
+        # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
+        wanted = self._reference(variant, device, seed)
+        found = self.subject.outputs(variant, self._inputs(variant, device, seed))
+        scales = {name: x for name, x in found.items() if _SCALE in name}
+        named = found | wanted if found.keys() & wanted.keys() else found
+        own, other = ({n: x.shape for n, x in side.items()} for side in (found, wanted))
+        beside = {n for n in named if _BESIDE.search(n) and own.get(n) != other.get(n)}
+        if own.keys() <= beside:  # nothing else could be compared
+            beside = set()
+        limit = found.get(_LIMIT) if _LIMIT in beside else None
+        found, wanted = ({n: side[n] for n in side if n not in beside} for side in (found, wanted))
+        wanted = _by_names(where, found, wanted)
+        rows = []
+        for name, output in found.items():
+            most = None if limit is None else _by_blocks(limit, output)
+            measure = partial(measure_with_histogram, output, wanted[name], limit=most)
+            label = name if len(found) > 1 else ""
+            about = f"{where} {label}".strip()
+            try:
+                errors = required("accuracy", measure)
+            except InputError as error:
+                raise InputError(f"{about}: {error}") from error
+            if math.isnan(errors[0].p99):
+                raise InputError(f"{about}: output and reference have no finite number to compare")
+            rows.append(AccuracyRow(variant.name, label, dtype, *errors, _scales(scales)))
+        return rows
+
+    def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
+        import torch
+
+        torch.manual_seed(seed)
+        dtype = variant.dtype or self.subject.dtype
+        return distributed(partial(self.subject.inputs, dtype, device), self.inputs)
+
+    def _reference(self, variant: Variant, device: str, seed: int) -> Outputs:
+        """Compute what a variant is compared with; another variant has inputs of its own dtype."""
+        other = {other.name: other for other in self.variants}.get(self.against)
+        inputs = self._inputs(other or variant, device, seed)
+        if self.against in WIDER:
+            return self.subject.reference(variant, inputs, self.against)
+        if other is None:
+            function = function_of(self.against)[1]
+            other = Variant(self.against, function, accepted(function, variant.keywords))
+        return self.subject.outputs(other, inputs)
+
+
+def _by_blocks(limit: Any, output: Any) -> Any:
+    """Repeat the limits of blocks, such as those of groups that share a scale, for each element."""
+    if limit.dim() > output.dim() > 0:  # of axes that the output joins again
+        limit = limit.flatten(output.dim() - 1)
+    if limit.dim() == output.dim():
+        for axis, (count, most) in enumerate(zip(limit.shape, output.shape, strict=True)):
+            if 1 < count < most and most % count == 0:
+                limit = limit.repeat_interleave(most // count, axis)
+    return limit
+
+
+def _by_names(where: str, found: Outputs, wanted: Outputs) -> Outputs:
+    """Return a reference's outputs under the names of a variant's.
+
+    Where one of the two gives no names of its own, the order says which belong together.
+    """
+    if found.keys() == wanted.keys():
+        return wanted
+    if len(found) != len(wanted):
+        raise InputError(f"{where}: {len(found)} outputs, and the reference has {len(wanted)}")
+    if not any(all(name.isdecimal() or not name for name in side) for side in (found, wanted)):
+        raise InputError(
+            f"{where}: outputs {', '.join(found)}, and those of the reference are "
+            f"{', '.join(wanted)}: give both the same names"
+        )
+    return dict(zip(found, wanted.values(), strict=True))
+
+
+def _scales(scales: Outputs) -> ScaleStats | None:
+    import torch
+
+    flat = [value.double().flatten() for value in scales.values()]
+    values = torch.cat(flat).abs() if flat else torch.empty(0)
+    values = values[values.isfinite() & (values > 0)]
+    if not values.numel():
+        return None
+    least, mean, most = (float(x) for x in (values.min(), values.mean(), values.max()))
+    return ScaleStats(values.numel(), least, mean, most)
+
+
+def environment_of(device: str) -> Environment:
+    """Describe the GPU, or the CPU in its place."""
+    if device == "cuda":
+        return environment_here()
+    name = "CPU, Triton's interpreter" if is_interpreting() else "CPU"
+    return Environment(gpu=name, board="", driver="", versions=versions())

@@ -1,0 +1,213 @@
+"""`asmtune.bench`, `check` and `accuracy`: commands as functions.
+
+Each returns the record that the command of its name prints or writes. Triton and PyTorch are
+imported inside the functions, so that `asmtune check` runs without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.core.inputs.shapes import ShapeSource, check_inputs
+from asmtune.core.kernel_module import Shape
+from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, listed
+
+if TYPE_CHECKING:
+    from asmtune.workshop.regression.accuracy_run import AccuracyRun
+    from asmtune.workshop.regression.compare import Check, CheckFinding
+    from asmtune.workshop.regression.processes import BenchProgress
+    from asmtune.workshop.regression.run import BenchRun
+
+BENCH_PROCESSES: Final = 8
+"""If all 8 of one run are slower than the other's 8, chance explains it once in 12,870. So up to
+128 rows can be told apart at a level of 1% for all of them together."""
+
+MOST_PROCESSES: Final = 200
+MOST_THRESHOLD: Final = 10.0
+MOST_LEVEL: Final = 0.5
+
+
+class NoGpuError(MeasureError):
+    """There is no CUDA GPU to time on."""
+
+
+def bench(
+    kernels: KernelSource | Sequence[KernelSource] = (),
+    *,
+    shapes: Sequence[ShapeSource] = (),
+    dtype: str | None = None,
+    processes: int = BENCH_PROCESSES,
+    label: str = "",
+    energy: bool = False,
+    progress: BenchProgress | None = None,
+    settings: Settings | None = None,
+) -> BenchRun:
+    """Time kernels on their stored configs on this machine's GPU, as `asmtune bench` does.
+
+    It tunes nothing: a shape without a stored config is not timed, and stands in the run's
+    `missed`.
+
+    Args:
+        kernels: kernel modules, by name, file or as loaded; empty for all that come with asmtune.
+        shapes: mappings such as `{"M": 4096}`, texts such as "M=4096", or paths of files of
+            shapes. Without any, all that is stored for the modules' own shapes is timed.
+        dtype: one of the modules'; by default their first, or all of them without shapes.
+        processes: so many time all rows, one process after another.
+        label: a name for the run, such as a commit.
+        energy: whether to read the board's meter as well, 0.3 s a row and process.
+        progress: listens to the run.
+        settings: limits and folders; by default from the environment.
+
+    Returns:
+        Every sample with the environment; `asmtune.workshop.regression.run.write_run` writes it
+        as a file for `check`.
+
+    Raises:
+        InputError: a kernel, shape or dtype is unknown, or no config is stored for any of it.
+        MeasureError: there is no GPU, or no kernel could be timed.
+    """
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
+    sources = listed(kernels)
+    check_inputs(listed(shapes), dtype)
+    from asmtune.workshop.regression.processes import BenchProgress, BenchRequest, time_plan
+
+    request = BenchRequest(sources, listed(shapes), None, dtype, _bench_device(sources))
+    listener = progress or BenchProgress()
+    plan = request.plan(settings or Settings.from_environment())
+    listener.planned(plan)
+    if not plan.rows:
+        raise InputError(
+            f"bench: no config is stored for any of it on {plan.device}; "
+            "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
+        )
+    return time_plan(plan, processes, listener, energy=energy).run(label, plan.missed)
+
+
+def check(
+    run: BenchRun | str | Path,
+    baseline: BenchRun | str | Path,
+    *,
+    threshold: float | Literal["history"] = 0.03,
+    level: float = 0.01,
+    any_board: bool = False,
+    history: str | Path | None = None,
+    record: bool = False,
+) -> Check[CheckFinding]:
+    """Compare a bench run with a baseline, as `asmtune check` does; needs no GPU.
+
+    Args:
+        run: what is judged: a run, or a file that `asmtune bench` has written.
+        baseline: what it is compared with, likewise.
+        threshold: relative slowdown that counts, such as 0.03; or "history" for the mean plus
+            three standard deviations of the runs in `history`.
+        level: probability with which a check of unchanged kernels may call any of them slower.
+        any_board: whether two boards of one GPU model may be compared.
+        history: a file of earlier runs.
+        record: whether to add this run to the history, which keeps 100.
+
+    Returns:
+        A finding for each kernel, shape and dtype. `outcome` says "fine", "slower" or
+        "incomparable".
+
+    Raises:
+        InputError: a file cannot be read or written, or an option is out of range.
+    """
+    from asmtune.workshop.regression import history as histories
+    from asmtune.workshop.regression.compare import Terms, compare
+    from asmtune.workshop.regression.run import read_run
+
+    is_historic = threshold == "history"
+    if history is None and (record or is_historic):
+        raise InputError(f"{'record' if record else 'threshold'}: needs history=, a file")
+    limit = None if threshold == "history" else _share("threshold", threshold, MOST_THRESHOLD)
+    terms = Terms(limit, _share("level", level, MOST_LEVEL), any_board)
+    base = read_run(Path(baseline), "baseline") if isinstance(baseline, str | Path) else baseline
+    now = read_run(Path(run)) if isinstance(run, str | Path) else run
+    known = () if history is None else histories.read_history(Path(history))
+    result = compare(base, now, terms, known)
+    if record and history is not None:
+        histories.record(Path(history), histories.entry_of(now), result.outcome)
+    return result
+
+
+def accuracy(
+    kernel: str | Path,
+    *,
+    against: str = "fp64",
+    shape: Shape | None = None,
+    dtype: str | None = None,
+    variants: Mapping[str, Any] | None = None,
+    inputs: str | Path = "random",
+    seed: int = 0,
+    label: str = "",
+) -> AccuracyRun:
+    """Measure a kernel's errors against a reference, as `asmtune accuracy` does.
+
+    Configs are chosen without timing: the stored one, else the model's pick.
+
+    Args:
+        kernel: a kernel module, by name or file, or a function as `file.py:function`.
+        against: "fp64" or "fp32", the module's `baseline` on widened inputs; a variant's name; or
+            `file.py:function`, called with the same inputs.
+        shape: sizes by name; by default the module's first.
+        dtype: one of the module's; by default its first.
+        variants: by name, keywords as a mapping, a function, or a text as of `--variant`.
+        inputs: "random", "heavy-tailed", "outlier-channels", or a file of tensors.
+        seed: of the inputs.
+        label: a name for the run, such as a commit.
+
+    Returns:
+        A row for each variant and output.
+
+    Raises:
+        InputError: an argument is unknown, a file cannot be read, or a function raises.
+        NoGpuError: a kernel is asked for without a GPU and without TRITON_INTERPRET=1.
+    """
+    check_inputs(() if shape is None else (shape,), dtype)
+    if not 0 <= seed < 1 << 63:
+        raise InputError(f"seed {seed}: give a number from 0 to 2**63 - 1")
+    from asmtune.compile.interpreter import is_interpreting
+    from asmtune.workshop.regression.accuracy_run import AccuracyRequest
+    from asmtune.workshop.regression.accuracy_subject import load_subject
+
+    subject = load_subject(str(kernel), shape, dtype)
+    request = AccuracyRequest.of(subject, variants or {}, against, str(inputs))
+    import torch
+
+    if torch.cuda.is_available():
+        return request.run("cuda", seed, label)
+    if subject.is_kernel and not is_interpreting():
+        raise NoGpuError(
+            "accuracy needs a CUDA GPU, and PyTorch finds none: TRITON_INTERPRET=1 runs kernels "
+            "on the CPU under Triton's interpreter"
+        )
+    return request.run("cpu", seed, label)
+
+
+def _share(option: str, value: float, most: float) -> float:
+    if not 0 < value <= most:
+        raise InputError(f"{option}={value!r}: expected a share above 0 and up to {most:g}")
+    return value
+
+
+def _bench_device(kernels: Sequence[KernelSource]) -> str:
+    """Name this machine's GPU, after making sure that the kernels exist.
+
+    Raises:
+        InputError: a kernel is unknown.
+        NoGpuError: there is no GPU.
+    """
+    import torch
+
+    for kernel in kernels:
+        kernel_module(kernel)
+    if not torch.cuda.is_available():
+        raise NoGpuError("bench needs a CUDA GPU; PyTorch finds none on this machine")
+    from asmtune.measure.timing.nvml import device_name
+
+    return device_name()

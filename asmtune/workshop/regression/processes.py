@@ -1,0 +1,386 @@
+"""Times the rows of a bench run, in several processes one after another.
+
+Each process times every row once. `Processes` starts and ends them, `Collected` gathers what they
+report and makes the `BenchRun` of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from asmtune.base.child import Child, ChildGoneError, module_command
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.failures import required
+from asmtune.core.inputs.shapes import ShapeSource, shapes_of
+from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, reference_of
+from asmtune.runtime.offline.tuning_queue import TuningQueue
+from asmtune.store.lookup import StoreLookup
+from asmtune.store.safe_store import existing_store
+from asmtune.store.shipped import find_tuned
+from asmtune.store.trace.reader import decoded
+from asmtune.workshop.regression.run import (
+    BenchPlan,
+    BenchRow,
+    BenchRun,
+    BenchSubject,
+    Environment,
+    LaunchLoad,
+    Missed,
+    Process,
+    TimedSubject,
+    timing_words,
+)
+
+
+@dataclass
+class BenchRequest:
+    """Kernels, shapes and dtype to time.
+
+    Attributes:
+        kernels: names, files or modules; empty for all that come with asmtune.
+        shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
+            modules' own for which a config is stored.
+        unstored: as `BenchPlan` has it; filled by `rows`.
+    """
+
+    kernels: Sequence[KernelSource]
+    shapes: Sequence[ShapeSource]
+    shapes_file: Path | None
+    dtype: str | None
+    device: str
+    unstored: dict[str, int] = field(default_factory=dict)
+
+    def plan(self, settings: Settings) -> BenchPlan:
+        """Split the rows into those that can be timed and those that cannot.
+
+        Raises:
+            InputError: as `rows`.
+        """
+        rows = self.rows(settings)
+        return BenchPlan(
+            device=self.device,
+            rows=tuple(row for row in rows if isinstance(row, BenchRow)),
+            missed=tuple(row for row in rows if not isinstance(row, BenchRow)),
+            unstored=self.unstored,
+        )
+
+    def rows(self, settings: Settings) -> list[BenchRow | Missed]:
+        """Return a row for each kernel, shape and dtype, each subject once.
+
+        Raises:
+            InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
+        """
+        rows: dict[str, BenchRow | Missed] = {}
+        modules: dict[str, str] = {}
+        for kernel in self.kernels or kernel_names():
+            module, reference = kernel_module(kernel), reference_of(kernel)
+            if modules.setdefault(module.name, reference) != reference:
+                raise InputError(
+                    f"two kernels are called {module.name}: {modules[module.name]} and "
+                    f"{reference}; time them in two runs"
+                )
+            for row in self._module_rows(module, reference, settings):
+                rows.setdefault(row.subject.identity, row)
+        return list(rows.values())
+
+    def _module_rows(
+        self, module: KernelModule, reference: str, settings: Settings
+    ) -> Iterator[BenchRow | Missed]:
+        is_chosen = bool(self.shapes or self.shapes_file)
+        sizes = shapes_of(module, self.shapes, self.shapes_file)
+        has_one_dtype = self.dtype is not None or is_chosen
+        dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
+        space = required(f"space of kernel {module.name}", module.space)
+        for dtype in dtypes:
+            queue = TuningQueue(module, dtype, space, reference)
+            for shape, problem in zip(sizes, queue.check(sizes), strict=True):
+                row = self._row(queue, shape, problem, settings)
+                if isinstance(row, BenchRow) or is_chosen:
+                    yield row
+                else:
+                    self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
+
+    def _row(
+        self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings
+    ) -> BenchRow | Missed:
+        name = queue.module.name
+        subject = BenchSubject(name, dict(sizes), queue.dtype)
+        key = queue.launched(problem).identity(self.device)
+        lookup = find_tuned(*key, existing_store(settings))
+        assignments = ",".join(f"{name}={value}" for name, value in sizes.items())
+        command = f"asmtune tune {queue.reference} --shape {assignments}"
+        advice = f"{command} --dtype {queue.dtype}"
+        if lookup.record is None:
+            why = f" ({lookup.detail})" if lookup.outcome == "corrupt" else ""
+            return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
+        config = queue.space.matching(lookup.record.winner, **problem.shape)
+        if config is None:
+            reason = "the stored config is none of the space any more"
+            return Missed(subject, "unknown", f"{reason}: {advice}")
+        remark = "" if lookup.outcome == "hit" else _stale_remark(lookup)
+        return BenchRow(queue.reference, subject, config, lookup.layer, remark)
+
+
+def _path(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the path that modules of the user's are imported by, if there are any."""
+    shipped = kernel_names()
+    is_user_code = any(row["reference"] not in shipped for row in rows.values())
+    return {"path": sys.path if is_user_code else []}
+
+
+def row_to_json(row: BenchRow) -> dict[str, Any]:
+    """Convert to JSON values what a process needs to time a row."""
+    return {
+        "reference": row.reference,
+        "sizes": dict(row.subject.shape),
+        "dtype": row.subject.dtype,
+        "config": row.config.to_dict(),
+    }
+
+
+def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
+    """Make the launch of a row of `row_to_json`, and find the space's own config for it.
+
+    Raises:
+        InputError: the module cannot make the launch, or its space has no such config.
+    """
+    module = load_kernel_module(row["reference"])
+    make = module.problem
+    problem = required(f"kernel {module.name}", lambda: make(row["sizes"], row["dtype"], place))
+    config = module.space().matching(Config.from_dict(row["config"]), **problem.shape)
+    if config is None:
+        raise InputError(f"kernel {module.name}: its space has changed meanwhile; bench again")
+    return problem, config
+
+
+def _stale_remark(lookup: StoreLookup) -> str:
+    parts = (part.partition(":")[0] for part in lookup.detail.split("; "))
+    return f"config of an older record: {', '.join(parts)}"
+
+
+COMMAND: Final = module_command("asmtune.workshop.regression.process_main")
+
+PATIENCE_S: Final = 180.0
+"""For one message: a context, a compile of 30 s at most, tensors and samples; importing PyTorch
+takes 2 s, and a minute on a cold network disk."""
+
+
+@dataclass
+class Collected:
+    """Results of the processes so far.
+
+    Attributes:
+        rows: by number; a row that fails in any process is left out of the run.
+        samples: microseconds of each row, one tuple a process.
+        loads: operations and bytes of a launch of each row.
+        energies: millijoules of a launch of each row, where they were read.
+        failures: reason in one line, by the number of the row.
+        environment: where the processes run; None until the first one says so.
+        processes: date and clocks of those that have ended.
+    """
+
+    rows: dict[str, BenchRow]
+    samples: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    loads: dict[str, LaunchLoad] = field(default_factory=dict)
+    energies: dict[str, list[float]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    environment: Environment | None = None
+    processes: list[Process] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rows: Sequence[BenchRow]) -> Collected:
+        """Start a collection without results."""
+        return cls({str(number): row for number, row in enumerate(rows)})
+
+    @property
+    def left(self) -> list[str]:
+        """List the numbers of the rows that have not failed."""
+        return [number for number in self.rows if number not in self.failures]
+
+    def run(self, label: str, missed: Sequence[Missed]) -> BenchRun:
+        """Make the record of the run; for `missed` shapes no config is stored.
+
+        Raises:
+            MeasureError: no row could be timed.
+        """
+        timed = [
+            TimedSubject(
+                row.subject,
+                row.config,
+                row.layer,
+                row.remark,
+                tuple(self.samples[number]),
+                self.loads.get(number),
+                median(self.energies[number]) if number in self.energies else None,
+            )
+            for number, row in self.rows.items()
+            if number in self.left
+        ]
+        if not timed or self.environment is None:
+            first = next(iter(self.failures.values()), "there was nothing to time")
+            raise MeasureError(f"no kernel could be timed: {first}")
+        failed = [
+            Missed(self.rows[number].subject, "failed", reason)
+            for number, reason in self.failures.items()
+        ]
+        return BenchRun(
+            date=_now(),
+            label=label,
+            environment=self.environment,
+            timing=timing_words(),
+            processes=tuple(self.processes),
+            rows=tuple(timed),
+            missed=(*missed, *failed),
+        )
+
+
+class Processes:
+    """Times rows, a process at a time, and starts the next one early; a context manager.
+
+    It fills `collected`. After `patience_s` without a message a process counts as hung.
+    """
+
+    def __init__(
+        self,
+        collected: Collected,
+        command: Sequence[str] | None = None,
+        patience_s: float | None = None,
+    ) -> None:
+        self._collected = collected
+        self._command = command or COMMAND
+        self._patience_s = patience_s or PATIENCE_S
+        self._open: list[Child] = []
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            self._end(self._open[0])
+
+    def take(self, seed: int, *, another: bool, energy: bool = False) -> None:
+        """Time every row that has not failed once more, in a process of its own.
+
+        A row that ends its process costs that row alone: another process times the rest. The
+        seed is of the rows' order; if `another` process comes after, it imports meanwhile. With
+        `energy` the board's meter is read as well.
+
+        Raises:
+            MeasureError: a process cannot time anything, whatever the row.
+        """
+        collected, done = self._collected, dict[str, tuple[float, ...]]()
+        clocks: Mapping[str, Any] | None = None
+        while clocks is None and (pending := [n for n in collected.left if n not in done]):
+            child = self._ready()
+            if another:
+                self._start()
+            rows = {number: row_to_json(collected.rows[number]) for number in pending}
+            plan = {**_path(rows), "rows": rows, "seed": seed, "energy": energy}
+            clocks = self._run_plan(child, plan, done)
+            self._end(child)
+        for number in collected.left:
+            collected.samples.setdefault(number, []).append(done[number])
+        collected.processes.append(Process(_now(), clocks or {}))
+
+    def _run_plan(
+        self, child: Child, plan: Mapping[str, Any], done: dict[str, tuple[float, ...]]
+    ) -> Mapping[str, Any] | None:
+        """Send a plan; return the clocks at its end, or None if a row ended the process."""
+        running, cause = "", ""
+        try:
+            child.send(plan)
+            while True:
+                message = child.receive(self._patience_s)
+                running = message.get("running", running)
+                if "clocks" in message:
+                    clocks: Mapping[str, Any] = message["clocks"]
+                    return clocks
+                self._handle(message, done)
+        except ChildGoneError:
+            cause = self._end(child, 5.0)
+        except TimeoutError:
+            self._end(child)
+            cause = f"gave no answer for {self._patience_s:g} s"
+        if not running:
+            raise MeasureError(f"the process that times {cause}")
+        if running not in done:
+            self._collected.failures.setdefault(running, f"its process {cause}")
+        return None
+
+    def _handle(self, message: Mapping[str, Any], done: dict[str, tuple[float, ...]]) -> None:
+        """Store one message of a process; its last one, the clocks, is not for here."""
+        if "refused" in message:
+            raise MeasureError(message["refused"])
+        if "environment" in message:
+            values = message["environment"]
+            self._collected.environment = decoded(Environment, values, "environment")
+        if "failure" in message:
+            self._collected.failures[message["row"]] = " ".join(message["failure"].split())
+        elif "samples" in message:
+            number = message["row"]
+            done[number] = tuple(message["samples"])
+            if "load" in message:
+                self._collected.loads[number] = decoded(LaunchLoad, message["load"], "load")
+            if "energy_mj" in message:
+                self._collected.energies.setdefault(number, []).append(message["energy_mj"])
+
+    def _ready(self) -> Child:
+        return self._open[0] if self._open else self._start()
+
+    def _start(self) -> Child:
+        # One compile at a time, in the process itself: no workers.
+        child = Child(self._command, {**os.environ, "ASMTUNE_JOBS": "1"})
+        self._open.append(child)
+        return child
+
+    def _end(self, child: Child, patience_s: float = 0.0) -> str:
+        with suppress(ValueError):
+            self._open.remove(child)
+            return str(child.kill(patience_s))
+        return ""
+
+
+class BenchProgress:
+    """Listens to a bench run; each method does nothing by default."""
+
+    def planned(self, plan: BenchPlan) -> None:
+        """Hear of the plan, once, before anything is timed."""
+
+    def process_ended(self, number: int, collected: Collected) -> None:
+        """Hear of the end of each process, with its number from 1 on."""
+
+    def finished(self, collected: Collected) -> None:
+        """Hear, once, of the end of the last process."""
+
+
+def time_plan(
+    plan: BenchPlan, processes: int, progress: BenchProgress, *, energy: bool = False
+) -> Collected:
+    """Time the rows of a plan in a number of processes, and read the `energy` of launches.
+
+    Raises:
+        MeasureError: a process cannot time anything, whatever the row.
+    """
+    collected = Collected.of(plan.rows)
+    with Processes(collected) as runner:
+        for number in range(1, processes + 1):
+            runner.take(number, another=number < processes, energy=energy)
+            progress.process_ended(number, collected)
+    progress.finished(collected)
+    return collected
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,195 @@
+"""`asmtune roofline`: kernels on a target's roofline, before tuning and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from asmtune.base.errors import InputError
+from asmtune.cli.arguments import KernelArguments
+from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName
+from asmtune.cli.tune import Shapes, ShapesFile
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.plain_functions import with_patterns
+from asmtune.core.inputs.shapes import check_inputs
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.report.progress import ProgressBar
+from asmtune.workshop.roofline.api import roofline as run_roofline
+
+if TYPE_CHECKING:
+    from asmtune.runtime.offline.kernel_sources import LoadedKernel
+    from asmtune.workshop.roofline.chart import Chart
+
+FAILED: Final = 1
+
+
+class ChartFormat(StrEnum):
+    """Forms of the result."""
+
+    table = "table"
+    json = "json"
+    svg = "svg"
+    png = "png"
+
+
+Kernels = Annotated[
+    list[str], typer.Argument(metavar="KERNEL...", help="Names, module files, or file.py:function.")
+]
+Target = Annotated[str, typer.Option(help="A device's name or a JSON file.")]
+Measure = Annotated[
+    bool, typer.Option("--measure", help="Time both configs now, on this machine's GPU.")
+]
+Outputs = Annotated[
+    list[Path],
+    typer.Option(
+        "--output", "-o", help="A file to write: .svg, .png, .json or .txt; several may be."
+    ),
+]
+FormatOption = Annotated[
+    ChartFormat | None, typer.Option("--format", help="Instead of what the file's name ends in.")
+]
+
+
+def roofline(
+    kernels: Kernels,
+    target: Target = "H200",
+    shape: Shapes = [],  # noqa: B006 - typer copies it
+    shapes: ShapesFile = None,
+    dtype: Dtype = None,
+    scorer: ScorerName = "roofline",
+    measure: Measure = False,
+    output: Outputs = [],  # noqa: B006
+    format_: FormatOption = None,
+    axis: Axes = [],  # noqa: B006
+    arg: Arguments = [],  # noqa: B006
+    grid: Grid = None,
+) -> None:
+    """Put kernels under a target's roofs, before tuning and after; needs no GPU.
+
+    Before is the space's default config; after is the tuned one that a launch would take from
+    the store or from what is shipped, or else the model's first pick. Times are those of the
+    record, taken now with --measure, or predicted; each says which. Without a shape each
+    kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg
+    and --grid are for plain functions; to modules --arg gives patterns for index tensors. Exits
+    with 1 where a kernel has no point.
+    """
+    forms = _forms(output, format_)
+    from asmtune.workshop.roofline.figure import check_figures
+
+    if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
+        check_figures()
+    load_target(target)
+    sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
+    check_inputs(sized, dtype)
+    functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
+    sources = functions.loaded(kernels, is_measured=measure)
+    with ProgressBar() as progress:
+        chart = run_roofline(
+            sources,
+            target=target,
+            shapes=sized,
+            dtype=dtype,
+            scorer=scorer,
+            measure=measure,
+            progress=progress,
+        )
+    for form, path in forms:
+        write_result(_rendered(chart, form), path)
+    for name, why in chart.failures:
+        print_line(f"asmtune: {name}: {' '.join(why.split())}", err=True)
+    if chart.failures:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True)
+class PlainFunctions:
+    """Options that stand for the module of a plain function, and whether modules' were given.
+
+    Without a plain function, `values` are patterns for the index tensors of the modules.
+    """
+
+    axes: tuple[str, ...]
+    values: tuple[str, ...]
+    grid: str | None
+    is_shaped: bool
+
+    def loaded(
+        self, kernels: Sequence[str], *, is_measured: bool
+    ) -> list[str | KernelModule | LoadedKernel]:
+        """Load the plain functions among kernels; the others stay names, or get patterns.
+
+        Raises:
+            InputError: an option fits none of the kernels, or a function cannot be loaded.
+        """
+        functions = [kernel for kernel in kernels if ":" in kernel]
+        option = "--axis" if self.axes else "--grid" if self.grid else None
+        if not functions and option is not None:
+            raise InputError(f"{option} is for a plain function, named as file.py:function")
+        if not functions and self.values:
+            if is_measured:
+                raise InputError("--measure times a module's own tensors: leave --arg out")
+            return [_patterned(load_kernel_module(kernel), self.values) for kernel in kernels]
+        if functions and is_measured:
+            raise InputError(f"--measure: {functions[0]} is a plain function, without tensors")
+        if len(functions) == len(kernels) and self.is_shaped:
+            raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
+        return [
+            KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid).load_all()
+            if kernel in functions
+            else kernel
+            for kernel in kernels
+        ]
+
+
+def _patterned(module: KernelModule, values: Sequence[str]) -> KernelModule:
+    """Return a module whose problems have the values of patterns for their index tensors."""
+
+    def problem(shape: Shape, dtype: str, device: str) -> Problem:
+        return with_patterns(module.problem(shape, dtype, device), values)
+
+    return replace(module, problem=problem)
+
+
+def _rendered(chart: Chart, form: ChartFormat) -> object:
+    from asmtune.workshop.roofline.document import chart_json, chart_table
+    from asmtune.workshop.roofline.figure import draw
+
+    if form is ChartFormat.table:
+        return chart_table(chart)
+    return chart_json(chart) if form is ChartFormat.json else draw(chart, form.value)
+
+
+def _forms(
+    output: Sequence[Path], form: ChartFormat | None
+) -> list[tuple[ChartFormat, Path | None]]:
+    """Pair each form of the result with its file; None is stdout.
+
+    Raises:
+        InputError: a file's name tells no form, a picture has no file to go to, or a file
+            cannot be written.
+    """
+    if not output:
+        if form is ChartFormat.png:
+            raise InputError("--format png: a terminal cannot show it; give a file with --output")
+        return [(form or ChartFormat.table, None)]
+    forms = [form or _by_suffix(path) for path in output]
+    check_destinations([("--output", path) for path in output])
+    return list(zip(forms, output, strict=True))
+
+
+def _by_suffix(path: Path) -> ChartFormat:
+    suffix = path.suffix.lower().removeprefix(".")
+    forms = {**{form.value: form for form in ChartFormat}, "txt": ChartFormat.table}
+    if suffix not in forms:
+        raise InputError(
+            f"--output {path}: {path.suffix or 'no suffix'!r} tells no form: "
+            "name it .svg, .png, .json or .txt, or give --format"
+        )
+    return forms[suffix]

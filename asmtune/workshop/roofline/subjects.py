@@ -1,0 +1,213 @@
+"""Launches for a roofline: kernels, their shapes, and the stored config of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical
+from asmtune.base.settings import Settings
+from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
+from asmtune.core.inputs.plain_functions import assumptions_of
+from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
+from asmtune.core.kernel_module import KernelModule, Shape
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.runtime.offline.kernel_sources import KernelSource, LoadedKernel, kernel_module
+from asmtune.runtime.offline.tuning_queue import TuningQueue
+from asmtune.store.lookup import StoreLookup
+from asmtune.store.safe_store import existing_store
+from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import Summary, runs_of
+from asmtune.workshop.roofline.survey import RooflineSubject
+
+KeyOf = Callable[[Shape], TuneKey]
+"""The key of a launch of a module at a shape."""
+
+
+def is_sized(
+    lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
+) -> bool:
+    """Say if a stored record was timed at a shape, which has all dimensions.
+
+    `key_of` makes the key of a launch on the record's device; `runs` is the traces' folder.
+    """
+    if lookup.outcome != "hit" or lookup.record is None:
+        return False
+    key = lookup.record.key
+    if all(key.shape.get(name, _MISSING) == value for name, value in shape.items()):
+        return True
+    if lookup.layer == "shipped":
+        every = [module.check_shape(other) for other in module.shapes]
+        alike = [other for other in every if key_of(other).shape == key.shape]
+        return alike == [shape]
+    traced = _sizes(lookup.record, runs)
+    return traced is not None and all(traced.get(n, _MISSING) == v for n, v in shape.items())
+
+
+_MISSING = object()
+
+
+def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
+    runs_of_key = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
+    matching = [run for run in runs_of_key if run.header.key == record.key and _is_of(run, record)]
+    return matching[-1].header.sizes if matching else None
+
+
+def _is_of(run: Summary, record: TuneRecord) -> bool:
+    """Say if a run ended with a record's winner at the record's time."""
+    ending = run.ending
+    if ending is None or ending.winner is None or ending.median_us is None:
+        return False
+    time = record.median_us
+    # Traces keep 6 significant digits.
+    near = time is not None and abs(ending.median_us - time) <= 1e-5 * time
+    return near and ending.winner.to_dict() == record.winner.to_dict()
+
+
+def _summary(path: Path) -> Summary | None:
+    try:
+        return read_summary(path)
+    except InputError:  # a damaged trace tells nothing
+        return None
+
+
+@dataclass(frozen=True)
+class RooflineRequest:
+    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype.
+
+    A kernel that is loaded already, such as a plain function, has its own; nothing is stored of it.
+    """
+
+    kernels: Sequence[KernelSource | LoadedKernel]
+    shapes: Sequence[ShapeSource] = ()
+    dtype: str | None = None
+
+    def subjects(self, target: Target, settings: Settings) -> list[RooflineSubject]:
+        """Make a launch for each kernel and each shape that has its dimensions.
+
+        Raises:
+            InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
+                no kernel; or a kernel has none.
+        """
+        loaded = [kernel for kernel in self.kernels if isinstance(kernel, LoadedKernel)]
+        kernels = [kernel for kernel in self.kernels if not isinstance(kernel, LoadedKernel)]
+        names = [str(k) for k in kernels if not isinstance(k, KernelModule)]
+        doubled = next((name for name in names if names.count(name) > 1), None)
+        if doubled is not None:
+            raise InputError(f"kernel {doubled!r} is given twice")
+        modules = _modules(kernels)
+        shapes = _shared(modules, place_shapes(self.shapes))
+        store = _Stored(target, settings)
+        subjects = [
+            subject
+            for module in modules
+            for subject in _of_module(module, shapes[module.name], self.dtype, store)
+        ]
+        return subjects + [_of_loaded(kernel) for kernel in loaded]
+
+
+def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
+    modules = [_module(kernel) for kernel in kernels]
+    named: dict[str, str] = {}
+    names = [k.name if isinstance(k, KernelModule) else str(k) for k in kernels]
+    for kernel, module in zip(names, modules, strict=True):
+        if (other := named.setdefault(module.name, kernel)) != kernel:
+            raise InputError(
+                f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
+            )
+    return modules
+
+
+def _module(kernel: KernelSource) -> KernelModule:
+    if isinstance(kernel, str) and ":" in kernel:
+        raise InputError(
+            f"{str(kernel)!r} is a plain function, whose tuned config has no key: write a kernel "
+            "module (kernels/tiled_matmul.py is the template)"
+        )
+    return kernel_module(kernel)
+
+
+def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
+    if not placed:
+        return {module.name: _first(module) for module in modules}
+    fitting: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
+    for where, shape in placed:
+        refusals = []
+        for module in modules:
+            try:
+                checked = module.check_shape(shape)
+            except InputError as error:
+                refusals.append(f"{where}: {error}")
+            else:
+                fitting[module.name][canonical(checked)] = checked
+        if len(refusals) == len(modules):
+            raise InputError("; ".join(refusals[:1]))
+    bare = next((name for name, own in fitting.items() if not own), None)
+    if bare is not None:
+        raise InputError(f"no shape fits kernel {bare}: give one more --shape, or leave it out")
+    return {name: list(own.values()) for name, own in fitting.items()}
+
+
+def _first(module: KernelModule) -> list[Shape]:
+    if not module.shapes:
+        raise InputError(f"kernel {module.name} has no SHAPES: give --shape or --shapes")
+    return [module.check_shape(module.shapes[0])]
+
+
+def _of_module(
+    module: KernelModule, shapes: Sequence[Shape], dtype: str | None, store: _Stored
+) -> Iterator[RooflineSubject]:
+    name = module.check_dtype(dtype)
+    space = required(f"space of kernel {module.name}", module.space)
+    queue = TuningQueue(module, name, space, module.name)
+    for shape, problem in zip(shapes, queue.check(shapes), strict=True):
+        lookup = store.look_up(queue, problem)
+        sized = store.is_sized(lookup, queue, shape)
+        yield RooflineSubject(
+            problem, shape, space, lookup, sized, partial(module.problem, shape, name)
+        )
+
+
+def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
+    problem = kernel.problem
+
+    def make(place: str) -> Problem:
+        raise InputError(f"{problem.name} is a plain function, without tensors to measure: {place}")
+
+    miss, notes = StoreLookup("miss"), assumptions_of(problem)
+    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, make, notes)
+
+
+class _Stored:
+    """Looks up stored configs of launches on a target, by any name its driver gives it."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self._target = target
+        self._runs = settings.runs_dir
+        self._store = existing_store(settings)
+
+    def look_up(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
+        """Look a launch up; the winner is the space's own config, with its hooks."""
+        lookup = queue.launched(problem).found_on(self._target, self._store)
+        if lookup.outcome != "hit" or lookup.record is None:
+            return lookup
+        record = lookup.record
+        own = queue.space.matching(record.winner, **problem.shape)
+        if own is None:
+            return replace(lookup, outcome="stale", detail="its config is not in the space")
+        return replace(lookup, record=replace(record, winner=own))
+
+    def is_sized(self, lookup: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:
+        device = "" if lookup.record is None else lookup.record.key.device
+
+        def key_of_shape(other: Shape) -> TuneKey:
+            (problem,) = queue.check([other])
+            return queue.launched(problem).identity(device)[0]
+
+        return is_sized(lookup, queue.module, shape, key_of_shape, self._runs)

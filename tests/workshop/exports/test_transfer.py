@@ -1,0 +1,663 @@
+"""`asmtune export` and `asmtune import`: files for other programs, and seeds from such files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from typer.testing import CliRunner
+
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
+from asmtune.cli.app import app
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store.database import Store
+from asmtune.store.lookup import StoreWarning
+from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
+from asmtune.workshop.exports.python_files import function_file, read_python, triton_configs
+
+MATMUL = "pkg.matmul"
+H200, B200 = "NVIDIA H200", "NVIDIA B200"
+MOE = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8}
+
+
+def record(
+    shape: Mapping[str, Any],
+    *configs: Config,
+    kernel: str = MATMUL,
+    device: str = H200,
+    dtypes: Mapping[str, str] | None = None,
+) -> TuneRecord:
+    """A record whose configs are timed in their order, the first the fastest."""
+    timings = [
+        Measurement(config, float(us), us - 0.5, us + 0.5, (float(us),))
+        for us, config in enumerate(configs, 1)
+    ]
+    return TuneRecord(
+        TuneKey(kernel, dict(shape), dict(dtypes or {"a": "fp16"}), device),
+        configs[0],
+        tuple(timings),
+        Provenance("s", "p", "3.6.0", "2.11.0", "0.1.0", "570", "2025-03-01"),
+    )
+
+
+def block(size: int, **options: Any) -> Config:
+    """A config of one axis."""
+    return Config({"BLOCK": size}, **options)
+
+
+RECORDS = (
+    record({"M": 16, "causal": True}, block(16, num_warps=2), block(32)),
+    record({"M": 4096, "causal": True}, block(128, num_warps=8, maxnreg=168), block(64)),
+    record({"M": 4096, "causal": False}, block(256, num_ctas=2)),
+    record({"M": 4096, "causal": True}, block(64, num_stages=5), device=B200),
+    record({"M": 4096, "causal": True}, block(512), dtypes={"a": "fp32"}),
+    record({"pow2(n)": 1024, "flag": None}, block(1024), kernel="pkg.softmax"),
+    record({}, block(8), kernel="pkg.constant"),
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder where the commands look for the store and keep seeds."""
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("ASMTUNE_STORE_URL", raising=False)
+    return tmp_path / "cache"
+
+
+def store(*records: TuneRecord) -> None:
+    """Fill the store."""
+    with Store.open(Settings.from_environment().store_where) as opened:
+        opened.save_all(records)
+
+
+def run(*arguments: object) -> Any:
+    """Run a command, which is to succeed."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exception is None, result.exception
+    return result
+
+
+def refused(*arguments: object) -> str:
+    """Return the one line of a command that is refused, with nothing on stdout."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert isinstance(result.exception, InputError), result.output
+    assert result.stdout == ""
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def seeds(kernel: str = MATMUL) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Return the stored seeds of a kernel, by key."""
+    found = SeedFolder(Settings.from_environment().seeds_dir).of(kernel)
+    return {place(entry.key): [config.to_dict() for config in entry.configs] for entry in found}
+
+
+def place(key: TuneKey) -> tuple[Any, ...]:
+    """Return what tells keys of one kernel apart."""
+    return (*sorted(key.dtypes.items()), key.device, *sorted(key.shape.items()))
+
+
+def executed(path: Path) -> dict[str, Any]:
+    """Run a file's code, and return its names."""
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("form", ["triton-configs", "python", "json"])
+def test_round_trip(cache: Path, tmp_path: Path, form: str) -> None:
+    """Each format that names kernels is read back as seeds of the same keys and configs."""
+    store(*RECORDS)
+    path = tmp_path / ("out.json" if form == "json" else "out.py")
+    run("export", path, "--format", form)
+    assert "7 seeds of 3 kernels" in run("import", path).stdout
+    for one in RECORDS:
+        assert seeds(one.key.kernel)[place(one.key)] == [one.winner.to_dict()]
+    with Store.open(cache / "store.sqlite") as opened:
+        assert len(opened.records()) == len(RECORDS)
+
+
+def test_seeds_are_no_records(cache: Path, tmp_path: Path) -> None:
+    """What is imported is never a record, and a second import adds nothing twice."""
+    store(*RECORDS)
+    path = tmp_path / "out.json"
+    run("export", path, "--format", "json", "--fastest", 2)
+    run("cache", "clear", "--yes")
+    for _ in range(2):
+        run("import", path)
+    with Store.open(cache / "store.sqlite") as opened:
+        assert opened.records() == []
+        assert opened.predictions() == []
+    assert [configs for key, configs in seeds().items() if ("M", 16) in key] == [
+        [block(16, num_warps=2).to_dict(), block(32).to_dict()]
+    ]
+    run("cache", "clear", "--yes", "--kernel", MATMUL)
+    assert seeds() == {}
+    assert seeds("pkg.softmax")
+
+
+def test_seeds_of_one_key(cache: Path, tmp_path: Path) -> None:
+    """Files of two dtypes say the same key: the second import keeps the first's, after its own."""
+    for size, name in ((64, "E=1,N=2,device_name=X"), (16, "E=1,N=2,device_name=X,dtype=fp8_w8a8")):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"1": {**MOE, "BLOCK_SIZE_M": size}}))
+        assert "imported 1 seed of 1 kernel" in run("import", path, "--kernel", "k").stdout
+    (configs,) = seeds("k").values()
+    assert [config["BLOCK_SIZE_M"] for config in configs] == [16, 64]
+
+
+def test_triton_configs_are_for_triton(cache: Path, tmp_path: Path) -> None:
+    """The file has lists of `triton.Config` by key, and one for `configs=` of `triton.autotune`."""
+    store(*RECORDS)
+    run("export", tmp_path / "out.py", "--format", "triton-configs", "--fastest", 2)
+    names = executed(tmp_path / "out.py")
+    key = (MATMUL, H200, (("a", "fp16"),), (("M", 4096), ("causal", True)))
+    (best, second) = names["CONFIGS"][key]
+    assert isinstance(best, triton.Config)
+    assert (best.kwargs, best.num_warps, best.maxnreg) == ({"BLOCK": 128}, 8, 168)
+    assert second.kwargs == {"BLOCK": 64}
+    listed = names["configs"](MATMUL, H200)
+    assert [config.kwargs["BLOCK"] for config in listed].count(64) == 1
+
+    @triton.autotune(configs=listed, key=["n"])
+    @triton.jit
+    def kernel(n, BLOCK):
+        pass
+
+    assert kernel.configs == listed
+    with pytest.raises(LookupError, match=r"no config of kernel 'pkg\.other'"):
+        names["configs"]("pkg.other")
+
+
+@triton.jit
+def _typed(out_ptr, DTYPE: tl.constexpr, TILE: tl.constexpr, MODE: tl.constexpr):
+    value = tl.full((TILE[0], TILE[1]), 1, DTYPE).to(TILE[2])
+    tl.static_assert(MODE == "(1, no tuple")
+    tl.store(out_ptr, tl.sum(value).to(tl.float32))
+
+
+@pytest.mark.parametrize("form", ["triton-configs", "python"])
+def test_values_are_those_of_a_kernel(cache: Path, tmp_path: Path, form: str) -> None:
+    """Dtypes and tuples are values in the files, which compile, and text again when read."""
+    values = {"DTYPE": tl.float16, "TILE": (2, 8, tl.bfloat16), "MODE": "(1, no tuple"}
+    config = Config(values, num_warps=2)
+    odd = Config({"DTYPE": tl.float8e4nv, "TILE": ((-1, "a'b"), 2.5, True, None), "MODE": "(x,)"})
+    store(record({"M": 1}, config), record({"M": 2}, odd))
+    path = tmp_path / "out.py"
+    run("export", path, "--format", form)
+    names = executed(path)
+    if form == "python":
+        at = (MATMUL, {"a": "fp16"}, H200)
+        given, other = (names["config"](*at, {"M": size}, strict=True) for size in (1, 2))
+        assert given == config.values()
+        assert other == odd.values()
+        given.pop("num_stages")
+    else:
+        own = [configs[0] for configs in names["CONFIGS"].values()]
+        assert [(one.kwargs, one.num_warps) for one in own] == [(values, 2), (odd.kwargs, 4)]
+        given = {**own[0].kwargs, "num_warps": own[0].num_warps}
+    options = {"num_warps": given.pop("num_warps")}
+    signature = {"out_ptr": "*fp32", **dict.fromkeys(values, "constexpr")}
+    source = triton.compiler.ASTSource(_typed, signature, given)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    run("import", path)
+    assert seeds()[place(record({"M": 1}, config).key)] == [config.to_dict()]
+    assert seeds()[place(record({"M": 2}, odd).key)] == [odd.to_dict()]
+
+
+@pytest.mark.parametrize("form", ["triton-configs", "python"])
+def test_files_need_no_asmtune(cache: Path, tmp_path: Path, form: str) -> None:
+    """The files import without asmtune, and that of a function without Triton as well."""
+    store(*RECORDS)
+    run("export", tmp_path / "out.py", "--format", form)
+    blocked = ("asmtune",) if form == "triton-configs" else ("asmtune", "triton", "torch")
+    code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); import out"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_function_of_the_key(cache: Path, tmp_path: Path) -> None:
+    """The function gives each stored key its config, by nested ifs, as keywords of a launch."""
+    store(*RECORDS)
+    run("export", tmp_path / "out.py", "--format", "python")
+    config = executed(tmp_path / "out.py")["config"]
+    for one in RECORDS[:5]:
+        key = one.key
+        given = config(key.kernel, key.dtypes, key.device, key.shape, strict=True)
+        assert given == one.winner.to_dict()
+        given["BLOCK"] = 0  # a caller may change what it got
+        assert config(key.kernel, key.dtypes, key.device, key.shape) == one.winner.to_dict()
+    softmax = ("pkg.softmax", {"a": "fp16"}, H200)
+    for n in (513, 777, 1024):  # a bucket is a range of its argument
+        assert config(*softmax, {"n": n, "flag": None}, strict=True) == block(1024).to_dict()
+    assert config("pkg.constant", {"a": "fp16"}, H200, {}) == block(8).to_dict()
+
+
+def test_function_of_buckets(cache: Path, tmp_path: Path) -> None:
+    """A kernel's buckets are named apart from another kernel's; NumPy's numbers and None serve."""
+    store(
+        record({"pow2(n)": 1024}, block(16), kernel="a"),
+        record({"pow2(n)": None}, block(32), kernel="a"),
+        record({"pow2(n)": 512, "n": 300}, block(64), kernel="b"),
+    )
+    run("export", tmp_path / "out.py", "--format", "python")
+    config = executed(tmp_path / "out.py")["config"]
+    at = ({"a": "fp16"}, H200)
+    for n in (777, np.int64(777)):
+        assert config("a", *at, {"n": n}, strict=True)["BLOCK"] == 16
+    assert config("a", *at, {"n": np.int64(5)})["BLOCK"] == 16
+    assert config("a", *at, {"n": None}, strict=True)["BLOCK"] == 32
+    assert config("b", *at, {"pow2(n)": 512, "n": np.int64(300)}, strict=True)["BLOCK"] == 64
+    with pytest.raises(LookupError, match="no config is stored for shape"):
+        config("a", *at, {"n": "777"})
+
+
+def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
+    """A shape that is not stored gets the nearest one's config, or raises; other keys raise."""
+    store(*RECORDS)
+    run("export", tmp_path / "out.py", "--format", "python")
+    config = executed(tmp_path / "out.py")["config"]
+    at = (MATMUL, {"a": "fp16"}, H200)
+    assert config(*at, {"M": 37, "causal": True})["BLOCK"] == 16
+    assert config(*at, {"M": 900, "causal": True})["BLOCK"] == 128
+    assert config(*at, {"M": 1, "causal": False})["BLOCK"] == 256
+    assert config("pkg.softmax", {"a": "fp16"}, H200, {"n": 5, "flag": None})["BLOCK"] == 1024
+    for shape, strict in (
+        ({"M": 37, "causal": True}, True),
+        ({"M": 37, "causal": "yes"}, False),
+        ({"M": 37}, False),
+        ({"M": 37, "causal": True, "K": 1}, False),
+    ):
+        with pytest.raises(LookupError, match="no config is stored for shape"):
+            config(*at, shape, strict=strict)
+    for key in (("pkg.x", {"a": "fp16"}, H200), (MATMUL, {}, H200), (MATMUL, {"a": "fp16"}, "X")):
+        with pytest.raises(LookupError, match="no config is stored for kernel"):
+            config(*key, {"M": 16, "causal": True})
+
+
+def test_awkward_names(cache: Path, tmp_path: Path) -> None:
+    """Names and values that mean something in Python are data in the files."""
+    odd = TuneKey('a"""\n{x}\\', {'n"]': 'v"\n', "µ": 1.5}, {"x'": "fp16"}, "GPU {0}\n'")
+    config = Config({"MODE": "it's\n{}", "EVEN": False, "SCALE": -1e-300})
+    one = replace(record({}, config), key=odd)
+    store(one, *RECORDS)
+    for form in ("python", "triton-configs"):
+        path = tmp_path / "out.py"
+        run("export", path, "--format", form)
+        names = executed(path)
+        run("import", path)
+        assert list(seeds(odd.kernel).values()) == [[config.to_dict()]]
+        if form == "python":
+            given = names["config"](odd.kernel, odd.dtypes, odd.device, odd.shape, strict=True)
+            assert given == config.to_dict()
+
+
+def test_key_of_many_parts(cache: Path, tmp_path: Path) -> None:
+    """A key with more parts than Python nests ifs gives one line, and no file."""
+    store(record({f"a{i}": i for i in range(90)}, block(16)))
+    run("export", tmp_path / "a.py", "--format", "python")
+    config = executed(tmp_path / "a.py")["config"]
+    assert config(MATMUL, {"a": "fp16"}, H200, {f"a{i}": i for i in range(90)}, strict=True)
+    store(record({f"a{i}": i for i in range(91)}, block(16)))
+    line = refused("export", tmp_path / "b.py", "--format", "python")
+    assert "its key has 91 parts, and nested ifs take 90" in line
+    assert not (tmp_path / "b.py").exists()
+
+
+def test_files_do_not_depend_on_order() -> None:
+    """Records in another order give the same bytes."""
+    entries = [found for one in RECORDS if (found := configs_of(one, 2)) is not None]
+    for write in (function_file, triton_configs):
+        assert write(entries) == write(reversed(entries))
+
+
+MOE_RECORDS = tuple(
+    record(
+        {"num_tokens": m, "E": 8, "N": 14336, "K": 4096},
+        Config({**MOE, "BLOCK_SIZE_M": size}, num_warps=8),
+        kernel="serve.moe",
+        dtypes={"a": "bf16", "b": "bf16", "weights": "fp32", "ids": "i32"},
+    )
+    for m, size in ((64, 32), (1, 16), (4096, 128))
+)
+
+
+def test_vllm_files(cache: Path, tmp_path: Path) -> None:
+    """VLLM's file has its name and fields, by number of tokens in rising order."""
+    store(*MOE_RECORDS)
+    run("export", tmp_path / "moe", "--format", "vllm-moe", "--map", "N=N/2")
+    (path,) = (tmp_path / "moe").iterdir()
+    assert path.name == "E=8,N=7168,device_name=NVIDIA_H200.json"
+    document = json.loads(path.read_text())
+    assert list(document) == ["1", "64", "4096"]
+    assert document["1"] == {**MOE, "BLOCK_SIZE_M": 16, "num_warps": 8, "num_stages": 3}
+    assert list(document["1"])[:4] == list(MOE)
+
+
+def test_sglang_files(cache: Path, tmp_path: Path) -> None:
+    """SGLang's file stands in the folder of its Triton, with a space in the block shape."""
+    fp8 = {"a": "fp8e4nv", "b": "fp8e4nv", "a_scale": "fp32"}
+    shape = {"M": 16, "E": 256, "N": 512, "group_n": 128, "group_k": 128}
+    names = {"BM": 16, "BN": 64, "BK": 128, "G": 1}
+    tuned = record(shape, Config(names), kernel="serve.moe", device="NVIDIA H200 NVL", dtypes=fp8)
+    store(tuned)
+    renamed = [f"--map={ours}={own}" for ours, own in zip(MOE, names, strict=True)]
+    command = ("--format", "sglang-moe", "--map=N=256", "--map=down=true", *renamed)
+    run("export", tmp_path, *command)
+    folder = tmp_path / "configs" / "triton_3_6_0"
+    (path,) = folder.iterdir()
+    assert path.name == (
+        "E=256,N=256,device_name=NVIDIA_H200_NVL,dtype=fp8_w8a8,block_shape=[128, 128]_down.json"
+    )
+    assert list(json.loads(path.read_text())["16"].values()) == [16, 64, 128, 1, 4, 3]
+    run("import", path, "--kernel", "serve.moe", *renamed, "--map", "N=N/2")
+    assert seeds("serve.moe") == {
+        ("NVIDIA_H200_NVL", ("E", 256), ("M", 16), ("N", 512)): [tuned.winner.to_dict()]
+    }
+    run("export", tmp_path / "vllm", "--format", "vllm-moe", "--map=N=256", *renamed)
+    (path,) = (tmp_path / "vllm").iterdir()
+    assert path.name == (
+        "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+    )
+
+
+def test_folder_of_sglangs_triton(cache: Path, tmp_path: Path) -> None:
+    """The folder has the whole version, as SGLang spells it; a name that is none is refused."""
+    for version in ("3.6.0+git12ab", "main/../.."):
+        one = record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel=version)
+        store(replace(one, provenance=replace(one.provenance, triton=version)))
+    command = ("export", tmp_path, "--format", "sglang-moe", "--kernel")
+    run(*command, "3.6.0+git12ab")
+    (path,) = (tmp_path / "configs").iterdir()
+    assert path.name == "triton_3_6_0+git12ab"
+    assert "'main/../..' is no version of Triton" in refused(*command, "main/../..")
+
+
+def test_moe_round_trip(cache: Path, tmp_path: Path) -> None:
+    """A file's sizes become the kernel's arguments again, by the same options."""
+    store(*MOE_RECORDS)
+    names = ("--map", "N=N/2", "--map", "M=num_tokens")
+    run("export", tmp_path, "--format", "vllm-moe", *names)
+    path = tmp_path / "E=8,N=7168,device_name=NVIDIA_H200.json"
+    assert "3 seeds of 1 kernel\n" in run("import", path, "--kernel", "serve.moe", *names).stdout
+    for one in MOE_RECORDS:
+        tokens = one.key.shape["num_tokens"]
+        key = ("NVIDIA_H200", ("E", 8), ("N", 14336), ("num_tokens", tokens))
+        assert seeds("serve.moe")[key] == [one.winner.to_dict()]
+
+
+def test_files_as_the_engines_publish_them(cache: Path, tmp_path: Path) -> None:
+    """Files of either engine are read: without options, with a Triton version, by AMD's options."""
+    names = {
+        "E=8,N=4096,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8.json": {
+            "1": {**MOE, "num_warps": 2, "num_stages": 2, "waves_per_eu": 0}
+        },
+        "E=1,N=3584,device_name=NVIDIA_H20-3e,dtype=int8_w8a16,block_shape=[128,128].json": {
+            "triton_version": "3.5.1",
+            "16": {**MOE, "SPLIT_K": 1},
+        },
+        "E=2,N=64,device_name=X,block_shape=[64, 64],per_channel_quant=True_down.json": {"2": MOE},
+        "E=4,N=64,device_name=Y_down.json": {"2": MOE},
+    }
+    for name, document in names.items():
+        (tmp_path / name).write_text(json.dumps(document))
+    run("import", *(tmp_path / name for name in names), "--kernel", "serve.moe")
+    options = {"num_warps": 4, "num_stages": 3}
+    assert seeds("serve.moe") == {
+        ("AMD_Instinct_MI300X", ("E", 8), ("M", 1), ("N", 4096)): [
+            {**MOE, "num_warps": 2, "num_stages": 2, "waves_per_eu": 0}
+        ],
+        ("NVIDIA_H20-3e", ("E", 1), ("M", 16), ("N", 3584)): [{**MOE, "SPLIT_K": 1, **options}],
+        ("X", ("E", 2), ("M", 2), ("N", 64)): [{**MOE, **options}],
+        ("Y", ("E", 4), ("M", 2), ("N", 64)): [{**MOE, **options}],
+    }
+
+
+def test_new_fields_of_moe_files(cache: Path, tmp_path: Path) -> None:
+    """Fields that later engines add are named in one warning a file, and their configs are kept."""
+    path = tmp_path / "E=8,N=64,device_name=X.json"
+    config = {**MOE, "num_warps": 4, "num_stages": 3}
+    fields = {"1": {**config, "NEW": 1}, "2": {**config, "NEW": 2, "LATER": 3}, "4": config}
+    path.write_text(json.dumps({"vllm_version": "0.20", "triton_version": "3.6.0", **fields}))
+    with pytest.warns(StoreWarning) as told:
+        run("import", path, "--kernel", "serve.moe")
+    assert len(told) == 1
+    text = str(told[0].message)
+    assert "fields 'LATER', 'NEW', 'vllm_version' are new" in text
+    assert "\n" not in text
+    kept = list(seeds("serve.moe").values())
+    assert sorted(kept, key=len) == [[fields[m]] for m in ("1", "2", "4")]
+
+
+def test_seeds_of_one_key_are_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each config is written as text once, however many entries of its key a file has."""
+    calls = []
+    monkeypatch.setattr(
+        "asmtune.store.seeds.config_text", lambda config: calls.append(config) or str(config)
+    )
+    key = TuneKey(MATMUL, {}, {}, H200)
+    entries = [KeyedConfigs(key, (block(64 + n % 150),)) for n in range(300)]
+    folder = SeedFolder(tmp_path / "seeds")
+    assert folder.add(entries) == 150
+    (merged,) = folder.of(MATMUL)
+    assert merged.configs == tuple(block(64 + n) for n in range(150))
+    assert len(calls) == 300
+
+
+@pytest.mark.parametrize("form", ["triton-configs", "python", "json"])
+def test_export_to_stdout(cache: Path, tmp_path: Path, form: str) -> None:
+    """What goes to stdout is what would be in the file, and nothing besides."""
+    store(record({"M": 8}, block(64)))
+    run("export", tmp_path / "file", "--format", form)
+    done = run("export", "-", "--format", form)
+    assert done.stdout == (tmp_path / "file").read_text()
+    assert done.stderr == "exported 1 records to -\n"
+    assert "is no folder" in refused("export", "-", "--format", "vllm-moe")
+
+
+def test_fused_moe_kernel_of_the_engines(cache: Path, tmp_path: Path) -> None:
+    """The engines' own kernel counts tokens by experts, and its N is never taken as it is."""
+    shape = {"N": 14336, "K": 4096, "num_valid_tokens": 512, "top_k": 8}
+    store(record(shape, Config(MOE), kernel="vllm.fused_moe.fused_moe_kernel"))
+    command = ("export", tmp_path, "--format", "vllm-moe", "--map", "E=64")
+    assert "known to be N (its key has K, N," in refused(*command)
+    run(*command, "--map", "N=N/2")
+    assert list(
+        json.loads((tmp_path / "E=64,N=7168,device_name=NVIDIA_H200.json").read_text())
+    ) == ["64"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--map", "N=N/3"), "14336/3 is no whole number"),
+        (("--map", "N=num_token"), "it has E, K, N, num_tokens; did you mean num_tokens?"),
+        (("--map", "N"), "'N' is not NAME=VALUE"),
+        (("--map", "Q=1"), "--map Q: expected one of M, E, N"),
+        (("--map", "N=N", "--map", "N=K"), "--map N is given twice"),
+        (("--map", "N=0"), "N=0 is 0: expected 1 or more"),
+        (("--map", "N=N/0"), "14336/0 is no whole number"),
+        (("--map", "dtype=a/b"), "expected a name such as fp8_w8a8"),
+        (("--map", "block_shape=128"), "expected two, such as 128,128"),
+        (("--map", "down=true"), "use sglang-moe"),
+        (("--map", "BLOCK_SIZE_M=BM"), "configs have no BLOCK_SIZE_M (they have"),
+        (("--fastest", "2"), "have one config for a number of tokens"),
+        (("--only", "Z=1"), "--only Z: no key has it; they have E, K, N"),
+        (("--only", "K=1"), "no record of kernel (any) on device (any) with K=1"),
+    ],
+)
+def test_bad_options(cache: Path, tmp_path: Path, options: tuple[str, ...], expected: str) -> None:
+    """A wrong option gives one line that says what is wrong, and no file."""
+    store(*MOE_RECORDS)
+    assert expected in refused("export", tmp_path / "out", "--format", "vllm-moe", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_moe_files_cannot_say(cache: Path, tmp_path: Path) -> None:
+    """Records that a file cannot hold are refused in one line, and nothing is written."""
+    out, form = tmp_path / "out", ("--format", "sglang-moe")
+    store(record({"M": 1, "N": 2}, Config(MOE)))
+    assert "known to be E (its key has M, N): say which, --map E=ARGUMENT" in refused(
+        "export", out, *form
+    )
+    store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, "EVEN": True}), kernel="b"))
+    assert "its configs have EVEN=True, which" in refused("export", out, *form, "--kernel", "b")
+    for name, value in (("USE_TMA", True), ("SPLIT_K", 4)):
+        store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, name: value}), kernel=name))
+        command = ("export", out / name, "--kernel", name, "--format")
+        assert f"have {name}={value}, which the fused_moe kernel of vllm" in refused(
+            *command, "vllm-moe"
+        )
+        run(*command, "sglang-moe")
+    shutil.rmtree(out)
+    store(record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel="c", dtypes={"a": "i8"}))
+    assert "do not say how it quantises" in refused("export", out, *form, "--kernel", "c")
+    both = [
+        record({"M": 1, "N": 2, "E": 3, "K": k}, Config({**MOE, "GROUP_SIZE_M": k}), kernel="d")
+        for k in (4, 8)
+    ]
+    store(*both)
+    assert "has one config for M=1, and two keys differ: d {" in refused(
+        "export", out, *form, "--kernel", "d"
+    )
+    assert not out.exists()
+    run("export", out, *form, "--kernel", "d", "--only", "K=8")
+    assert "--map is for vllm-moe" in refused("export", out, "--format", "json", "--map", "M=M")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.py", "def (", "not Python (invalid syntax, line 1)"),
+        ("a.py", "\0", "not Python"),
+        ("a.py", "x = 1", "FORMAT is None: expected 'asmtune-triton-configs' or"),
+        ("a.py", "FORMAT = f()", "line 1: FORMAT is no literal"),
+        (
+            "a.py",
+            "FORMAT = 'asmtune-python'\nVERSION = 2",
+            "version is 2, and this",
+        ),
+        ("a.py", "FORMAT = 'asmtune-python'\nVERSION = 1", "RECORDS is missing"),
+        ("a.py", "FORMAT = 'asmtune-python'\nVERSION = 1\nRECORDS = [1]", "RECORDS[0]: expected"),
+        (
+            "a.py",
+            "FORMAT = 'asmtune-triton-configs'\nVERSION = 1\n"
+            "CONFIGS = {('k', 'd', (), ()): [print(1)]}",
+            "line 3: expected triton.Config(",
+        ),
+        (
+            "a.py",
+            "FORMAT = 'asmtune-triton-configs'\nVERSION = 1\n"
+            "CONFIGS = {('k', 'd', (), ()): [triton.Config({}, num_warps='x', num_stages=1)]}",
+            "line 3.num_warps: expected a whole number",
+        ),
+        ("a.json", "{", "not JSON"),
+        ("a.json", "[" * 100_000, "not JSON (nested too deeply)"),
+        ("a.json", "[]", "neither a file of `asmtune export` nor one of fused_moe configs"),
+        ("a.json", '{"1": {}}', "neither a file of `asmtune export`"),
+        ("a.json", '{"format": "other", "version": 1}', "format"),
+        ("a.json", '{"format": "asmtune-tuned", "version": 99, "records": []}', "99"),
+        ("E=1,N=2,device_name=X.json", "{}", "holds no config"),
+        ("E=1,N=2,device_name=X.json", '{"a": {}}', "'a': expected a number of tokens"),
+        ("E=1,N=2,device_name=X.json", '{"0": {}}', "'0': expected a number of tokens"),
+        ("E=1,N=2,device_name=X.json", '{"1": 7}', "1: expected a config, got 7"),
+        ("E=1,N=2,device_name=X.json", '{"1": {"num_warps": 0}}', "1.num_warps: expected a whole"),
+        ("E=1,N=2,device_name=X.json", '{"1": {"A": []}}', "1.A: expected a finite number"),
+    ],
+)
+def test_damaged_files(cache: Path, tmp_path: Path, name: str, text: str, expected: str) -> None:
+    """A damaged, foreign or newer file gives one line that names it; nothing is imported."""
+    good = tmp_path / "E=9,N=9,device_name=X.json"
+    good.write_text(json.dumps({"1": MOE}))
+    (tmp_path / name).write_text(text)
+    line = refused("import", good, tmp_path / name, "--kernel", "k")
+    assert name in line
+    assert expected in line
+    assert not (cache / "seeds").exists()
+
+
+@pytest.mark.parametrize("write", [function_file, triton_configs])
+def test_truncated_files(write: Callable[[Iterable[KeyedConfigs]], str]) -> None:
+    """A file that was cut before its data end is refused in one line."""
+    entries = [found for one in RECORDS if (found := configs_of(one, 2)) is not None]
+    text = write(entries)
+    data_end = text.index("]\n\n_ARGUMENTS" if write is function_file else "\n}\n\n\ndef")
+    for cut in range(0, data_end, 37):
+        with pytest.raises(InputError, match=r"^.+$"):
+            read_python(text[:cut])
+
+
+def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
+    """An empty store, a missing file and a bad place each give one line."""
+    form = ("--format", "python")
+    assert "--shipped takes those that come with asmtune" in refused(
+        "export", tmp_path / "a", *form
+    )
+    store(*RECORDS)
+    assert "no such folder" in refused("export", tmp_path / "no" / "a.py", *form)
+    (tmp_path / "file").write_text("")
+    assert "is no folder" in refused("export", tmp_path / "file", "--format", "vllm-moe")
+    assert "cannot be read (No such file" in refused("import", tmp_path / "none.json")
+    assert "cannot be read (Is a directory)" in refused("import", tmp_path)
+    (tmp_path / "E=1,N=2,device_name=X.json").write_text(json.dumps({"1": MOE}))
+    assert "give --kernel" in refused("import", tmp_path / "E=1,N=2,device_name=X.json")
+
+
+def test_shipped_configs(cache: Path, tmp_path: Path) -> None:
+    """--shipped exports what comes with asmtune; a stored key is there once, as stored."""
+    kernel = "asmtune.kernels.softmax.kernel"
+    command = ("export", tmp_path / "a.py", "--format", "python", "--shipped", "--kernel", kernel)
+    count = int(run(*command).stdout.split()[1])
+    own = executed(tmp_path / "a.py")["RECORDS"][0]["key"]
+    key = TuneKey(own["kernel"], own["shape"], own["dtypes"], own["device"])
+    store(replace(record({}, block(7)), key=key))
+    assert int(run(*command).stdout.split()[1]) == count
+    assert executed(tmp_path / "a.py")["RECORDS"][0]["config"] == block(7).to_dict()
+
+
+def test_hand_edited_winner(cache: Path, tmp_path: Path) -> None:
+    """A winner of hand-edited IR is left out, and the command says so."""
+    edited = record({"M": 1}, block(16, ir_override="a.ttgir"))
+    store(edited)
+    assert "hand-edited IR" in refused("export", tmp_path / "a.py", "--format", "python")
+    store(*RECORDS)
+    assert "1 left out" in run("export", tmp_path / "a.py", "--format", "python").stderr
+
+
+def test_damaged_seeds(cache: Path, tmp_path: Path) -> None:
+    """A damaged file of seeds is left out of a search with a warning, and named by an import."""
+    store(*RECORDS)
+    run("export", tmp_path / "a.py", "--format", "python")
+    run("import", tmp_path / "a.py")
+    for file in (cache / "seeds").glob("*.json"):
+        file.write_text("{")
+    with pytest.warns(StoreWarning, match=r"seeds of pkg\.matmul are left out: .*not JSON"):
+        assert seeds() == {}
+    assert "not JSON" in refused("import", tmp_path / "a.py")
+
+
+def test_seeds_of_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
+    """A file in the folder's place holds no seeds; other errors are told alike for all kernels."""
+    (tmp_path / "file").touch()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert SeedFolder(tmp_path / "file").of(MATMUL) == []
+        assert caught == []
+        folder = SeedFolder(tmp_path / ("x" * 300))
+        assert folder.of(MATMUL) == folder.of("pkg.other") == []
+    first, second = (str(warning.message) for warning in caught)
+    assert first == second
+    assert "are left out: File name too long" in first

@@ -1,0 +1,458 @@
+"""`asmtune.kernel_checks`: wrong functions are found, right ones pass; pipelines, leaks, plugin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.base.errors import InputError
+from asmtune.workshop.kernel_checks import (
+    PipelineStage,
+    Tolerance,
+    WrongResultError,
+    check_kernel,
+    check_leaks,
+    check_pipeline,
+    odd_shapes,
+)
+from asmtune.workshop.kernel_checks.checks import KINDS
+from asmtune.workshop.kernel_checks.new_kernel import KernelSignature, write_kernel
+from asmtune.workshop.kernel_checks.tolerances import excess
+
+Function = Callable[..., Any]
+
+
+def cases(dtype: torch.dtype = torch.float32) -> list[dict[str, torch.Tensor]]:
+    """Two matrices of each odd shape."""
+    torch.manual_seed(0)
+    return [
+        {name: torch.randn(shape["M"], shape["N"]).to(dtype) for name in "xy"}
+        for shape in odd_shapes("M", "N")
+    ]
+
+
+def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add."""
+    return x + y
+
+
+def changes_input(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add into an input."""
+    return x.add_(y)
+
+
+def ignores_strides(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Read x as if it were contiguous."""
+    return x.as_strided(x.shape, (x.shape[1], 1)) + y
+
+
+def ignores_offset(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Read x from the start of its memory."""
+    return x.as_strided(x.shape, x.stride(), 0) + y
+
+
+def hides_nan(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Turn NaN to 0."""
+    return (x + y).nan_to_num(nan=0.0, posinf=float("inf"), neginf=float("-inf"))
+
+
+def wrong_at_odd(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Leave the last column out where 4 does not divide the columns."""
+    result = x + y
+    if x.shape[1] % 4:
+        result[:, -1] = 0
+    return result
+
+
+def differs(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add, with a last digit by chance."""
+    return (x + y) * (1 + 2e-7 * torch.randint(0, 2, x.shape))
+
+
+def wrong_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Add; y gets half of its gradient."""
+    return x + y / 2 + (y / 2).detach()
+
+
+def flushes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Refuse halves that are no normal numbers."""
+    if bool((x.abs() < torch.finfo(x.dtype).tiny).any()):
+        raise RuntimeError("a denormal number")
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("function", "check", "name"),
+    [
+        (changes_input, "shapes", "x (17, 33)"),
+        (ignores_strides, "layouts", "x transposed"),
+        (ignores_offset, "layouts", "x one element off"),
+        (hides_nan, "values", "x nan"),
+        (wrong_at_odd, "shapes", "x (17, 33)"),
+        (differs, "repeats", "3 runs"),
+        (wrong_gradient, "gradients", "gradients at"),
+        (flushes, "values", "x denormals"),
+    ],
+)
+def test_wrong_functions_are_found(function: Function, check: str, name: str) -> None:
+    """Each fault shows in the check that is for it, and the report says where."""
+    report = check_kernel(function, add, cases(), gradients=("x", "y"), deterministic=True)
+    assert any(one.check == check and one.name.startswith(name) for one in report.wrong), report
+    with pytest.raises(WrongResultError, match="comparisons are wrong"):
+        report.raise_if_wrong()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_right_function_passes(dtype: torch.dtype) -> None:
+    """All checks run on a plain function, and none is wrong."""
+    report = check_kernel(add, add, cases(dtype), gradients=("x", "y"))
+    report.raise_if_wrong()
+    assert {one.check for one in report.comparisons} == set(KINDS)
+    assert len(report.comparisons) > 30
+
+
+def test_runs_that_differ() -> None:
+    """Digits that differ, as by atomic additions, are a note; a lost update is wrong."""
+    report = check_kernel(differs, add, cases())
+    assert not report.wrong
+    assert any("bytes differ between runs, within the tolerance" in note for note in report.notes)
+    calls: list[int] = []
+
+    def loses(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return add(x, y) if len(calls) == 1 else x
+
+    (wrong,) = check_kernel(loses, add, cases()[:1], checks=("repeats",)).wrong
+    assert "bytes differ between runs" in wrong.detail
+
+
+def test_tensors_without_dimensions() -> None:
+    """A scalar tensor has special values, and no layouts."""
+    check_kernel(add, add, [{"x": torch.randn(5, 7), "y": torch.tensor(2.0)}]).raise_if_wrong()
+
+
+def test_written_cases_are_kept() -> None:
+    """The tensors of a case stay as they are where the function may write to them."""
+    (case, *_) = cases()
+    before = case["x"].clone()
+    report = check_kernel(changes_input, add, [case], writes=("x",), checks=("shapes", "repeats"))
+    assert not report.wrong, report
+    assert torch.equal(case["x"], before)
+
+
+def test_undeclared_writes_reach_no_other_check() -> None:
+    """A function that writes where it must not gets the values of the case in each check."""
+    whole = torch.randn(5, 8, dtype=torch.float64)
+    case = {"x": whole[:, ::2], "y": torch.randn(5, 4, dtype=torch.float64)}
+    before, seen = whole.clone(), []
+
+    def noted(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append((x.clone(), x.stride()))
+        return x.add_(y)
+
+    for checks in (("shapes",), ("repeats",), ("shapes", "values", "repeats")):
+        assert check_kernel(noted, add, [case], checks=checks).wrong or checks == ("repeats",)
+        assert torch.equal(whole, before)
+        assert torch.equal(seen[-1][0], case["x"])
+        assert seen[-1][1] == (8, 2)
+
+
+def test_inputs_that_a_function_updates_are_no_aliases() -> None:
+    """An input and one that the function may write to are not put in one memory."""
+
+    def accumulate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y.add_(x)
+
+    check_kernel(accumulate, add, cases()[:1], writes=("y",)).raise_if_wrong()
+
+
+def test_one_element() -> None:
+    """An input of one element with gaps behind it is compared as any other."""
+    report = check_kernel(add, add, [{"x": torch.ones(1), "y": torch.ones(1)}])
+    report.raise_if_wrong()
+    assert any(one.name == "x every other element" for one in report.comparisons)
+
+
+def test_gradients_of_all_outputs() -> None:
+    """A wrong gradient of a second output is found; one that has none by design is left out."""
+
+    def pair(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * y, x + y
+
+    def wrong(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * y, wrong_gradient(x, y)
+
+    def constant(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * y, (x + y).detach()
+
+    options = {"gradients": ("x", "y"), "checks": ("gradients",)}
+    (found, *_) = check_kernel(wrong, pair, cases()[:1], **options).wrong
+    assert found.detail.startswith("result 1: ")
+    for right in (pair, constant):
+        check_kernel(right, pair, cases()[:1], **options).raise_if_wrong()
+
+
+def test_a_function_that_returns_nothing() -> None:
+    """A function that returns no tensor is told so."""
+    (wrong,) = check_kernel(lambda **_: None, add, cases()[:1], checks=("shapes",)).wrong
+    assert "the function returns NoneType; return its output tensors" in wrong.detail
+
+
+def test_output_over_an_input() -> None:
+    """A function that writes its output before it has read its input is found."""
+
+    def reversed_sum(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        result = torch.empty_like(x) if out is None else out
+        for row in range(x.shape[0]):
+            result[row] = x[row] + x[-1 - row]
+        return result
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x + x.flip(0)
+
+    inputs = [{"x": torch.randn(4, 4)}]
+    assert not check_kernel(reversed_sum, reference, inputs).wrong
+    wrong = check_kernel(reversed_sum, reference, inputs, out="out").wrong
+    assert [one.name for one in wrong] == ["x as out"]
+
+
+def test_a_refused_layout_is_a_note() -> None:
+    """A ValueError for a layout is no wrong result; the note says what was refused."""
+
+    def strict(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if not (x.is_contiguous() and y.is_contiguous()):
+            raise ValueError("only contiguous tensors")
+        return x + y
+
+    report = check_kernel(strict, add, cases())
+    assert not report.wrong
+    assert any("x transposed is refused: ValueError: only" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gradient": "x"}, "no option 'gradient'; did you mean gradients"),
+        ({"varied": ("z",)}, r"has no tensor 'z'; it has x \(17, 33\) float32, y"),
+        ({"checks": ("shape",)}, "'shape' is none of .*; did you mean shapes"),
+        ({"tolerances": {"fp23": "fp32"}}, "tolerances: 'fp23' is no dtype; did you mean fp32"),
+        ({"tolerances": {"fp32": "tf32 weight"}}, "is none of .*; did you mean tf32 weights"),
+        ({"tolerances": "tf32 weights"}, "tolerances: 'tf32 weights' is no dtype"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    """Options that fit nothing are refused in one line."""
+    with pytest.raises(InputError, match=message):
+        check_kernel(add, add, cases(), **options)
+
+
+@pytest.mark.parametrize("option", ["varied", "gradients"])
+def test_options_that_name_a_number(option: str) -> None:
+    """A number has no layouts and no gradient: a line names it."""
+    with pytest.raises(InputError, match=r"has no tensor 'n'; it has .*, n=2"):
+        check_kernel(torch.mul, torch.mul, [{"input": torch.ones(3), "n": 2}], **{option: ("n",)})
+
+
+def test_an_optional_tensor_may_be_left_out() -> None:
+    """An input that is None in a case has no layouts and no gradient there."""
+
+    def biased(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return x * 2 if bias is None else x * 2 + bias
+
+    cases = [{"x": torch.ones(3), "bias": None}, {"x": torch.ones(3), "bias": torch.ones(3)}]
+    for given in (cases, cases[::-1]):
+        names = ("x", "bias")
+        check_kernel(biased, biased, given, varied=names, gradients=names).raise_if_wrong()
+
+
+def test_shapes_of_no_sizes() -> None:
+    """Shapes without a name of a size are refused in a line."""
+    with pytest.raises(InputError, match="odd_shapes: name the sizes"):
+        odd_shapes()
+
+
+@pytest.mark.parametrize(
+    "tolerances",
+    [
+        Tolerance(0.02, 0, 0),
+        *({key: Tolerance(0.02, 0, 0)} for key in (torch.float32, "float32", "torch.float32")),
+    ],
+)
+def test_dtypes_of_tolerances(tolerances: Any) -> None:
+    """A dtype may have any of its names, and one tolerance holds for all floats."""
+
+    def inexact(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return 1.01 * (x + y)
+
+    assert not check_kernel(
+        inexact, add, cases()[:1], checks=("shapes",), tolerances=tolerances
+    ).wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "result", "reference", "right"),
+    [
+        (torch.float32, torch.float16, torch.Tensor.clone, False),
+        (torch.float16, torch.bfloat16, torch.Tensor.clone, False),
+        (torch.float16, torch.float32, torch.Tensor.clone, True),
+        (torch.float32, torch.float8_e4m3fn, torch.Tensor.clone, True),
+        (torch.bfloat16, torch.bfloat16, torch.Tensor.float, True),
+        (torch.float32, torch.float16, torch.Tensor.double, True),
+    ],
+)
+def test_dtypes_of_results(
+    given: torch.dtype, result: torch.dtype, reference: Function, right: bool
+) -> None:
+    """A result in fewer digits than the reference keeps is wrong; sums and conversions are not."""
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return x.to(result)
+
+    case = {"x": torch.ones(5, 7, dtype=given)}
+    report = check_kernel(rounded, lambda x: reference(x), [case], checks=("shapes", "dtypes"))
+    assert [one.check for one in report.wrong] == ([] if right else ["dtypes"])
+    assert right or "; the reference's is fp" in report.wrong[0].detail
+
+
+def test_tuples_of_tensors() -> None:
+    """Tensors in a tuple are widened for the reference, and copied where the function writes."""
+
+    def scale(pair: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        pair[0].mul_(2)
+        return pair[0] + pair[1]
+
+    def reference(pair: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        assert {one.dtype for one in pair} == {torch.float64}
+        return pair[0] * 2 + pair[1]
+
+    pair = torch.randn(5, 7), torch.randn(5, 7)
+    before = pair[0].clone()
+    check_kernel(scale, reference, [{"pair": pair}], writes=("pair",)).raise_if_wrong()
+    assert torch.equal(pair[0], before)
+    (wrong, *_) = check_kernel(scale, reference, [{"pair": pair}], checks=("shapes",)).wrong
+    assert wrong.detail == "the input pair.0 was written to"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint32, torch.int8, torch.bool])
+def test_integers_are_compared_exactly(dtype: torch.dtype) -> None:
+    """Integers that float64 rounds to the same differ, and so do those that a cast wraps."""
+    most = 1 if dtype == torch.bool else torch.iinfo(dtype).max
+    values = torch.tensor([most, 0]).to(dtype)
+    assert excess(values, values) == 0
+    assert excess(values, torch.tensor([most - 1, 0])) == float("inf")
+    if dtype == torch.int8:
+        assert excess(values, torch.tensor([most + 256, 0])) == float("inf")
+
+
+def test_pipeline_names_the_first_wrong_stage() -> None:
+    """The stage that makes the error is named, and what follows it is not run."""
+    ran: list[str] = []
+
+    def stage(name: str, function: Function, reference: Function) -> PipelineStage:
+        def noted(x: torch.Tensor) -> torch.Tensor:
+            ran.append(name)
+            return function(x)
+
+        return PipelineStage(name, noted, reference)
+
+    stages = [
+        stage("scale", lambda x: x * 3, lambda x: x * 3),
+        stage("norm", lambda x: x / x.norm() * 1.01, lambda x: x / x.norm()),
+        stage("exp", torch.exp, torch.exp),
+    ]
+    report = check_pipeline(stages, torch.randn(100))
+    assert [one.name for one in report.wrong] == ["norm"]
+    assert report.notes == ("the first wrong stage is norm",)
+    assert ran == ["scale", "norm"]
+    assert not check_pipeline([stages[0], stages[2]], torch.randn(100)).wrong
+
+
+def test_pipelines_keep_their_inputs() -> None:
+    """A stage that writes to its input changes neither the caller's tensors nor its reference's."""
+    x = torch.ones(3, dtype=torch.float64)
+    stage = PipelineStage("twice", lambda x: x.mul_(2), lambda x: x.mul_(2), Tolerance(0, 0, 0))
+    assert not check_pipeline([stage], x).wrong
+    assert torch.equal(x, torch.ones_like(x))
+
+
+def test_leaks_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CUDA a line says that nothing was checked; with it growth is wrong."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "has no CUDA device" in check_leaks(lambda: None).notes[0]
+    kept: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 512 * len(kept))
+    assert not check_leaks(lambda: None).wrong
+    (wrong,) = check_leaks(lambda: kept.append(1), calls=5).wrong
+    assert wrong.detail == "2,560 bytes more are in use after 5 calls"
+
+
+TEST = """
+import torch
+
+def test_right(check_kernel, kernel_device):
+    case = {"x": torch.randn(5, 7, device=kernel_device)}
+    check_kernel(lambda x: x * 2, lambda x: x * 2, [case])
+
+def test_wrong(check_kernel, kernel_device):
+    case = {"x": torch.randn(5, 7, device=kernel_device)}
+    check_kernel(lambda x: x * 2.1, lambda x: x * 2, [case])
+"""
+
+
+@pytest.mark.slow
+def test_plugin(tmp_path: Path) -> None:
+    """One line in a conftest gives the fixtures, beside a new kernel's test; the end counts."""
+    (tmp_path / "conftest.py").write_text(
+        'pytest_plugins = ["asmtune.workshop.kernel_checks.pytest_plugin"]\n'
+    )
+    (tmp_path / "test_mine.py").write_text(TEST)
+    write_kernel(KernelSignature.parse("twice", "x: (K,) fp32", "(K,)"), tmp_path)
+    variables = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        [*command, "-k", "right or wrong or fp32"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 failed, 2 passed" in ran.stdout, ran.stdout
+    assert "comparisons are wrong" in ran.stdout
+    assert "comparisons of 2 checks" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("function", "reference", "cases", "message"),
+    [
+        (abs, abs, {"x": torch.ones(3)}, r"give a list such as \[\{\"x\": x\}\]"),
+        (abs, abs, [torch.ones(3)], "cases are no arguments by name"),
+        (3, abs, [{"x": torch.ones(3)}], "function is 3: give a function"),
+        (abs, None, [{"x": torch.ones(3)}], "reference is None: give a function"),
+    ],
+)
+def test_what_is_no_case_or_function(
+    function: Any, reference: Any, cases: Any, message: str
+) -> None:
+    """Tensors in the place of cases, and no functions, are refused in one line."""
+    with pytest.raises(InputError, match=message) as caught:
+        check_kernel(function, reference, cases)
+    assert "\n" not in str(caught.value)
+
+
+def test_written_inputs_have_no_shared_elements() -> None:
+    """A function that may write to an input is not called with one row repeated."""
+    cases = [{"x": torch.randn(5, 7)}]
+    report = check_kernel(lambda x: x.mul_(3), lambda x: x * 3, cases, writes=("x",))
+    report.raise_if_wrong()
+    assert not any("one row repeated" in one.name for one in report.comparisons)
+    assert any("every other row" in one.name for one in report.comparisons)

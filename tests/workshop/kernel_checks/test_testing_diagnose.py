@@ -1,0 +1,610 @@
+"""`asmtune diagnose`: kernels with a planted fault, each named, and right ones, where none is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asmtune.base.errors import InputError
+from asmtune.workshop.kernel_checks.diagnose_command import diagnose as diagnose_command
+from asmtune.workshop.kernel_checks.reports import Diagnosis
+from tests.command_lines import Commands
+
+MODULE = """
+import random, torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+from asmtune.core.dtypes import torch_dtype
+
+def noise():
+    return random.random()
+
+@triton.jit
+def kernel(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, cols, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * cols + at, mask=at < cols, other=0.0)
+        total += x
+    tl.store(y_ptr + row, tl.sum(total.to(tl.float32), 0))
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp16", "fp32")
+SHAPES = ({"rows": 4096, "cols": 4096},)
+
+def space():
+    return Space({"BLOCK": (16, 32), "num_warps": (4,)}, default=Config({"BLOCK": 32}))
+
+def problem(shape, dtype, device):
+    x = torch.randn(shape["rows"], shape["cols"], device=device).to(torch_dtype(dtype))
+    y = torch.zeros(shape["rows"], dtype=torch.float32, device=device)
+    grid = (shape["rows"],)
+    return Problem(kernel, {"x_ptr": x, "y_ptr": y, **shape}, grid, shape, "rows")
+
+def reference(arguments):
+    return arguments["x_ptr"].double().sum(1)
+"""
+
+ALIGNED = "(x_ptr.to(tl.int64) // 16 * 16).to(tl.pointer_type(x_ptr.dtype.element_ty))"
+STORE = "    tl.store(y_ptr + row, tl.sum(total.to(tl.float32), 0))"
+
+FAULTS = {
+    "mask": [(", mask=at < cols, other=0.0", "")],
+    "accumulator": [
+        ("(BLOCK,), tl.float32", "(BLOCK,), tl.float16"),
+        ("+= x", "+= x.to(tl.float16)"),
+    ],
+    "race": [
+        (STORE, "    tl.store(y_ptr, tl.load(y_ptr) + tl.sum(total, 0))"),
+        (".double().sum(1)", ".double().sum().reshape(1)"),
+        ('torch.zeros(shape["rows"]', "torch.zeros(1"),
+    ],
+    "alignment": [("tl.load(x_ptr", f"tl.load({ALIGNED}")],
+    "bounds": [("y_ptr + row,", "y_ptr + row + 1,")],
+    "bounds by a grid": [
+        ('torch.zeros(shape["rows"]', 'torch.empty(shape["rows"]'),
+        ('grid = (shape["rows"],)', 'grid = (shape["rows"] - 1,)'),
+    ],
+    "bounds by two programs a row": [
+        ('torch.zeros(shape["rows"]', 'torch.empty(shape["rows"]'),
+        ("tl.program_id(0)", "tl.program_id(0) // 2"),
+    ],
+    "accumulator rounded to fp16 at each step": [
+        ("total += x", "total = (total + x).to(tl.float16).to(tl.float32)"),
+    ],
+    "mask under an autotuner": [
+        (", mask=at < cols, other=0.0", ""),
+        ("@triton.jit", '@triton.autotune([triton.Config({"BLOCK": 64})], key=[])\n@triton.jit'),
+    ],
+    # Each run is wrong in another way.
+    "race of all runs": [("+= x", "+= x + noise()")],
+    # Rows of x lie 2 * cols apart.
+    "bounds by a stride": [
+        (
+            'torch.randn(shape["rows"], shape["cols"]',
+            'torch.randn(shape["rows"], 2 * shape["cols"]',
+        ),
+        (".to(torch_dtype(dtype))", ".to(torch_dtype(dtype))[:, : shape['cols']]"),
+    ],
+}
+"""Replacements in the module, by the cause that they plant."""
+
+STRIDED = [*FAULTS["bounds by a stride"], ("row * cols", "row * 2 * cols")]
+DIGITS = [("+= x", "+= x * (1 + 1e-6 * noise())")]
+
+COUNTS = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, counts, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x = tl.load(x_ptr + at, mask=inside, other=0)
+    tl.atomic_add(counts[0] + x, 1, mask=inside)
+    tl.store(counts[1] + at, x > 3, mask=inside)
+    tl.store(counts[2] + at, (x - 4).to(tl.int8), mask=inside)
+
+OUTPUTS = ("counts.0", "counts.1", "counts.2")
+DTYPES = ("i32",)
+SHAPES = ({"n": 4096},)
+
+def space():
+    return Space({"BLOCK": (16,), "num_warps": (4,)}, default=Config({"BLOCK": 16}))
+
+def problem(shape, dtype, device):
+    n = shape["n"]
+    x = torch.zeros(n, dtype=torch.int32, device=device)
+    if device != "meta":
+        x = torch.randint(0, 8, (n,), dtype=torch.int32, device=device)
+    counts = (torch.zeros(8, dtype=torch.int32, device=device),
+              torch.empty(n, dtype=torch.bool, device=device),
+              torch.empty(n, dtype=torch.int8, device=device))
+    return Problem(kernel, {"x_ptr": x, "counts": counts, "n": n},
+                   lambda v: (triton.cdiv(n, v["BLOCK"]),), shape, "counts")
+
+def reference(arguments):
+    x = arguments["x_ptr"]
+    return torch.bincount(x, minlength=8), x > 3, (x - 4).to(torch.int8)
+"""
+
+TILES = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    m = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
+    n = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    inside = (m < M) & (n < N)
+    tl.store(y_ptr + m * N + n, 2 * tl.load(x_ptr + m * N + n, mask=inside), mask=inside)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"M": 64, "N": 64},)
+
+def space():
+    return Space({"BLOCK": (16,), "num_warps": (4,)}, default=Config({"BLOCK": 16}))
+
+def problem(shape, dtype, device):
+    M, N = shape["M"], shape["N"]
+    x = torch.randn(M, N, device=device)
+    grid = (triton.cdiv(M, 16), triton.cdiv(N, 16))
+    return Problem(kernel, {"x_ptr": x, "y_ptr": torch.empty_like(x), "M": M, "N": N}, grid, shape)
+
+def reference(arguments):
+    return 2 * arguments["x_ptr"].double()
+"""
+
+COVERED = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = at < cols
+    x = tl.load(x_ptr + row * cols + at, mask=inside, other=-float("inf"))
+    y = tl.exp(x - tl.max(x, 0))
+    tl.store(y_ptr + row * cols + at, y / tl.sum(y, 0), mask=inside)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"rows": 4096, "cols": 100},)
+
+def space():
+    return Space({"BLOCK": (128,), "num_warps": (4,)}, default=Config({"BLOCK": 128}))
+
+def problem(shape, dtype, device):
+    x = torch.randn(shape["rows"], shape["cols"], device=device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": shape["cols"]}
+    return Problem(kernel, arguments, (shape["rows"],), shape, "covered")
+
+def reference(arguments):
+    return arguments["x_ptr"].double().softmax(1)
+"""
+"""A softmax of rows that one block covers."""
+SUMS = [
+    ("    y = tl.exp(x - tl.max(x, 0))\n", ""),
+    ("y_ptr + row * cols + at, y / tl.sum(y, 0), mask=inside", "y_ptr + row, tl.sum(x, 0)"),
+    ('other=-float("inf")', "other=0.0"),
+    ("torch.empty_like(x)", "torch.empty_like(x[:, 0])"),
+    (".softmax(1)", ".sum(1)"),
+]
+"""Sums of such rows, of which larger ones are wrong, and are written all the same."""
+WIDER = [
+    ("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, OTHER: tl.constexpr"),
+    ('{"BLOCK": (128,)', '{"BLOCK": (128,), "OTHER": (256,)'),
+    ('Config({"BLOCK": 128', 'Config({"BLOCK": 128, "OTHER": 256'),
+]
+"""A value of the config that looks like a larger block."""
+
+TILES_FAULTS = {
+    "bounds by the other size": [("y_ptr + m * N + n", "y_ptr + m * M + n")],
+    "bounds by a grid of whole blocks": [("triton.cdiv(N, 16)", "N // 16")],
+}
+"""Replacements in doubled tiles that are right where sizes are equal, or blocks divide them."""
+
+DESCRIPTORS = [
+    (
+        "    tl.store(y_ptr + m * N + n, 2 * tl.load(x_ptr + m * N + n, mask=inside), mask=inside)",
+        """    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
+    y = tl.make_tensor_descriptor(y_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
+    at = [tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK]
+    y.store(at, x.load(at) * 2)""",
+    )
+]
+"""The same by descriptors, whose strides and addresses must be multiples of 16 bytes."""
+
+COUNTS_FAULTS = {
+    "mask": [("counts[1] + at, x > 3, mask=inside", "counts[1] + at, x > 3")],
+    "race": [
+        (
+            "tl.atomic_add(counts[0] + x, 1, mask=inside)",
+            "tl.store(counts[0] + x, tl.load(counts[0] + x, mask=inside) + 1, mask=inside)",
+        )
+    ],
+    "bounds": [("counts[2] + at,", "counts[2] + at - 1,")],
+}
+"""Replacements in a histogram with flags and bytes in a tuple, by the cause."""
+
+
+CAST = [
+    ("rows, cols, BLOCK", "z_ptr, rows, cols, BLOCK"),
+    (
+        "        total += x\n",
+        """        total += (x * 2).to(tl.float32) / 2
+        z = (x.to(tl.float32) * 100).to(z_ptr.dtype.element_ty)
+        tl.store(z_ptr + row * cols + at, z, mask=at < cols)
+""",
+    ),
+    ('("y_ptr",)', '("y_ptr", "z_ptr")'),
+    ('"fp16", "fp32"', '"bf16", "fp32"'),
+    ('"y_ptr": y, **shape', '"y_ptr": y, "z_ptr": torch.empty_like(x, dtype=FORMAT), **shape'),
+    (
+        'x_ptr"].double().sum(1)',
+        """x_ptr"].double().sum(1), (
+        (arguments["x_ptr"].float() * 100).clamp(-MOST, MOST).to(FORMAT)
+    )""",
+    ),
+]
+"""Arithmetic in bf16, and a cast to FP8, whose format and largest number are to be added."""
+FORMATS = {
+    name: [
+        *CAST,
+        ("OUTPUTS =", f"FORMAT = torch.{name}\nMOST = torch.finfo(FORMAT).max\nOUTPUTS ="),
+    ]
+    for name in ("float8_e4m3fn", "float8_e5m2")
+}
+
+
+def planted(folder: Path, replacements: list[tuple[str, str]], module: str = MODULE) -> str:
+    """Write a module with replacements; return its path."""
+    for old, new in replacements:
+        assert old in module
+        module = module.replace(old, new)
+    path = folder / "rows.py"
+    path.write_text(module)
+    return str(path)
+
+
+def findings(found: Diagnosis) -> dict[str, str]:
+    """Return the outcome by cause."""
+    return {one.cause: one.outcome for one in found.findings}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cause", "module", "replacements"),
+    [
+        *((cause, MODULE, changes) for cause, changes in FAULTS.items()),
+        *((cause, COUNTS, changes) for cause, changes in COUNTS_FAULTS.items()),
+        *((cause, TILES, changes) for cause, changes in TILES_FAULTS.items()),
+    ],
+)
+def test_planted_faults_are_named(
+    cause: str,
+    module: str,
+    replacements: list[tuple[str, str]],
+    tmp_path: Path,
+    found_in: Callable[[str], Diagnosis],
+) -> None:
+    """The first cause that is named is the fault that was planted, with what to do."""
+    found = found_in(planted(tmp_path, replacements, module))
+    assert found.wrong
+    assert found.cause is not None, found.text()
+    assert found.cause.cause == cause.split()[0], found.text()
+    assert found.cause.seen
+    assert found.cause.advice in found.conclusion
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul", *FORMATS.values()]
+)
+def test_right_kernels_have_no_cause(
+    replacements: Any, tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Nothing is named about kernels that compute the right thing, nor any risk."""
+    kernel = replacements
+    if isinstance(replacements, list):
+        kernel = planted(tmp_path, replacements)
+    elif replacements == COUNTS:
+        kernel = planted(tmp_path, [], COUNTS)
+    found = found_in(kernel)
+    assert not found.wrong, found.text()
+    assert set(findings(found).values()) == {"fine"}, found.text()
+
+
+@pytest.mark.slow
+def test_what_a_kernel_refuses_is_no_fault(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Sizes and addresses that descriptors do not take are noted, and no cause."""
+    found = found_in(planted(tmp_path, DESCRIPTORS, TILES))
+    assert not found.wrong, found.text()
+    assert findings(found) == {
+        **dict.fromkeys(("mask", "accumulator", "race", "bounds"), "fine"),
+        "alignment": "untested",
+    }
+    assert "mask: N=33 is refused: InterpreterError" in found.text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replacements", "cause"),
+    [
+        ([], ""),
+        (WIDER, ""),
+        ([*WIDER, ('other=-float("inf")', "other=0.0")], "mask"),
+        ([("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, WIDE: tl.constexpr = 256")], ""),
+        ([("mask=inside)", "mask=at < cols - 1)")], "bounds"),
+        (SUMS, ""),
+        ([*SUMS, ("other=0.0", "other=1.0")], "mask"),
+    ],
+)
+def test_one_block_that_covers_a_row(
+    replacements: list[tuple[str, str]],
+    cause: str,
+    tmp_path: Path,
+    found_in: Callable[[str], Diagnosis],
+) -> None:
+    """No size is larger than a block that must cover it, and its mask is tried with one less."""
+    found = found_in(planted(tmp_path, replacements, COVERED))
+    assert found.wrong == bool(cause), found.text()
+    assert (found.cause.cause if found.cause else "") == cause, found.text()
+    if cause != "bounds":
+        tried = "(rows=16, cols=128), and each one more (cols: one less)"
+        assert tried in found.findings[0].tried
+
+
+@pytest.mark.slow
+def test_a_launch_that_fails_is_told_first(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where no launch gives a result, its exception is the conclusion, and no cause is judged."""
+    found = found_in(planted(tmp_path, [("total += x", "total += missing")]))
+    assert found.wrong
+    assert found.findings == ()
+    assert "missing" in found.conclusion
+    assert "fails: InterpreterError: NameError" in found.conclusion
+    assert "mend this first" in found.conclusion
+
+
+@pytest.mark.slow
+def test_a_read_behind_the_end_is_a_risk(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Memory that is read behind the end, and has no part in the result, is told all the same."""
+    unmasked = [("tl.load(x_ptr + at, mask=inside, other=0)", "tl.load(x_ptr + at)")]
+    found = found_in(planted(tmp_path, unmasked, COUNTS))
+    assert not found.wrong, found.text()
+    assert findings(found)["mask"] == "risk", found.text()
+    assert "x_ptr has 132 bytes and is accessed up to byte 192" in found.findings[0].seen
+    assert "risk: mask: mask loads and stores along n" in found.conclusion
+
+
+HEADS = """
+import torch, triton, triton.language as tl
+from asmtune import Config, Problem, Space
+
+@triton.jit
+def kernel(x_ptr, y_ptr, D: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * D + tl.arange(0, D)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
+
+OUTPUTS = ("y_ptr",)
+DTYPES = ("fp32",)
+SHAPES = ({"heads": 64, "kv": 64, "D": 128},)
+
+def space():
+    axes = {"BLOCK": (16, 32)}
+    return Space(axes, default=Config({"BLOCK": 16})).where("a derived size", lambda WIDTH: WIDTH)
+
+def problem(shape, dtype, device):
+    x = torch.randn(shape["heads"], shape["D"], device=device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "D": shape["D"]}
+    sizes = {**shape, "WIDTH": shape["D"]}
+    if device != "meta":
+        LAST.update(sizes)
+    return Problem(kernel, arguments, (shape["heads"],), sizes, "heads")
+
+LAST = {}
+
+def reference(arguments):
+    assert LAST["kv"] == LAST["heads"]
+    return arguments["x_ptr"].double() * 2
+"""
+
+
+@pytest.mark.slow
+def test_sizes_that_a_kernel_does_not_take(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Sizes that go together, powers of 2 and sizes that a module derives are no faults of it."""
+    found = found_in(planted(tmp_path, [], HEADS))
+    assert not found.wrong, found.text()
+    assert set(findings(found).values()) == {"fine"}, found.text()
+    assert "heads=16, kv=16, D=32" in found.findings[0].tried
+    refused = [note.partition(" is refused: ")[::2] for note in found.notes]
+    assert [size for size, _ in refused] == ["mask: heads=17", "mask: kv=17", "mask: D=33"]
+    assert refused[0][1].startswith("reference: AssertionError")
+    assert "power of 2" in refused[2][1]
+
+
+@pytest.mark.slow
+def test_the_sizes_of_persistent_kernels_are_small(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where fewer rows make no fewer programs, each has less to do: the interpreter is slow."""
+    changes = [
+        ("row = tl.program_id(0)", "row = tl.program_id(0) % rows"),
+        ('grid = (shape["rows"],)', "grid = (132,)"),
+        ("(16, 32)", "(2048,)"),
+        ('"BLOCK": 32', '"BLOCK": 2048'),
+    ]
+    found = found_in(planted(tmp_path, changes))
+    assert "rows=32, cols=4096" in found.findings[0].tried
+    assert not found.wrong, found.text()
+
+
+@pytest.mark.slow
+def test_a_rounded_value_is_told_from_a_sum(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Where no sum of the code is narrow, the advice is of a value between, and of tolerances."""
+    changes = [("+= x", "+= (x * x).to(tl.float32)"), (".double()", ".double().square()")]
+    found = found_in(planted(tmp_path, changes))
+    assert found.cause is not None
+    assert found.cause.cause == "accumulator", found.text()
+    assert "no sum of the code is in fp16" in found.cause.advice
+
+
+@pytest.mark.slow
+def test_digits_that_differ_are_no_cause(
+    tmp_path: Path, found_in: Callable[[str], Diagnosis]
+) -> None:
+    """Runs that differ within the tolerance, as by atomic additions, have no cause."""
+    found = found_in(planted(tmp_path, DIGITS))
+    assert not found.wrong, found.text()
+    assert found.cause is None, found.text()
+
+
+@pytest.mark.slow
+def test_wrong_formula_has_no_cause(tmp_path: Path, found_in: Callable[[str], Diagnosis]) -> None:
+    """A wrong formula is told apart from all causes: the result is wrong, and none is named."""
+    found = found_in(planted(tmp_path, [(STORE, STORE.replace("tl.sum(", "2 * tl.sum("))]))
+    assert found.wrong
+    assert found.cause is None, found.text()
+    assert "compare the formula" in found.conclusion
+    assert "at rows=16, cols=64 the result is wrong: [" in found.conclusion
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replacement", "message"),
+    [
+        ((".double().sum(1)", ".double().sum(2)"), "reference: IndexError"),
+        (('("y_ptr",)', '("y_ptr", "z")'), "'z' is no tensor of"),
+        (('("y_ptr",)', '("y_ptr", "x_ptr")'), "the reference gives 1 results"),
+    ],
+)
+def test_references_that_do_not_fit(
+    replacement: tuple[str, str],
+    message: str,
+    tmp_path: Path,
+    found_in: Callable[[str], Diagnosis],
+) -> None:
+    """A reference that raises, or names other outputs, is one line, and no wrong result."""
+    with pytest.raises(InputError, match=message):
+        found_in(planted(tmp_path, [replacement]))
+
+
+FUNCTION = """
+import triton.language as tl
+
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
+
+def twice(x_ptr):
+    return 2 * x_ptr
+"""
+
+
+@pytest.mark.slow(seconds=12)
+def test_plain_function(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], session_cache: Path
+) -> None:
+    """A plain Triton function with a reference is diagnosed by the command: exit 1, and JSON."""
+    commands = Commands(tmp_path, capsys)
+    (tmp_path / "double.py").write_text(FUNCTION)
+    ran = commands.run(
+        *("diagnose", "{}/double.py:double", "--reference", "{}/double.py:twice", "--json"),
+        *("--arg", "x_ptr=fp16[n]", "--arg", "y_ptr=fp16[n]", "--arg", "n=4096"),
+        *("--axis", "BLOCK=64", "--grid", "cdiv(n, BLOCK)", "--device", "cpu"),
+    )
+    assert ran.code == 1, ran
+    document = json.loads(ran.out)
+    first = next(one for one in document["findings"] if one["outcome"] == "cause")
+    assert first["cause"] == "mask"
+    assert "behind the end of y_ptr were written" in first["seen"]
+
+
+PLAIN = {
+    "arguments": ("x_ptr=fp16[n]", "y_ptr=fp16[n]", "n=1000"),
+    "axes": {"BLOCK": [64]},
+    "grid": "cdiv(n, BLOCK)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "wrong"), [("2", False), ("(2 + (n == 1000))", True)])
+def test_a_fault_at_the_given_size_alone(
+    times: str, wrong: bool, tmp_path: Path, found_in: Callable[..., Diagnosis]
+) -> None:
+    """A plain function is launched at the sizes that the user gives, and judged by them as well."""
+    stored = "    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)"
+    assert stored in FUNCTION
+    masked = f"    x = tl.load(x_ptr + at, at < n)\n    tl.store(y_ptr + at, x * {times}, at < n)"
+    (tmp_path / "double.py").write_text(FUNCTION.replace(stored, masked))
+    more = {**PLAIN, "reference": f"{tmp_path}/double.py:twice"}
+    found = found_in(f"{tmp_path}/double.py:double", **more)
+    assert found.wrong == wrong, found.text()
+    assert found.cause is None
+    assert ("at n=1000 the result is wrong" in found.conclusion) == wrong
+
+
+def test_code_that_does_not_compile(tmp_path: Path, found_in: Callable[..., Diagnosis]) -> None:
+    """The exception of a kernel whose outputs cannot be read from its code is told."""
+    (tmp_path / "double.py").write_text(FUNCTION.replace("* 2)", "* missing)"))
+    more = {**PLAIN, "reference": f"{tmp_path}/double.py:twice"}
+    with pytest.raises(InputError, match=r"double: line 3 of the kernel, .*missing"):
+        found_in(f"{tmp_path}/double.py:double", **more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("{}/plain.py:jitted",), "is a plain function: name its --reference"),
+        (
+            ("{}/plain.py:jitted", "--reference", "{}/plain.py:plain"),
+            'is a plain function: give its --grid "cdiv(n, BLOCK)"',
+        ),
+        (("nothing",), "unknown kernel 'nothing'"),
+        (("{}/doubled.py", "--device", "tpu"), "--device 'tpu': cuda or cpu"),
+        (("softmax", "--dtype", "i8"), "does not support i8"),
+        (("softmax", "--tolerance", "fp12"), "--tolerance 'fp12': one of fp32"),
+    ],
+)
+def test_bad_input(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bad input gets one line, and no launch."""
+    assert message in Commands(tmp_path, capsys).refused("diagnose", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"), [("tf32 weights", "fp32"), ("fp8 sums", "fp16"), ("bf16 weights", "bf16")]
+)
+def test_a_row_of_tolerances_is_for_the_dtype_of_results(
+    row: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No result is tf32 or fp8: rows for such operands hold for what is made of them."""
+    asked: list[Any] = []
+
+    def kept(request: Any, _: Any) -> Any:
+        asked.append(request.tolerances)
+        raise InputError("seen")
+
+    monkeypatch.setattr("asmtune.workshop.kernel_checks.diagnose.diagnose", kept)
+    with pytest.raises(InputError, match="seen"):
+        diagnose_command("softmax", tolerance=row, device="cpu")
+    assert asked == [{dtype: row}]

@@ -1,0 +1,416 @@
+"""Scales from the running amax, casts by them, and choices by a tensor's values."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.base.errors import InputError
+from asmtune.workshop.lowprec import (
+    E4M3,
+    E5M2,
+    Granularity,
+    Scaler,
+    ScaleWarning,
+    choose_format,
+    choose_group_size,
+    count_clipped,
+    dequantize,
+    evaluate_scaler,
+    quantize,
+)
+from asmtune.workshop.lowprec.casting import amax_of
+
+
+def test_each_block_has_its_own_amax() -> None:
+    """Scales per tensor, channel, row group and tile are the largest magnitudes of those blocks."""
+    values = torch.arange(-11.0, 13.0).reshape(4, 6)
+    for block, expected in (
+        ((), [[12.0]]),
+        ((1,), [[11.0, 10.0, 9.0, 10.0, 11.0, 12.0]]),
+        ((1, -1), [[11.0], [5.0], [6.0], [12.0]]),
+        ((1, 3), [[11.0, 8.0], [5.0, 2.0], [3.0, 6.0], [9.0, 12.0]]),
+        ((2, 3), [[11.0, 8.0], [9.0, 12.0]]),
+    ):
+        amax, finite = amax_of(values, Granularity(block))
+        assert amax.tolist() == expected
+        assert int(finite.sum()) == values.numel()
+
+
+@given(
+    dtype=st.sampled_from([E4M3, E5M2]),
+    power=st.integers(-20, 20),
+    seed=st.integers(0, 1000),
+    block=st.sampled_from([(), (1,), (1, 4), (2, 4)]),
+)
+def test_casts_lose_half_a_step_at_most(
+    dtype: torch.dtype, power: int, seed: int, block: tuple[int, ...]
+) -> None:
+    """What is cast and cast back is off by half a step of the format, by each block's scale."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(4, 8, generator=generator) * 2.0**power
+    scaler = Scaler(Granularity(block), dtype)
+    scaler.update(values)
+    back = scaler.dequantize(scaler.quantize(values))
+    info = torch.finfo(dtype)
+    one = torch.ones_like(values)
+    scales = dequantize(one, scaler.scale)
+    step = torch.maximum(values.abs(), scales * info.smallest_normal) * info.eps
+    assert bool(((back - values).abs() <= step / 2 * (1 + 1e-5)).all())
+    assert count_clipped(values, scaler.scale, dtype) == 0
+
+
+def test_casts_saturate() -> None:
+    """Above the format's largest number there is that number, and NaN stays NaN."""
+    values = torch.tensor([463.0, 465.0, 1e9, -math.inf, math.nan])
+    stored = quantize(values, torch.tensor(1.0)).float()
+    assert stored[:4].tolist() == [448.0, 448.0, 448.0, -448.0]
+    assert bool(stored[4].isnan())
+    assert count_clipped(values, torch.tensor(1.0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("ema", 0.5 * (0.5 * 4 + 0.5 * 8) + 0.5 * 2), ("max", 8.0), ("last", 2.0)],
+)
+def test_methods_weigh_the_past(method: Any, expected: float) -> None:
+    """The scale is of the average, the largest of the history or the last amax, with a margin."""
+    scaler = Scaler(method=method, decay=0.5, history=2, margin=1.0)
+    for amax in (4.0, 8.0, 2.0):
+        scaler.update(torch.tensor([amax, -1.0]))
+    assert float(scaler.amax) == expected
+    assert float(scaler.scale) == pytest.approx(expected * 2 / 448)
+    scaler.update(torch.tensor([2.0]).expand(2))
+    if method == "max":
+        assert float(scaler.amax) == 2.0, "the history keeps two updates"
+
+
+def test_an_anomaly_is_told_and_listed() -> None:
+    """An amax of 10 times the recent mean warns, with its figures; one of 9 times does not."""
+    scaler = Scaler(Granularity((1,)))
+    quiet = torch.ones(4, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaler.update(quiet)
+        scaler.update(quiet * 9)
+    loud = quiet.clone()
+    loud[2, 1] = 60.0
+    with pytest.warns(ScaleWarning, match="amax 60 is 12 times the recent mean 5, in 1 b"):
+        scaler.update(loud)
+    (anomaly,) = scaler.anomalies
+    assert (anomaly.update, anomaly.blocks, anomaly.amax, anomaly.mean) == (3, 1, 60.0, 5.0)
+
+
+def test_nan_is_told_and_in_no_scale() -> None:
+    """NaN and infinities warn, and leave the scales as the finite elements make them."""
+    values = torch.tensor([[1.0, math.nan], [math.inf, 2.0], [-math.inf, math.nan]])
+    scaler = Scaler(Granularity((1, -1)))
+    with pytest.warns(ScaleWarning, match="4 NaN or infinite elements are in no scale"):
+        scaler.update(values)
+    assert scaler.nonfinite == 4
+    assert scaler.amax.flatten().tolist() == [1.0, 2.0, 0.0]
+    with pytest.warns(ScaleWarning):
+        scaler.update(torch.full_like(values, math.nan))
+    assert scaler.amax.flatten().tolist() == [1.0, 2.0, 0.0], "nothing finite says nothing"
+
+
+def test_zeros_and_tiny_numbers_have_a_scale() -> None:
+    """A block of zeros has scale 1; one of denormal numbers is not divided by zero."""
+    scaler = Scaler(Granularity((1,)))
+    scaler.update(torch.tensor([[0.0, 1e-45]]))
+    assert scaler.scale[0, 0] == 1.0
+    assert scaler.quantize(torch.tensor([[0.0, 1e-45]])).float().isfinite().all()
+
+
+@pytest.mark.parametrize("scale", [torch.ones(1), torch.ones(1, 4)])
+def test_empty_tensors_are_cast(scale: torch.Tensor) -> None:
+    """A tensor without elements is cast to one, and back, and clips nothing."""
+    empty = torch.empty(0, 4)
+    stored = quantize(empty, scale)
+    assert (stored.shape, stored.dtype) == (empty.shape, torch.float8_e4m3fn)
+    assert dequantize(stored, scale).shape == empty.shape
+    assert count_clipped(empty, scale) == 0
+
+
+def test_a_scale_per_tensor_serves_any_number_of_axes() -> None:
+    """The one scale of a layer whose inputs have two axes or three follows both."""
+    scaler = Scaler(method="last")
+    scaler.update(torch.ones(2, 4))
+    scaler.update(torch.full((2, 3, 4), 2.0))
+    assert float(scaler.amax) == 2.0
+    assert scaler.quantize(torch.ones(4)).shape == (4,)
+
+
+def test_a_saved_state_goes_on_where_it_was() -> None:
+    """Options and state go through a file of tensors and numbers; later scales are the same."""
+    torch.manual_seed(0)
+    first = Scaler(Granularity((1, 4)), method="max", history=3)
+    for _ in range(4):
+        first.update(torch.randn(2, 8))
+    buffer = io.BytesIO()
+    torch.save(first.state_dict(), buffer)
+    buffer.seek(0)
+    second = Scaler(Granularity((1, 4)), method="max", history=3)
+    second.load_state_dict(torch.load(buffer, weights_only=True))
+    values = torch.randn(2, 8)
+    for scaler in (first, second):
+        scaler.update(values)
+    assert second.updates == 5
+    assert torch.equal(first.scale, second.scale)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.update(dtype="torch.float8_e5m2"), "dtype='torch.float8_e5m2', this one has"),
+        (lambda s: s.update(block=[1]), r"block=\[1\], this one has \[\]"),
+        (lambda s: s.update(version=2), "version 2, this asmtune has 1"),
+        (lambda s: s.pop("average"), "this is no scaler's state"),
+        (lambda s: s.update(average=torch.tensor([math.nan])), "it is damaged"),
+        (lambda s: s.update(version=2, more=1), "version 2, this asmtune has 1"),
+        (lambda s: s.update(average=torch.tensor(1.0), amaxes=torch.tensor(1.0)), r"history \(\)"),
+        (lambda s: s.update(amaxes=torch.ones(0, 1, 1)), "history"),
+        (lambda s: s.update(average=torch.ones(3)), r"scales of shape \(3,\)"),
+        (lambda s: s.update(amaxes=None), "it is damaged"),
+        (lambda s: s.update(anomalies=[[1]]), "it is damaged"),
+    ],
+)
+def test_a_foreign_state_is_refused(change: Callable[[dict[str, Any]], Any], message: str) -> None:
+    """A state of another format or shape, or a damaged one, gives one line and changes nothing."""
+    scaler = Scaler()
+    scaler.update(torch.ones(4, 8))
+    state = scaler.state_dict()
+    change(state)
+    with pytest.raises(InputError, match=message) as caught:
+        scaler.load_state_dict(state)
+    assert "\n" not in str(caught.value)
+    assert (scaler.updates, float(scaler.amax)) == (1, 1.0)
+
+
+ODD = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([-1, 0, 1, 1 << 70, 10**400]),
+        st.floats(),
+        st.text(max_size=3),
+        st.binary(max_size=3),
+        st.sampled_from([E4M3, object(), {1, 2}, 1j, math.nan]),
+        st.sampled_from(
+            [
+                torch.ones(2),
+                torch.ones(1, 1),
+                torch.ones(3, 1, 1),
+                torch.tensor(1.0),
+                torch.tensor([[-1.0]]),
+                torch.ones(1, 1, dtype=torch.int32),
+                torch.ones(1, 1).to_sparse(),
+                torch.ones(1, 1, device="meta"),
+                torch.ones(1, 1, dtype=torch.complex64),
+                torch.empty(0),
+            ]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner, inner, inner),
+        st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+FIELDS = [*Scaler().state_dict()]
+
+
+@given(
+    st.one_of(
+        *(ODD.map(lambda value, name=name: {name: value}) for name in (*FIELDS, "more")),  # type: ignore[misc]
+        st.lists(st.lists(ODD, min_size=4, max_size=4)).map(lambda value: {"anomalies": value}),
+    ),
+    st.lists(st.sampled_from(FIELDS), max_size=1),
+    st.booleans(),
+)
+@settings(max_examples=400)
+def test_a_malformed_state_is_refused(
+    changed: dict[str, Any], left_out: list[str], whole: bool
+) -> None:
+    """Any state is taken whole or refused in one line, after which the scaler is as it was."""
+    scaler = Scaler()
+    scaler.update(torch.ones(4, 8))
+    before = scaler.state_dict()
+    state: Any = {name: value for name, value in before.items() if name not in left_out}
+    state = state | changed if whole else next(iter(changed.values()))
+    refusal = ""
+    try:
+        scaler.load_state_dict(state)
+    except InputError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    if refusal:
+        assert str(scaler.state_dict()) == str(before)
+    else:
+        loaded = scaler.state_dict()
+        scaler.update(torch.ones(4, 8))
+        other = Scaler()
+        other.load_state_dict(loaded)
+        assert str(other.state_dict()) == str(loaded)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: Scaler(Granularity((1, 3))).update(torch.ones(2, 8)), "pad it to 9, or take 2"),
+        (lambda: Scaler(Granularity((1, 3))).update(torch.ones(6)), "2 axes or more"),
+        (lambda: Scaler().update(torch.ones(2, 0)), "none of them empty"),
+        (lambda: Scaler().update(torch.ones(2, dtype=torch.int32)), "floating-point"),
+        (lambda: Scaler().quantize(torch.ones(2)), "has seen no values"),
+        (lambda: Scaler(dtype=torch.float16), "float8_e4m3fn or"),
+        (lambda: Scaler(decay=1.0), "decay=1.0"),
+        (lambda: Granularity((0,)), "sizes from 1"),
+        (lambda: Granularity.per_channel(0), "count it from the end"),
+        (lambda: quantize(torch.ones(4, 6), torch.ones(4, 4)), "do not divide"),
+        (lambda: choose_format(torch.zeros(3)), "no range"),
+        (lambda: evaluate_scaler([torch.ones(3)], Scaler()), "two or more"),
+        (lambda: Scaler((1, 128)), r"granularity=\(1, 128\): give a Granularity"),
+        (lambda: Scaler(margin=math.nan), "margin=nan: give powers of two"),
+        (lambda: Scaler(margin=2000), "margin=2000: give powers of two, from -64 to 64"),
+        (lambda: Scaler(history=1.5), "history=1.5"),
+        (lambda: Scaler(decay="0.9"), "decay='0.9'"),
+        (lambda: Granularity(128), "block=128: give a tuple of sizes from 1"),
+        (lambda: Granularity((True,)), "sizes from 1"),
+        (lambda: Scaler().update([1.0]), "floating-point tensors; this is list"),
+        (lambda: quantize(torch.ones(2), 0.5), "values and scale are Tensor, float; give tensors"),
+        (lambda: choose_group_size([torch.ones(2, 16)] * 2, "1%"), "clip='1%': give a share"),
+        (lambda: choose_group_size([torch.ones(2, 24)] * 2, 0, sizes=(16,)), "do not divide"),
+    ],
+)
+def test_bad_input_is_one_line(use: Callable[[], Any], message: str) -> None:
+    """Shapes, dtypes and options that do not fit are refused in one line."""
+    with pytest.raises(InputError, match=message) as caught:
+        use()
+    assert "\n" not in str(caught.value)
+
+
+def test_scales_of_another_shape_are_refused() -> None:
+    """A scaler per channel takes no tensor of more channels; other rows are welcome."""
+    scaler = Scaler(Granularity((1,)))
+    scaler.update(torch.ones(4, 8))
+    scaler.update(torch.ones(6, 8))
+    with pytest.raises(InputError, match="one scaler for each shape"):
+        scaler.update(torch.ones(4, 16))
+
+
+@pytest.mark.parametrize("shape", [(8, 256), (4, 512), (4, 2), (4, 128)])
+def test_casts_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """Scales of other blocks would be a divisor's, or one of several, and wrong silently."""
+    scaler, one = Scaler(Granularity((1, 128))), Scaler(Granularity((1, 128)))
+    scaler.update(torch.ones(4, 256))
+    one.update(torch.ones(1, 128))
+    for each in (scaler, one):
+        for cast in (each.quantize, each.dequantize):
+            with pytest.raises(InputError, match=r"one scaler for each shape|do not divide|pad"):
+                cast(torch.ones(shape))
+
+
+@pytest.mark.parametrize("nothing", [0.0, math.nan])
+def test_the_average_begins_with_a_number(nothing: float) -> None:
+    """A first batch of zeros or NaN says nothing of a block's range, nor of its recent mean."""
+    scaler = Scaler(Granularity((1,)))
+    first = torch.tensor([[nothing, 4.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if math.isnan(nothing) else "error", ScaleWarning)
+        for _ in range(12):
+            scaler.update(first)
+    assert scaler.scale[0, 0] == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            scaler.update(torch.full((1, 2), 4.0))
+    assert scaler.amax.flatten().tolist() == [4.0, 4.0]
+
+
+def test_scalers_compare_and_scales_are_finite() -> None:
+    """Two scalers are two, and head room ends at the largest fp32."""
+    scaler = Scaler(margin=60.0)
+    scaler.update(torch.full((2,), 3e38))
+    assert scaler != Scaler(margin=60.0)
+    assert float(scaler.scale) == torch.finfo(torch.float32).max
+    assert scaler.quantize(torch.full((2,), 3e38)).float().tolist() == [0.875, 0.875]
+
+
+def test_the_format_follows_the_range() -> None:
+    """Normal numbers take e4m3; a wide range e5m2, unless finer blocks make it narrow."""
+    torch.manual_seed(0)
+    normal = torch.randn(256, 128)
+    assert choose_format(normal).dtype == E4M3
+    wide = normal * torch.exp(4 * torch.randn(256, 128))
+    assert choose_format(wide).dtype == E5M2
+    outliers = normal.clone()
+    outliers[:, 7] *= 1e5
+    per_tensor = choose_format(outliers)
+    assert per_tensor.dtype == E5M2
+    assert "smaller blocks may keep e4m3" in per_tensor.reason
+    assert choose_format(outliers, Granularity((1,))).dtype == E4M3
+
+
+@pytest.mark.parametrize("spread", [1.0, 2.0, 3.0, 4.0, 5.0])
+def test_the_format_rounds_better(spread: float) -> None:
+    """The chosen format has the lower mean squared relative error, or one within a quarter."""
+    torch.manual_seed(1)
+    values = torch.exp(spread * torch.randn(1 << 16))
+    errors = {}
+    for dtype in (E4M3, E5M2):
+        scaler = Scaler(dtype=dtype)
+        scaler.update(values)
+        back = scaler.dequantize(scaler.quantize(values))
+        errors[dtype] = float(((back - values) / values).square().mean())
+    assert errors[choose_format(values).dtype] <= 1.25 * min(errors.values())
+
+
+def batches_with_outliers() -> list[torch.Tensor]:
+    """Batches whose channels differ in size, and vary from batch to batch."""
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.exp(torch.randn(64, generator=generator))
+    spread[5] *= 1e4
+    sizes = [torch.exp(0.1 * torch.randn(64, generator=generator)) for _ in range(6)]
+    return [torch.randn(128, 64, generator=generator) * spread * size for size in sizes]
+
+
+def test_the_first_group_size_under_the_target_is_taken() -> None:
+    """Smaller groups saturate more and round finer; the finest that keeps the target is chosen."""
+    batches = batches_with_outliers()
+    fine, coarse = (evaluate_scaler(batches, Scaler(Granularity((n,)))) for n in (2, 64))
+    assert fine.clip > coarse.clip
+    assert fine.p99 < coarse.p99
+    sizes = (64, 2, 8, 32)
+    choice = choose_group_size(batches, 5e-4, sizes=sizes)
+    clips = [one.clip for one in choice.tried]
+    assert [one.granularity.block for one in choice.tried] == [
+        (n,) for n in sorted(sizes)[: len(clips)]
+    ]
+    assert choice.size == sorted(sizes)[len(clips) - 1]
+    assert clips[-1] <= 5e-4 < min(clips[:-1])
+
+
+def test_default_group_sizes_are_those_that_divide() -> None:
+    """Channels that 512 does not divide have smaller groups, and no error of a larger size."""
+    torch.manual_seed(0)
+    batches = (torch.exp(torch.randn(1, 96)) for _ in range(4))
+    with pytest.raises(InputError, match=r"no group size keeps .* \(16: \S+, 32: \S+\): give larg"):
+        choose_group_size(batches, 0.0)
+
+
+def test_no_group_size_under_the_target_is_told() -> None:
+    """Where no candidate keeps the target, the error lists what each has."""
+    with pytest.raises(InputError, match=r"keeps the clip ratio at 1e-09 \(2: .*, 4: "):
+        choose_group_size(batches_with_outliers(), 1e-9, sizes=(2, 4))

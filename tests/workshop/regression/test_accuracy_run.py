@@ -1,0 +1,395 @@
+"""Accuracy runs of functions: variants, references, inputs of distributions and of files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import asmtune
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.workshop.regression.accuracy_inputs import InputsWarning, distributed
+from asmtune.workshop.regression.accuracy_page import accuracy_figure, accuracy_json, accuracy_page
+from asmtune.workshop.regression.accuracy_run import AccuracyRun
+from tests.interpreter import Interpreter
+
+SCALES = Path(__file__).parents[3] / "examples" / "fp8_scales.py"
+SMALL = {"rows": 16, "cols": 256}
+
+FUNCTIONS = """
+import torch
+
+SHAPES = ({"n": 64},)
+DTYPES = ("fp32", "fp16")
+
+def inputs(shape, dtype, device):
+    x = torch.randn(shape["n"], device=device)
+    return {"x": x.to(getattr(torch, {"fp32": "float32", "fp16": "float16"}[dtype]))}
+
+def twice(x, factor=2.0):
+    return x * factor
+
+def wrong(x):
+    return x * 2 + 0.5
+
+def both(x):
+    return x + 1, x - 1
+
+def named(x):
+    return {"sum": x + 1, "difference": x - 1}
+
+def cut(x):
+    return {"sum": x + 1, "difference": x[1:]}
+
+def turned(x):
+    return {"difference": x - 1, "sum": x + 1}
+
+def others(x):
+    return {"less": x - 1, "more": x + 1}
+
+def nothing(x):
+    return x * float("nan")
+
+def short(x):
+    return x[1:]
+
+def unable(x):
+    raise NotImplementedError("fp8 is not supported on this device\\nsecond line")
+
+def unreadable(x):
+    return x.to_sparse()
+
+def by_group(x, size=4):
+    groups = x.unflatten(-1, (-1, size))
+    scale = groups.abs().amax(-1, keepdim=True)
+    return {"y": x + 0, "scale": scale, "limit": 448 * scale}
+
+def halved(x, axes=2):
+    half = x.unflatten(-1, (-1, 4)).abs().amax(-1, keepdim=axes == 2) / 2
+    y = x.unflatten(-1, (-1, 4)).clamp(-half.view(-1, 1), half.view(-1, 1)).flatten()
+    return {"y": y, "limit": half}
+
+def scale(x):
+    return {"scale": x.view(-1, 4).abs().amax(-1)}
+
+def whole_scale(x):
+    return {"scale": x.abs().amax()}
+
+def whole(x):
+    return {"y": x + 0, "scale": x.abs().amax()}
+
+def plain(x):
+    return x + 0
+
+def stored(x, most=1.0):
+    y = (2 * x).clamp(-most, most).bfloat16()
+    return {"y": y, "limit": torch.full((1,), most), "scale": torch.ones(0)}
+
+def text(x):
+    return "no tensor"
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path) -> str:
+    """A file of plain functions."""
+    path = tmp_path / "functions.py"
+    path.write_text(FUNCTIONS)
+    return str(path)
+
+
+def errors(run: AccuracyRun, metric: str) -> dict[str, float]:
+    """A metric by variant."""
+    return {row.name: getattr(row.stats, metric) for row in run.rows}
+
+
+def test_variants_stand_side_by_side() -> None:
+    """Finer scales lose less of a tensor with outlier channels, by keywords and by functions."""
+    run = asmtune.accuracy(
+        f"{SCALES}:per_tensor",
+        shape=SMALL,
+        inputs="outlier-channels",
+        variants={
+            "channel": "per_channel",
+            "group": "per_group(group=16)",
+            "bf16": "dtype=bf16",
+            "far": f"{SCALES}:per_group",
+        },
+    )
+    shares = errors(run, "rms_share")
+    assert list(shares) == ["per_tensor", "channel", "group", "bf16", "far"]
+    assert shares["group"] < shares["far"] < shares["per_tensor"] < 0.05
+    assert {row.name: row.dtype for row in run.rows}["bf16"] == "bf16"
+    scales = {row.name: row.scales for row in run.rows}
+    assert scales["channel"] is not None
+    assert scales["channel"].count == 256
+    assert scales["channel"].most > 8 * scales["channel"].mean
+
+
+def test_references(functions: str) -> None:
+    """A reference is the function in wider numbers, a variant, or another file's function."""
+    wrong = {"wrong": "wrong"}
+    own = asmtune.accuracy(f"{functions}:twice", variants=wrong, dtype="fp16")
+    assert errors(own, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.0, abs=1e-2)}
+    by_variant = asmtune.accuracy(f"{functions}:twice", variants=wrong, against="twice")
+    assert errors(by_variant, "max_abs") == {"twice": 0.0, "wrong": pytest.approx(0.5)}
+    half = asmtune.accuracy(f"{functions}:twice", variants={"h": "dtype=fp16"}, against="h")
+    wide, narrow = (errors(half, "max_abs")[name] for name in ("twice", "h"))
+    assert narrow == 0.0 < wide, "each variant has inputs of its own dtype"
+    by_function = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong")
+    assert errors(by_function, "max_abs") == {"twice": pytest.approx(0.5)}
+    keyword = asmtune.accuracy(f"{functions}:twice", variants={"four times": {"factor": 4.0}})
+    assert max(errors(keyword, "max_abs").values()) == 0.0, "the reference takes the keyword too"
+    assert [row.name for row in asmtune.accuracy(f"{functions}:both").rows] == ["both 0", "both 1"]
+
+
+def test_heavy_tails_and_outliers_keep_what_they_should() -> None:
+    """Distributions keep shape, dtype and scale, and have the tails that they are named for."""
+    torch.manual_seed(0)
+    x = torch.randn(512, 256)
+
+    def inputs() -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        return {"x": torch.randn(512, 256), "index": torch.arange(3)}
+
+    heavy = distributed(inputs, "heavy-tailed")
+    assert torch.equal(heavy["index"], torch.arange(3))
+    assert heavy["x"].dtype == x.dtype
+    assert heavy["x"].abs().max() > 4 * x.abs().max()
+    assert float(heavy["x"].square().mean()) == pytest.approx(1.0, rel=0.3)
+    amax = distributed(inputs, "outlier-channels")["x"].abs().amax(0)
+    assert int((amax > 20).sum()) == 4
+
+
+@pytest.mark.parametrize("source", ["heavy-tailed", "outlier-channels"])
+def test_scales_and_statistics_stay_true(source: str) -> None:
+    """Drawn scales stay positive, and what is computed of the numbers is of the changed ones."""
+    torch.manual_seed(0)
+
+    def inputs() -> dict[str, torch.Tensor]:
+        x = torch.empty(64, 64).normal_()
+        return {"x": x, "scale": torch.rand(64) + 0.5, "rstd": torch.rsqrt(x.var(1) + 1e-5)}
+
+    found = distributed(inputs, source)
+    assert bool(((found["scale"] >= 0.5) & (found["scale"] <= 1.5)).all())
+    assert torch.equal(found["rstd"], torch.rsqrt(found["x"].var(1) + 1e-5))
+    assert found["x"].abs().max() > 6
+    with pytest.raises(InputError, match=f"{source}: the inputs draw no normal numbers"):
+        distributed(lambda: {"x": torch.rand(4)}, source)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npy"])
+def test_inputs_of_a_file(functions: str, tmp_path: Path, suffix: str) -> None:
+    """A single tensor goes to the first input, and is cast to its dtype."""
+    path = tmp_path / f"x{suffix}"
+    values = torch.full((64,), 3.0, dtype=torch.float64)
+    if suffix == ".pt":
+        torch.save({"x": values}, path)
+    else:
+        np.save(path, values.numpy())
+    run = asmtune.accuracy(f"{functions}:twice", inputs=path, dtype="fp16")
+    assert run.rows[0].stats.amax == 6.0
+
+
+def test_nonfinite_inputs_of_a_file_are_told(functions: str, tmp_path: Path) -> None:
+    """They are counted in a warning, since the errors of what they reach are in no number."""
+    values = torch.ones(64)
+    values[:2] = torch.tensor([torch.nan, torch.inf])
+    torch.save({"x": values}, tmp_path / "x.pt")
+    with pytest.warns(InputsWarning, match="x has 2 NaN or infinite elements"):
+        run = asmtune.accuracy(f"{functions}:twice", inputs=tmp_path / "x.pt")
+    assert (run.rows[0].stats.nonfinite, run.rows[0].stats.max_abs) == (0, 0.0)
+
+
+def test_files_that_do_not_fit_are_told(functions: str, tmp_path: Path) -> None:
+    """Unreadable files, pickles, other shapes, names and dtypes are one line each."""
+    torn, pickled, safe = tmp_path / "torn.pt", tmp_path / "x.npy", tmp_path / "x.safetensors"
+    torn.write_bytes(b"PK\x03\x04 torn")
+    np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    safe.write_bytes(b"\0")
+    files = {"shape": torch.ones(5), "kind": {"x": torch.ones(64, dtype=torch.int32)}}
+    files |= {"name": {"y": torch.ones(64)}, "text": {"x": "text"}, "pickle": Path("x"), "none": {}}
+    files |= {"list": [torch.ones(64)], "meta": {"x": torch.ones(64, device="meta")}}
+    files |= {"sparse": torch.ones(64).to_sparse()}
+    for name, content in files.items():
+        torch.save(content, tmp_path / f"{name}.pt")
+    for path, message in {
+        torn: r"cannot be read as \.pt",
+        pickled: r"cannot be read as \.npy \(not tensors alone; anything else in it is not run\)",
+        safe: r"safetensors",
+        tmp_path / "shape.pt": r"x has shape \[5\], and \[64\] follows from the shape",
+        tmp_path / "kind.pt": r"x is torch\.int32, not torch\.float32",
+        tmp_path / "name.pt": r"no input is called 'y'; they are x",
+        tmp_path / "text.pt": r"expected a tensor, or tensors by name, got str at 'x'",
+        tmp_path / "meta.pt": r"cannot be read as \.pt \(TypeError: can't convert meta",
+        tmp_path / "sparse.pt": r"cannot be read as \.pt \(TypeError: can't convert Sparse",
+        tmp_path / "list.pt": r"expected a tensor, or tensors by name, got list$",
+        tmp_path / "none.pt": "holds no tensors",
+        tmp_path / "pickle.pt": r"cannot be read as \.pt \(not tensors alone",
+        tmp_path / "absent.pt": r"no such file",
+        tmp_path / "x.csv": r"one of random, heavy-tailed, outlier-channels, or a file",
+    }.items():
+        with pytest.raises(InputError, match=message) as caught:
+            asmtune.accuracy(f"{functions}:twice", inputs=path)
+        assert "\n" not in str(caught.value)
+
+
+def test_clipping_counts_by_the_limit_of_what_is_stored(functions: str) -> None:
+    """An output called "limit" is what `clip` counts by; it is no output that is compared."""
+    run = asmtune.accuracy(
+        f"{functions}:stored",
+        against=f"{functions}:twice",
+        variants={"wide": {"most": 1e9}, "odd": {"most": 1.001}},
+    )
+    clip = errors(run, "clip")
+    assert clip["stored"] == pytest.approx(0.62, abs=0.2)
+    assert clip["wide"] == 0
+    assert clip["odd"] == clip["stored"], "1.001 is 1 in bfloat16"
+    assert all(row.scales is None for row in run.rows)
+    static = asmtune.accuracy(f"{SCALES}:static", shape=SMALL, variants={"1": {"amax": 1.0}})
+    assert 0 < errors(static, "clip")["static"] < 0.01 < 0.2 < errors(static, "clip")["1"]
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_limits_of_groups(functions: str, axes: int) -> None:
+    """A limit of each group counts for its elements, also with the axis that the output joins."""
+    variants = {"a": {"axes": axes}}
+    run = asmtune.accuracy(f"{functions}:halved", against=f"{functions}:plain", variants=variants)
+    torch.manual_seed(0)
+    size = torch.randn(16, 4).abs()
+    beyond = size > size.amax(1, keepdim=True) / 2
+    assert errors(run, "clip")["a"] == float(beyond.double().mean())
+
+
+def test_granularities_are_compared(functions: str) -> None:
+    """Scales of other shapes, or that one of the two lacks, are no outputs to compare."""
+    variants = {"g": "by_group", "g8": "by_group(size=8)", "whole": "whole"}
+    for against in ("g", "whole"):
+        run = asmtune.accuracy(f"{functions}:by_group", variants=variants, against=against)
+        assert {row.variant for row in run.rows} == {"by_group", *variants}
+        assert {row.stats.max_abs for row in run.rows} == {0.0}
+
+
+def test_inputs_stay_numbers_in_narrow_formats(tmp_path: Path) -> None:
+    """What a narrow format cannot hold becomes its largest number; in FP8 the cast gives NaN."""
+
+    def inputs() -> dict[str, torch.Tensor]:
+        return {"x": torch.randn(4, 64).mul(200).to(torch.float8_e4m3fn)}
+
+    assert distributed(inputs, "outlier-channels")["x"].float().abs().max() == 448
+    np.save(tmp_path / "x.npy", np.full((4, 64), 1e4))
+    assert distributed(inputs, str(tmp_path / "x.npy"))["x"].float().max() == 448
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_narrow_files_are_widened(functions: str, tmp_path: Path, dtype: torch.dtype) -> None:
+    """Inputs may be wider than the numbers of a file, FP8's included."""
+    torch.save(torch.full((64,), 1.5).to(dtype), tmp_path / "x.pt")
+    run = asmtune.accuracy(f"{functions}:twice", inputs=tmp_path / "x.pt")
+    assert run.rows[0].stats.amax == 3.0
+
+
+def test_the_users_random_numbers_go_on(functions: str) -> None:
+    """A run draws its inputs by its seed, and leaves PyTorch's generator as it was."""
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    asmtune.accuracy(f"{functions}:twice", inputs="heavy-tailed")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("against", ["turned", "both"])
+def test_outputs_are_paired_by_their_names(functions: str, against: str) -> None:
+    """Outputs of two mappings belong together by name, those of a tuple by their order."""
+    run = asmtune.accuracy(f"{functions}:named", against=f"{functions}:{against}")
+    assert [row.stats.max_abs for row in run.rows] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "short", "against": "{}:twice"}, r"output has shape \[63\], the reference"),
+        ({"kernel": "unable"}, "fp8 is not supported on this device"),
+        ({"kernel": "scale", "against": "{}:whole_scale"}, r"output has shape \[16\], the"),
+        ({"kernel": "nothing"}, "variant nothing: output and reference have no finite number"),
+        ({"kernel": "text"}, "expected a tensor, or several, as result"),
+        ({"kernel": "twise"}, "no function 'twise'; did you mean"),
+        ({"against": "fp16"}, "'fp16': one of fp64, fp32, twice, or file.py:function"),
+        ({"variants": {"twice": "wrong"}}, "the kernel itself has this name"),
+        ({"kernel": "unreadable"}, "unreadable, variant unreadable: accuracy: NotImplementedError"),
+        (
+            {"kernel": "named", "variants": {"v": "cut"}, "against": "named"},
+            r"named, variant v difference: accuracy: the output has shape \[63\]",
+        ),
+        ({"variants": {"a": "absent"}}, "no function 'absent'"),
+        ({"variants": {"a": "twice(factor)"}}, "'factor' is not NAME=VALUE"),
+        ({"variants": {"a": "facto=2"}}, "unexpected keyword argument 'facto'"),
+        ({"variants": {"a": "both"}, "against": "twice"}, "2 outputs, and the reference has 1"),
+        ({"kernel": "named", "against": "{}:others"}, "give both the same names"),
+        ({"seed": 1 << 64}, "a number from 0 to 2"),
+        ({"dtype": "fp8e5"}, "does not support fp8e5: one of fp32, fp16"),
+        ({"shape": {"m": 3}}, "write --shape n=64"),
+    ],
+)
+def test_bad_input_is_one_line(functions: str, options: dict[str, str], message: str) -> None:
+    """What cannot be called or compared is told with its name."""
+    taken = {"kernel": "twice", **options}
+    kernel = f"{functions}:{taken.pop('kernel')}"
+    taken = {n: v.format(functions) if n == "against" else v for n, v in taken.items()}
+    with pytest.raises(InputError, match=message) as caught:
+        asmtune.accuracy(kernel, **taken)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_needs_a_gpu_or_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without either, one line says how to go on."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(MeasureError, match="TRITON_INTERPRET=1 runs kernels on the CPU"):
+        asmtune.accuracy("softmax")
+
+
+def test_forms(functions: str) -> None:
+    """JSON holds every number, and the page the figure and each variant, without scripts."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    run = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong", variants={"<b>": {}})
+    document = json.loads(accuracy_json(run))
+    assert (document["format"], document["version"]) == ("asmtune-accuracy", 1)
+    assert document["rows"][0]["stats"]["max_abs"] == pytest.approx(0.5)
+    page = accuracy_page(run)
+    assert "<svg" in page
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+    assert accuracy_figure(run, "png").startswith(b"\x89PNG")
+    exact = asmtune.accuracy(f"{functions}:twice")
+    assert accuracy_figure(exact, "svg").startswith(b"<?xml"), "without any error"
+
+
+def interpreted(kernel: str, shape: dict[str, int]) -> dict[str, float]:
+    """Statistics of a kernel under Triton's interpreter."""
+    run = asmtune.accuracy(kernel, shape=shape, variants={"fp16": "dtype=fp16"})
+    assert run.environment.gpu == "CPU, Triton's interpreter"
+    return errors(run, "max_rel") | {"kl": run.rows[0].stats.kl}
+
+
+MODULE = """
+from asmtune.kernels.softmax import DEFAULT, DTYPES, OUTPUTS, SHAPES, kernel, problem, reference
+from asmtune.kernels.softmax import space
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["shipped", "launch"])
+def test_kernels_under_the_interpreter(interpreter: Interpreter, tmp_path: Path, form: str) -> None:
+    """A shipped kernel, and a module that has a launch alone, are right to their dtypes' digits."""
+    path = tmp_path / "mine.py"
+    path.write_text(MODULE)
+    kernel = "softmax" if form == "shipped" else str(path)
+    name = "tests.workshop.regression.test_accuracy_run:interpreted"
+    found = interpreter.call(name, kernel, {"rows": 8, "cols": 100})
+    assert 0 < found["softmax" if form == "shipped" else "mine"] < 1e-6
+    assert 1e-6 < found["fp16"] < 1e-3
+    assert math.isfinite(found["kl"])

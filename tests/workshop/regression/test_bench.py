@@ -1,0 +1,305 @@
+"""`asmtune bench`: which configs it times, in which processes, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.compile.load import Binary
+from asmtune.core.config import Config
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.tuned import Measurement, Outcome, Provenance, TuneKey, TuneRecord
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
+from asmtune.measure.timing.statistics import summarise
+from asmtune.store.database import Store
+from asmtune.tuning.request import key_of, provenance
+from asmtune.workshop.regression import process_main
+from asmtune.workshop.regression import processes as bench_processes
+from asmtune.workshop.regression import processes as bench_rows
+from asmtune.workshop.regression.run import BenchRun, BenchSubject, Environment, read_run
+from tests.command_lines import Commands
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))
+WINNER = Config({"BLOCK": 256}, num_warps=2)
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An H200 whose processes are played; the user's store is empty."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(bench_processes, "COMMAND", FAKE)
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "own"))
+
+
+def identity(path: Path, n: int, dtype: str = "fp16") -> tuple[TuneKey, Provenance]:
+    """Give the identity that launches of the doubling kernel look for."""
+    module = load_kernel_module(str(path))
+    problem = module.problem({"n": n}, dtype, "meta")
+    return key_of(problem, "NVIDIA H200"), provenance(problem, module.space())
+
+
+def store(commands: Commands, *sizes: int, **changes: str) -> None:
+    """Keep a config of the doubling kernel for each size."""
+    folder = commands.folder / "own"
+    folder.mkdir(exist_ok=True)
+    timings = (Measurement(WINNER, 5.0, 4.0, 6.0, (5.0,)),)
+    with Store.open(folder / "store.sqlite") as opened:
+        for n in sizes:
+            key, made = identity(commands.folder / "doubled.py", n)
+            opened.save(TuneRecord(key, WINNER, timings, replace(made, **changes)))
+
+
+def bench(commands: Commands, *arguments: str) -> tuple[int, str, BenchRun]:
+    """Exit code, what it says, and the run that it writes."""
+    path = commands.folder / "run.json"
+    ran = commands.run("bench", "{}/doubled.py", *arguments, "-o", str(path))
+    assert ran.out == ""
+    return ran.code, ran.err, read_run(path)
+
+
+def test_what_is_stored_is_timed(commands: Commands) -> None:
+    """Each stored shape has a row of as many processes as asked for, with where it ran."""
+    store(commands, 4096, 100)
+    code, said, run = bench(commands, "--processes", "3", "--label", "abc")
+    assert code == 0
+    assert "doubled: nothing is stored for 2 of 4 shapes and dtypes" in said
+    assert "process 3 of 3: 2 rows" in said
+    assert [row.subject for row in run.rows] == [
+        BenchSubject("doubled", {"n": n}, "fp16") for n in (4096, 100)
+    ]
+    first = run.rows[0]
+    assert (first.config, first.layer, first.remark) == (WINNER, "store", "")
+    assert [len(samples) for samples in first.samples] == [5, 5, 5]
+    assert len({samples[0] for samples in first.samples}) == 3
+    assert first.median_us == pytest.approx(40.96, rel=0.03)
+    assert (run.label, run.environment.gpu, run.environment.board) == ("abc", "NVIDIA H200", "b0")
+    assert [process.clocks for process in run.processes] == [{"sm_mhz": 1980}] * 3
+    assert run.timing["flush_bytes"] == 256 << 20
+    assert run.missed == ()
+
+
+def test_rates_and_efficiency(commands: Commands) -> None:
+    """Statistics, rates, GOPS/W and the best working point are shown, as text, JSON and figure."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    store(commands, 4096, 100)
+    asked = ("bench", "{}/doubled.py", "-o", "{}/run.json", "--processes", "2", "--energy")
+    ran = commands.run(*asked, "--figure", "{}/curve.svg")
+    assert (ran.code, ran.out) == (0, "")
+    assert "doubled fp16: best working point n=" in ran.err
+    assert "GOPS/W" in ran.err
+    assert (commands.folder / "curve.svg").read_bytes().startswith(b"<?xml")
+    run = read_run(commands.folder / "run.json")
+    assert [row.energy_mj for row in run.rows] == [4.096, 0.1]
+    ran = commands.run(*asked, "--json")
+    document = json.loads(ran.out)
+    assert [row["statistics"]["samples"] for row in document["rows"]] == [10, 10]
+    (curve,) = document["curves"]
+    assert [point["shape"] for point in curve["points"]] == [{"n": 100}, {"n": 4096}]
+    assert curve["points"][1]["gops_per_w"] == pytest.approx(2 * 4096 / 4.096 / 1e6)
+
+
+def test_no_stored_config(commands: Commands) -> None:
+    """A shape of which nothing is stored is told with what to do; the others go on; exit 1."""
+    store(commands, 4096)
+    code, said, run = bench(
+        commands, "--shape", "n=4096", "--shape", "n=7", "--dtype", "fp16", "--processes", "1"
+    )
+    assert code == 1
+    advice = "asmtune tune {} --shape n=7 --dtype fp16".format(commands.folder / "doubled.py")
+    assert f"asmtune: doubled n=7: no config is stored: {advice}" in said
+    assert [row.subject.shape for row in run.rows] == [{"n": 4096}]
+    ((subject, why),) = [(one.subject, one.why) for one in run.missed]
+    assert (dict(subject.shape), why) == ({"n": 7}, "unknown")
+
+
+def test_nothing_stored(commands: Commands) -> None:
+    """Where nothing at all is stored there is no run, and one line says what to do."""
+    ran = commands.run("bench", "{}/doubled.py", "-o", "{}/run.json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no config is stored for any of it on NVIDIA H200" in ran.err.splitlines()[-1]
+    assert not (commands.folder / "run.json").exists()
+
+
+def test_a_stale_record(commands: Commands) -> None:
+    """A changed kernel is timed on the config that it had, and the row says so."""
+    store(commands, 4096, source="0" * 64)
+    code, said, run = bench(commands, "--processes", "1")
+    assert code == 0
+    assert run.rows[0].remark == "config of an older record: source differs"
+    assert "1 of 1 rows are timed on configs of older records" in said
+
+
+def test_a_config_outside_the_space(commands: Commands) -> None:
+    """A stored config that the space has no more is not timed."""
+    store(commands, 4096, 100, source="0" * 64)
+    path = commands.folder / "doubled.py"
+    module = load_kernel_module(str(path))
+    space = module.space().replace(BLOCK=(128,))
+    asked = bench_rows.BenchRequest([str(path)], ["n=100"], None, None, "NVIDIA H200")
+    with pytest.MonkeyPatch.context() as patch:
+        assert module.python is not None
+        patch.setattr(module.python, "space", lambda: space)
+        (row,) = asked.rows(bench_rows.Settings.from_environment())
+    assert isinstance(row, bench_rows.Missed)
+    assert row.reason.startswith("the stored config is none of the space any more: asmtune tune")
+
+
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [(13, "its process died with SIGABRT"), (14, "registers at ptxas: too many")],
+)
+def test_a_row_that_fails(size: int, says: str, commands: Commands) -> None:
+    """A kernel that fails, or ends its process, costs itself alone; it is told; exit 1."""
+    store(commands, 100, size, 300)
+    shapes = [option for n in (100, size, 300) for option in ("--shape", f"n={n}")]
+    code, said, run = bench(commands, *shapes, "--processes", "2")
+    assert code == 1
+    assert f"asmtune: doubled n={size}: {says}" in said
+    assert [(row.subject.shape["n"], len(row.samples)) for row in run.rows] == [(100, 2), (300, 2)]
+    (missed,) = run.missed
+    assert (missed.why, missed.reason) == ("failed", says)
+
+
+@pytest.mark.slow
+def test_a_row_that_hangs(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that says nothing any more is ended, and the others are timed."""
+    monkeypatch.setattr(bench_processes, "PATIENCE_S", 2.0)
+    store(commands, 15, 300)
+    code, said, run = bench(commands, "--shape", "n=15", "--shape", "n=300", "--processes", "1")
+    assert code == 1
+    assert "n=15: its process gave no answer for 2 s" in said
+    assert [row.subject.shape["n"] for row in run.rows] == [300]
+
+
+def test_all_fail(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing could be timed no file is written, and one line says why."""
+    store(commands, 14)
+    arguments = ("bench", "{}/doubled.py", "--shape", "n=14", "-o", "{}/run.json")
+    ran = commands.run(*arguments)
+    assert ran.code == 2
+    assert "no kernel could be timed: registers at ptxas: too many" in ran.err
+    monkeypatch.setenv("FAKE_REFUSES", "1")
+    ran = commands.run(*arguments)
+    assert ran.err.splitlines()[-1] == "asmtune: no target describes the device"
+    assert not (commands.folder / "run.json").exists()
+
+
+def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU there is one line, and an exit code of its own."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ran = commands.run("bench", "{}/doubled.py", "-o", "{}/run.json")
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err == "asmtune: bench needs a CUDA GPU; PyTorch finds none on this machine\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("{}/doubled.py",), "bench: name the file to write: --output run.json"),
+        (("{}/doubled.py", "-o", "{}"), "no such folder, or a folder itself"),
+        (("{}/doubled.py", "-o", "{}/none/run.json"), "no such folder, or a folder itself"),
+        (("matmull", "-o", "{}/r.json"), "unknown kernel 'matmull'"),
+        (("{}/syntax.py", "-o", "{}/r.json"), "syntax.py, line 2"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "the shape lacks n"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--dtype", "i8"), "does not support i8"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--processes", "0"), "--processes"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--processes", "201"), "--processes"),
+    ],
+)
+def test_bad_input(arguments: Sequence[str], says: str, commands: Commands) -> None:
+    """Each is refused in one line, and nothing is written."""
+    assert says in commands.refused("bench", *arguments)
+    assert not (commands.folder / "r.json").exists()
+
+
+def test_two_kernels_of_one_name(commands: Commands) -> None:
+    """Rows are called by the kernel's name, so that two of one name do not fit in a run."""
+    (commands.folder / "other").mkdir()
+    text = (commands.folder / "doubled.py").read_text()
+    (commands.folder / "other" / "doubled.py").write_text(text)
+    refused = commands.refused("bench", "{}/doubled.py", "{}/other/doubled.py", "-o", "{}/r.json")
+    assert "two kernels are called doubled" in refused
+
+
+def test_shipped_configs_are_found() -> None:
+    """Kernels that come with asmtune are timed on the configs that ship for an H200."""
+    asked = bench_rows.BenchRequest(["softmax"], [], None, "fp32", "NVIDIA H200")
+    rows = asked.rows(bench_rows.Settings.from_environment())
+    assert len(rows) == 5
+    assert {row.layer for row in rows if isinstance(row, bench_rows.BenchRow)} == {"shipped"}
+
+
+class Played:
+    """Stands for a bench on a GPU: takes binaries of an H200, and gives known times."""
+
+    def __init__(self, setup: BenchSetup) -> None:
+        self._setup = setup
+
+    def final(self, entrants: Sequence[TimingCandidate]) -> list[Outcome]:
+        """As a `LocalBench`; the binary must be one that can be launched."""
+        (entrant,) = entrants
+        binary = Binary.of(self._setup.lowering, entrant.config, entrant.artifact)
+        assert isinstance(binary, Binary)
+        assert self._setup.effects.writes == {"x_ptr"}
+        return [(entrant.config, summarise(entrant.config, [7.0, 8.0, 9.0]))]
+
+    def energy(self, entrant: TimingCandidate) -> float:
+        """A known energy."""
+        return entrant.config.num_warps * 1.5
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def said(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Collect the messages of the process, as its parent hears them."""
+    for message in process_main.answers(plan):
+        yield json.loads(json.dumps(message))
+
+
+@pytest.mark.slow(seconds=1)
+def test_a_process(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles each row's config for its GPU and times it, in an order by the seed."""
+    here = Environment("NVIDIA H200", "", "580", {})
+    original = process_main.problem_of
+    monkeypatch.setattr(process_main, "environment_here", lambda: here)
+    monkeypatch.setattr(process_main, "problem_of", lambda row, _: original(row, "meta"))
+    monkeypatch.setattr(process_main, "read_clocks", lambda: {"sm_mhz": 1980})
+    monkeypatch.setattr(process_main, "LocalBench", Played)
+    row = {
+        "reference": str(commands.folder / "doubled.py"),
+        "sizes": {"n": 4096},
+        "dtype": "fp16",
+        "config": WINNER.to_dict(),
+    }
+    rows = {"0": row, "1": {**row, "sizes": {"n": 64}}, "2": {**row, "config": {"BLOCK": 7}}}
+    rows["3"] = {**row, "reference": str(commands.folder / "broken.py")}
+    first, *between, last = said({"rows": rows, "seed": 1})
+    assert first == {
+        "environment": {"gpu": "NVIDIA H200", "board": "", "driver": "580", "versions": {}}
+    }
+    assert last == {"clocks": {"sm_mhz": 1980}}
+    found = {message["row"]: message for message in between if "row" in message}
+    load = {"unit": "fp32", "flops": 4096.0, "bytes": 16384.0}
+    assert found["0"] == {"row": "0", "samples": [7.0, 8.0, 9.0], "load": load}
+    assert found["1"]["samples"] == [7.0, 8.0, 9.0]
+    assert "its space has changed meanwhile" in found["2"]["failure"]
+    assert "missing_name" in found["3"]["failure"]
+
+    (metered,) = [m for m in said({"rows": {"0": row}, "seed": 1, "energy": True}) if "row" in m]
+    assert metered["energy_mj"] == 3.0
+
+    def order(seed: int) -> list[str]:
+        plan = {"rows": rows, "seed": seed}
+        return [message["running"] for message in said(plan) if "running" in message]
+
+    assert order(1) == order(1)
+    assert len({tuple(order(seed)) for seed in range(4)}) > 1

@@ -1,0 +1,261 @@
+"""`asmtune check`: exit codes, forms, the history that it keeps, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from asmtune.cli.app import app
+from asmtune.workshop.regression.history import read_history
+from asmtune.workshop.regression.run import BenchRun, write_run
+from tests.command_lines import Commands
+from tests.workshop.regression.bench_runs import HERE, scaled, simulated
+
+WORKFLOW = Path(__file__).parents[3] / "examples" / "regression.yml"
+STEADY = {"one": 10.0, "two": 400.0}
+BASE = ("--baseline", "{}/base.json")
+
+
+@pytest.fixture
+def runs(commands: Commands) -> Commands:
+    """A baseline, a run like it, and one whose first kernel is 5% slower."""
+    base, run = simulated(0, **STEADY), simulated(1, **STEADY)
+    write(commands, "base", base)
+    write(commands, "run", run)
+    write(commands, "slow", scaled(run, 1.05, lambda s: s.kernel == "one"))
+    return commands
+
+
+def write(commands: Commands, name: str, run: BenchRun) -> None:
+    """A run in the folder of the commands."""
+    write_run(commands.folder / f"{name}.json", run)
+
+
+def test_no_slowdown(runs: Commands) -> None:
+    """Unchanged kernels exit with 0 and are listed."""
+    ran = runs.run("check", "{}/run.json", *BASE)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[-1] == "No slowdown: 2 unchanged (threshold 3%, level 1%)"
+
+
+def test_a_slowdown(runs: Commands) -> None:
+    """A planted 5% exits with 1; its row comes first, with both times and the change."""
+    ran = runs.run("check", "{}/slow.json", *BASE)
+    assert ran.code == 1
+    assert ran.out.splitlines()[-1].startswith("Slowdown: 1 slower, 1 unchanged")
+    rows = [[cell.strip() for cell in line.split("│")] for line in ran.out.splitlines()]
+    (row,) = [row for row in rows if row[0] == "one"]
+    assert row[:4] == ["one", "n=4096", "fp16", "slower"]
+    assert 1.03 < float(row[5]) / float(row[4]) < 1.07
+    assert re.fullmatch(r"\+[4-6]\.\d%", row[6])
+    assert rows.index(row) < next(place for place, row in enumerate(rows) if row[0] == "two")
+
+
+def test_forms(runs: Commands) -> None:
+    """JSON has all of it, Markdown the slow row in the open and the others folded away."""
+    ran = runs.run("check", "{}/slow.json", *BASE, "--format", "json")
+    document = json.loads(ran.out)
+    assert (document["format"], document["version"]) == ("asmtune-check", 1)
+    assert (document["outcome"], document["counts"]) == ("slower", {"slower": 1, "unchanged": 1})
+    assert [f["verdict"] for f in document["findings"]] == ["slower", "unchanged"]
+    assert document["findings"][0]["ratio"] == pytest.approx(1.05, abs=0.02)
+    path = runs.folder / "check.md"
+    ran = runs.run("check", "{}/slow.json", *BASE, "--format", "markdown", "--output", str(path))
+    assert (ran.code, ran.out) == (1, "")
+    text = path.read_text()
+    assert text.startswith("### Slowdown: 1 slower, 1 unchanged\n\n| kernel |")
+    assert text.index("| one | n=4096 | fp16 | slower |") < text.index("<details>")
+    assert text.index("<details>") < text.index("| two | n=4096 | fp16 | unchanged |")
+
+
+def test_not_comparable(runs: Commands) -> None:
+    """Another GPU is said in one line, nothing is judged, and the exit code is 3."""
+    other = replace(simulated(0, **STEADY), environment=replace(HERE, gpu="NVIDIA B200"))
+    write(runs, "base", other)
+    ran = runs.run("check", "{}/slow.json", *BASE)
+    assert ran.code == 3
+    said = "not comparable: another GPU: the baseline is of NVIDIA B200, this run of NVIDIA H200"
+    assert said in ran.out.splitlines()
+    assert "Not comparable: 2 not judged" in ran.out
+    text = runs.run("check", "{}/slow.json", *BASE, "--format", "markdown").out
+    assert "### Not comparable: 2 not judged\n\n- another GPU:" in text
+
+
+def test_threshold_and_level(runs: Commands) -> None:
+    """A threshold above the slowdown, or a level that 8 processes cannot reach, find nothing."""
+    assert runs.run("check", "{}/slow.json", *BASE, "--threshold", "10%").code == 0
+    assert runs.run("check", "{}/slow.json", *BASE, "--threshold", "0.02").code == 1
+    ran = runs.run("check", "{}/slow.json", *BASE, "--level", "0.001%")
+    assert ran.code == 3
+    assert "8 and 8 processes show nothing at this level: asmtune bench --processes 11" in ran.out
+
+
+def test_the_history_is_kept(runs: Commands) -> None:
+    """Runs are added when asked for, each once; its mean and deviation become the threshold."""
+    path = runs.folder / "history.jsonl"
+    history = ("--history", str(path))
+    runs.run("check", "{}/run.json", *BASE, *history)
+    assert not path.exists()
+    for seed in range(2, 9):
+        write(runs, "next", simulated(seed, **STEADY))
+        ran = runs.run("check", "{}/next.json", *BASE, *history, "--record")
+        assert ran.code == 0
+    runs.run("check", "{}/next.json", *BASE, *history, "--record")
+    assert [entry.label for entry in read_history(path)] == [str(n) for n in range(2, 9)]
+    judged = ("--threshold", "history", *history)
+    assert runs.run("check", "{}/run.json", *BASE, *judged).code == 0
+    assert runs.run("check", "{}/slow.json", *BASE, *judged).code == 1
+
+
+def test_a_figure(runs: Commands) -> None:
+    """The trend is drawn as SVG with a panel a kernel, equal for equal input; also as PNG."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    history = runs.folder / "history.jsonl"
+    for seed in range(3):
+        write(runs, "next", simulated(seed, **STEADY))
+        runs.run("check", "{}/next.json", *BASE, "--history", str(history), "--record")
+    figure = runs.folder / "trend.svg"
+    arguments = ("check", "{}/slow.json", *BASE, "--history", str(history), "--figure")
+    assert runs.run(*arguments, str(figure)).code == 1
+    text = figure.read_text()
+    assert text.startswith("<?xml")
+    for words in ("one", "two", "time against the median of 4 runs, NVIDIA H200", "n=4096 fp16"):
+        assert f"<!-- {words}" in text
+    again = runs.folder / "again.svg"
+    runs.run(*arguments, str(again))
+    assert again.read_bytes() == figure.read_bytes()
+    runs.run(*arguments, "{}/trend.png")
+    assert (runs.folder / "trend.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("{}/run.json",), "baseline"),
+        (("{}/absent.json", *BASE), "absent.json: No such file"),
+        (("{}", *BASE), "Is a directory"),
+        (("{}/plain.py", *BASE), "not JSON"),
+        (("{}/run.json", "--baseline", "{}"), "--baseline {}: Is a directory"),
+        (("{}/run.json", "--baseline", "{}/empty.json"), "empty.json: the file is empty"),
+        (("{}/run.json", "--baseline", "{}/newer.json"), "written by a newer asmtune (form 9"),
+        (("{}/run.json", *BASE, "--threshold", "much"), "--threshold 'much': expected a share"),
+        (("{}/run.json", *BASE, "--threshold", "0"), "--threshold '0': expected a share"),
+        (("{}/run.json", *BASE, "--threshold", "nan%"), "--threshold 'nan%': expected a share"),
+        (("{}/run.json", *BASE, "--level", "100%"), "--level '100%': expected a share"),
+        (("{}/run.json", *BASE, "--threshold", "history"), "history needs --history FILE"),
+        (("{}/run.json", *BASE, "--record"), "--record needs --history FILE"),
+        (("{}/run.json", *BASE, "--format", "yaml"), "--format 'yaml': one of text, markdown"),
+        (("{}/run.json", *BASE, "--figure", "{}/t.gif"), "ends in one of .svg, .png, .pdf"),
+        (("{}/run.json", *BASE, "--history", "{}/empty.json"), "the file is empty"),
+        (("{}/run.json", *BASE, "--history", "{}", "--record"), "a folder itself"),
+        (("{}/run.json", *BASE, "--history", "{}"), "Is a directory"),
+        (("{}/run.json", *BASE, "--output", "{}/base.json"), "--baseline is that file"),
+    ],
+)
+def test_bad_input(arguments: Sequence[str], says: str, runs: Commands) -> None:
+    """Each is refused in one line with exit code 2."""
+    (runs.folder / "empty.json").write_text("")
+    newer = json.loads((runs.folder / "base.json").read_text()) | {"version": 9}
+    (runs.folder / "newer.json").write_text(json.dumps(newer))
+    assert says.replace("{}", str(runs.folder)) in runs.refused("check", *arguments)
+
+
+@pytest.mark.parametrize("name", ["none/check.txt", "history.jsonl"])
+def test_nothing_is_kept_where_not_all_can_be(name: str, runs: Commands) -> None:
+    """A result that has no place leaves neither history nor figure."""
+    before = sorted(runs.folder.iterdir())
+    kept = ("--history", "{}/history.jsonl", "--record", "--figure", "{}/trend.svg")
+    assert "--" in runs.refused("check", "{}/run.json", *BASE, *kept, "-o", f"{{}}/{name}")
+    assert sorted(runs.folder.iterdir()) == before
+
+
+def test_a_corrupt_history_stays(runs: Commands) -> None:
+    """What cannot be read is not written over, and no figure is left behind."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    history = runs.folder / "history.jsonl"
+    history.write_text('{"format": "asmtune-bench-history", "version": 2}\n')
+    refused = runs.refused(
+        "check", "{}/run.json", *BASE, "--history", str(history), "--record", "--figure",
+        "{}/trend.svg",
+    )  # fmt: skip
+    assert "line 1: written by a newer asmtune (form 2, this one knows 1)" in refused
+    assert '"version": 2' in history.read_text()
+    assert not (runs.folder / "trend.svg").exists()
+
+
+def test_names_from_files_are_no_markup(runs: Commands) -> None:
+    """A kernel's name or a label cannot break the Markdown table, nor reach a terminal."""
+    base = simulated(0, **{"<b>|x`\x1b[31m": 10.0})
+    write(runs, "base", replace(base, label="a|b\n# head"))
+    write(runs, "run", base)
+    text = runs.run("check", "{}/run.json", *BASE, "--format", "markdown").out
+    assert "\x1b" not in text
+    assert "<b>" not in text
+    assert "\n# head" not in text
+    (row,) = [line for line in text.splitlines() if "unchanged |" in line]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 13
+    assert "\x1b" not in runs.run("check", "{}/run.json", *BASE).out
+
+
+def test_a_label_starts_no_block(runs: Commands) -> None:
+    """A label at the start of a line is no heading, and neither formula nor strike within."""
+    write(runs, "odd", replace(simulated(1, **STEADY), label="# 1 ~~x~~ $y$"))
+    text = runs.run("check", "{}/odd.json", *BASE, "--format", "markdown").out
+    assert "\nRun \\# 1 \\~\\~x\\~\\~ \\$y\\$ against " in text
+
+
+def test_names_from_files_in_a_figure(runs: Commands) -> None:
+    """A name or label that would be mathematics, or that no font and no file has, is drawn."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    odd = simulated(0, **{"$\\none$": 10.0})
+    write(runs, "odd", replace(odd, label="a $\\b$ \ud800 \x1b"))
+    ran = runs.run("check", "{}/odd.json", *BASE, "--figure", "{}/trend.svg")
+    assert (ran.code, ran.err) == (3, "")
+    assert "<!-- $\\none$ -->" in (runs.folder / "trend.svg").read_text()
+
+
+def test_a_figure_of_one_gpu(runs: Commands) -> None:
+    """What another GPU took is no point of this one's trend."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    history = ("--history", "{}/history.jsonl", "--record")
+    other = replace(simulated(2, **STEADY), environment=replace(HERE, gpu="NVIDIA L4"))
+    write(runs, "other", other)
+    runs.run("check", "{}/other.json", *BASE, *history)
+    runs.run("check", "{}/run.json", *BASE, *history, "--figure", "{}/trend.svg")
+    assert "median of 1 run, NVIDIA H200 -->" in (runs.folder / "trend.svg").read_text()
+    assert len(read_history(runs.folder / "history.jsonl")) == 2
+
+
+def workflow_commands() -> list[list[str]]:
+    """The asmtune commands of the example workflow, their expressions filled in."""
+    document: Any = yaml.safe_load(WORKFLOW.read_text())
+    steps = [step for job in document["jobs"].values() for step in job["steps"]]
+    lines = "\n".join(step.get("run", "") for step in steps).splitlines()
+    filled = [re.sub(r"\$\{\{.*?\}\}", "x", line) for line in lines]
+    return [shlex.split(line)[1:] for line in filled if line.startswith("asmtune ")]
+
+
+def test_the_example_workflow() -> None:
+    """Its YAML is a workflow of two jobs, and every asmtune command in it is one that there is."""
+    document: Any = yaml.safe_load(WORKFLOW.read_text())
+    assert set(document["jobs"]) == {"pull-request", "trend"}
+    for job in document["jobs"].values():
+        assert "gpu" in job["runs-on"]
+        assert all("uses" in step or "run" in step for step in job["steps"])
+    found = workflow_commands()
+    assert {words[0] for words in found} == {"bench", "cache", "check"}
+    group: Any = typer.main.get_command(app)
+    for words in found:
+        command, rest = group, words
+        while hasattr(command, "commands"):
+            command, rest = command.commands[rest[0]], rest[1:]
+        command.make_context(command.name, list(rest))

@@ -1,0 +1,250 @@
+"""Verdicts on rows, what may not be compared, and thresholds from a history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asmtune.core.config import Config
+from asmtune.workshop.regression.compare import Check, Terms, compare, needed
+from asmtune.workshop.regression.history import entry_of, extended, reach_of
+from asmtune.workshop.regression.run import BenchRun, Missed, Process
+from tests.workshop.regression.bench_runs import (
+    HERE,
+    part_of,
+    rows_of,
+    run_of,
+    scaled,
+    simulated,
+    subject,
+    timed,
+)
+
+STEADY = {"one": 10.0, "two": 400.0}
+
+
+def verdicts(check: Check) -> dict[str, str]:
+    """Give the verdicts of each kernel."""
+    return {finding.subject.kernel: finding.verdict for finding in check.findings}
+
+
+def test_what_is_in_one_run_alone() -> None:
+    """A row of one run alone is new or gone, and neither fails a check."""
+    old, new = simulated(0, one=10.0, two=20.0), simulated(1, two=20.0, three=5.0)
+    check = compare(old, new, Terms())
+    assert verdicts(check) == {"one": "gone", "two": "unchanged", "three": "new"}
+    assert check.outcome == "fine"
+
+
+@pytest.mark.parametrize(("why", "verdict"), [("failed", "failed"), ("unknown", "gone")])
+def test_a_kernel_that_ran_before(why: str, verdict: str) -> None:
+    """A kernel that fails now is worse than a slow one; one without a stored config is gone."""
+    base, run = simulated(0, **STEADY), simulated(1, two=400.0)
+    run = replace(run, missed=(Missed(subject("one"), why, "ptxas at cubin: no"),))
+    check = compare(base, run, Terms())
+    assert verdicts(check) == {"one": verdict, "two": "unchanged"}
+    assert check.outcome == ("slower" if why == "failed" else "fine")
+    assert check.findings[0].remark == "ptxas at cubin: no"
+
+
+def test_both_significance_and_threshold() -> None:
+    """2% more is significant here and below the threshold; a lower threshold calls it slower."""
+    rows = [[10.0 + 0.001 * n] for n in range(8)]
+    base = run_of(timed("one", rows))
+    run = scaled(base, 1.02, lambda _: True)
+    assert verdicts(compare(base, run, Terms())) == {"one": "unchanged"}
+    found = compare(base, run, Terms(threshold=0.01))
+    assert verdicts(found) == {"one": "slower"}
+    (finding,) = found.findings
+    assert finding.ratio == pytest.approx(1.02)
+    assert finding.chance == pytest.approx(1 / 12870)
+    assert finding.limit_us == pytest.approx(1.01 * base.rows[0].median_us)
+
+
+def test_one_process_that_is_slow_changes_nothing() -> None:
+    """A hundred times the time in one process of eight is that process, not the kernel."""
+    base = simulated(0, **STEADY)
+    spoilt = tuple(
+        replace(row, samples=(tuple(100 * s for s in row.samples[0]), *row.samples[1:]))
+        for row in simulated(1, **STEADY).rows
+    )
+    assert compare(base, replace(base, rows=spoilt), Terms()).outcome == "fine"
+
+
+def test_processes_are_the_unit() -> None:
+    """Thousands of samples of two processes show nothing: one may have been unlucky."""
+    base = run_of(timed("one", [[10.0, 10.1] * 500] * 2))
+    check = compare(base, scaled(base, 2.0, lambda _: True), Terms())
+    assert (check.outcome, verdicts(check)) == ("incomparable", {"one": "not judged"})
+    assert "2 and 2 processes show nothing at this level" in check.findings[0].remark
+    assert "asmtune bench --processes 5" in check.findings[0].remark
+
+
+@pytest.mark.parametrize(("rows", "processes"), [(1, 5), (2, 5), (3, 6), (9, 6), (128, 8)])
+def test_processes_needed(rows: int, processes: int) -> None:
+    """So many processes a side find a row that is slower throughout, and one fewer does not."""
+    assert needed(rows, 0.01) == processes
+    values = [10.0 + 0.001 * n for n in range(processes)]
+    names = [f"kernel{place}" for place in range(rows)]
+    base = run_of(*(timed(name, [[value] for value in values]) for name in names))
+    slow = scaled(base, 1.5, lambda s: s.kernel == "kernel0")
+    assert verdicts(compare(base, slow, Terms()))["kernel0"] == "slower"
+    fewer = part_of(slow, range(processes - 1))
+    assert verdicts(compare(part_of(base, range(processes - 1)), fewer, Terms()))["kernel0"] == (
+        "not judged"
+    )
+
+
+def test_ties_are_no_finding() -> None:
+    """A run against itself, and constants against constants, are unchanged."""
+    base = simulated(0, **rows_of(12))
+    assert set(verdicts(compare(base, base, Terms())).values()) == {"unchanged"}
+    flat = run_of(timed("one", [[10.0]] * 8))
+    assert verdicts(compare(flat, flat, Terms(threshold=1e-9))) == {"one": "unchanged"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"gpu": "NVIDIA A100"}, "another GPU: the baseline is of NVIDIA H200, this run of NVIDIA"),
+        ({"driver": "590.2"}, "another driver: the baseline is of 580.1, this run of 590.2"),
+        ({"board": "ba9876543210"}, "another board: .* give --any-board"),
+    ],
+)
+def test_another_place_is_said_and_not_judged(change: dict[str, str], says: str) -> None:
+    """Twice the time on another GPU, driver or board is no verdict on the kernel."""
+    base = simulated(0, **STEADY)
+    slow = scaled(simulated(1, **STEADY), 2.0, lambda _: True)
+    check = compare(base, replace(slow, environment=replace(HERE, **change)), Terms())
+    assert check.outcome == "incomparable"
+    assert set(verdicts(check).values()) == {"not judged"}
+    (obstacle,) = check.obstacles
+    import re
+
+    assert re.match(says, obstacle)
+
+
+def test_boards_of_one_model_where_asked_for() -> None:
+    """With `any_board` two boards compare, and it is said; where one is unknown as well."""
+    base = simulated(0, **STEADY)
+    other = replace(simulated(1, **STEADY), environment=replace(HERE, board="ba9876543210"))
+    check = compare(base, other, Terms(any_board=True))
+    assert check.outcome == "fine"
+    assert any(remark.startswith("board: 0123456789ab before") for remark in check.remarks)
+    unknown = replace(other, environment=replace(HERE, board=""))
+    assert compare(base, unknown, Terms()).outcome == "fine"
+
+
+def test_another_way_of_timing_is_not_judged() -> None:
+    """Times of warm caches do not compare with those of cold ones."""
+    base = simulated(0, **STEADY)
+    warm = replace(base, timing={**base.timing, "flush_bytes": 0})
+    check = compare(base, warm, Terms())
+    assert check.outcome == "incomparable"
+    assert check.obstacles == ("timed otherwise: flush_bytes was 268435456, and is 0",)
+
+
+def test_versions_and_clocks_are_said_and_judged() -> None:
+    """A newer Triton may be what made a kernel slower: it is said beside the verdict."""
+    base = with_clocks(simulated(0, **STEADY), {"sm_mhz": 1980})
+    newer = replace(HERE, versions={**HERE.versions, "triton": "3.7.0"})
+    slow = replace(scaled(simulated(1, **STEADY), 1.2, lambda _: True), environment=newer)
+    slow = with_clocks(slow, {"sm_mhz": 1500, "throttled_by": ["power cap", "idle"]})
+    check = compare(base, slow, Terms())
+    assert check.outcome == "slower"
+    assert check.remarks == (
+        "triton: 3.6.0 before, 3.7.0 now",
+        "SM clock: 1980 MHz before, 1500 MHz now",
+        "the run's clocks were held back by power cap",
+    )
+
+
+def test_a_clock_that_is_none() -> None:
+    """A file's clock that no GPU has is passed over, however large."""
+    base = with_clocks(simulated(0, **STEADY), {"sm_mhz": 1980})
+    odd = with_clocks(simulated(1, **STEADY), {"sm_mhz": 10**400})
+    assert compare(base, odd, Terms()).remarks == ()
+
+
+def with_clocks(run: BenchRun, clocks: dict[str, Any]) -> BenchRun:
+    """A run whose processes all ended at these clocks."""
+    return replace(run, processes=tuple(Process(p.date, clocks) for p in run.processes))
+
+
+def test_another_config_is_said() -> None:
+    """A row tuned anew is compared, and both configs are named."""
+    base = simulated(0, **STEADY)
+    rows = tuple(replace(row, config=Config({"BLOCK": 64})) for row in base.rows)
+    check = compare(base, replace(simulated(1, **STEADY), rows=rows), Terms())
+    assert check.findings[0].remark.startswith("config was BLOCK=1024 num_warps=4")
+    assert check.outcome == "fine"
+
+
+def test_threshold_of_the_history() -> None:
+    """A prediction limit of earlier runs is what a median must exceed, whatever its factor."""
+    medians = (10.0, 10.1, 9.9, 10.2, 9.8, 10.0)
+    history: tuple[Any, ...] = ()
+    for place, us in enumerate(medians):
+        history = extended(history, entry_of(run_of(timed("one", [[us]] * 8), label=str(place))))
+    base = run_of(timed("one", [[10.0 + 0.001 * n] for n in range(8)]))
+    terms = Terms(threshold=None)
+    near = compare(base, scaled(base, 1.04, lambda _: True), terms, history)
+    assert verdicts(near) == {"one": "unchanged"}
+    assert near.findings[0].limit_us == pytest.approx(
+        10.0 + 3.365 * (1 + 1 / 6) ** 0.5 * 0.1414, abs=1e-3
+    )
+    far = compare(base, scaled(base, 1.06, lambda _: True), terms, history)
+    assert verdicts(far) == {"one": "slower"}
+    quick = compare(base, scaled(base, 0.94, lambda _: True), terms, history)
+    assert verdicts(quick) == {"one": "faster"}
+    found = replace(entry_of(scaled(base, 1.5, lambda _: True)), outcome="slower")
+    again = compare(base, scaled(base, 1.06, lambda _: True), terms, extended(history, found))
+    assert again.findings == far.findings, "a slower run widens no limit"
+
+
+def test_the_next_run_is_beyond_a_limit_as_often_as_stated() -> None:
+    """Of five earlier runs and one more, 5% lie beyond the limit of 5%; 11% beyond mean + 2 sd."""
+    draws = np.random.default_rng(0).normal(size=(4000, 6))
+    beyond = [row[5] > row[:5].mean() + (reach_of(list(row[:5]), 0.05) or 0.0) for row in draws]
+    assert 150 < sum(beyond) < 250
+    assert reach_of([1.0] * 4, 0.05) is None
+
+
+def test_a_short_history_falls_back() -> None:
+    """Below five runs of this GPU and driver the fixed threshold holds, and it is said."""
+    base = run_of(timed("one", [[10.0 + 0.001 * n] for n in range(8)]))
+    others: tuple[Any, ...] = ()
+    for place in range(9):
+        place_there = HERE if place < 4 else replace(HERE, driver="570.0")
+        run = run_of(timed("one", [[10.0]] * 8), label=str(place), environment=place_there)
+        others = extended(others, entry_of(run))
+    slow = scaled(base, 1.04, lambda _: True)
+    check = compare(base, slow, Terms(threshold=None), others)
+    assert verdicts(check) == {"one": "slower"}
+    assert check.remarks == (
+        "4 comparable runs in the history, and 5 are needed: judged by a threshold of 3%",
+    )
+
+
+def test_a_row_that_is_new_in_the_history() -> None:
+    """A row that a long history has too seldom is judged by the fixed threshold, and says so."""
+    history: tuple[Any, ...] = ()
+    for place in range(6):
+        rows = [timed(name, [[10.0 + place]] * 8) for name in ("one", "two")[: 1 + (place > 3)]]
+        history = extended(history, entry_of(run_of(*rows, label=str(place))))
+    base = simulated(0, one=10.0, two=20.0)
+    check = compare(base, simulated(1, one=10.0, two=20.0), Terms(threshold=None), history)
+    remarks = {finding.subject.kernel: finding.remark for finding in check.findings}
+    said = "fewer than 5 runs of the history have it: judged by a threshold of 3%"
+    assert remarks == {"one": "", "two": said}
+
+
+def test_boards_compare_by_the_history() -> None:
+    """A history that spans boards knows how far they differ."""
+    base = simulated(0, **STEADY)
+    other = replace(simulated(1, **STEADY), environment=replace(HERE, board="ba9876543210"))
+    history = tuple(entry_of(simulated(seed, **STEADY)) for seed in range(2, 9))
+    assert compare(base, other, Terms(threshold=None), history).outcome == "fine"

@@ -1,0 +1,244 @@
+"""Files of runs and histories: whole, checked field by field, and never half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asmtune.base.errors import InputError
+from asmtune.store.trace.reader import encoded
+from asmtune.workshop.regression.history import (
+    MOST_RUNS,
+    HistoryEntry,
+    entry_of,
+    extended,
+    read_history,
+    record,
+    write_history,
+)
+from asmtune.workshop.regression.run import Missed, read_run, run_from_json, run_to_json, write_run
+from tests.workshop.regression.bench_runs import run_of, simulated, subject, timed
+
+RUN = replace(simulated(0, one=10.0, two=20.0), missed=(Missed(subject("three"), "failed", "no"),))
+
+times = st.floats(1e-3, 1e7).map(lambda us: float(f"{us:.6g}"))
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+
+
+@given(st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=4), words, words)
+def test_a_run_comes_back(samples: list[list[float]], label: str, name: str) -> None:
+    """What is written is what is read, whatever the names and times, to six digits."""
+    run = run_of(timed(name, samples), label=label)
+    assert run_from_json(json.loads(json.dumps(run_to_json(run))), "x") == run
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_a_file_comes_back(name: str, tmp_path: Path) -> None:
+    """A file has a line a row and is read as it was written, compressed or not."""
+    path = tmp_path / name
+    write_run(path, RUN)
+    found = read_run(path)
+    assert [row.subject for row in found.rows] == [row.subject for row in RUN.rows]
+    assert found.missed == RUN.missed
+    assert found.rows[0].median_us == pytest.approx(RUN.rows[0].median_us, rel=1e-5)
+    assert [child.name for child in tmp_path.iterdir()] == [name]
+    if name == "run.json":
+        assert sum('"samples"' in line for line in path.read_text().splitlines()) == 2
+
+
+def changed(**fields: Any) -> str:
+    """The text of a run with other fields."""
+    return json.dumps({**run_to_json(RUN), **fields})
+
+
+def of_samples(samples: Any) -> str:
+    """The text of a run whose first row has these samples."""
+    document = run_to_json(RUN)
+    document["rows"][0]["samples"] = samples
+    return json.dumps(document)
+
+
+BAD = {
+    "empty": ("", "the file is empty; give a file that `asmtune bench` has written"),
+    "rubbish": ("\x00\x01 no JSON", "not JSON"),
+    "cut": (changed()[:200], "not JSON"),
+    "deep": ("[" * 100_000, "not JSON"),
+    "a list": ("[]", 'expected a document of format "asmtune-bench"'),
+    "another form": ('{"format": "asmtune-tuned", "version": 1}', "expected a document of format"),
+    "newer": (changed(version=2), "written by a newer asmtune (form 2, this one knows 1); upgrade"),
+    "no rows": (changed(rows=[]), "it holds no timing of any kernel"),
+    "no environment": (changed(environment=None), "environment: expected an object, found nothing"),
+    "no processes": (of_samples([]), "rows[0], samples: a process without samples"),
+    "no samples": (of_samples([[1.0], []]), "rows[0], samples: a process without samples"),
+    "zero": (of_samples([[1.0, 0.0]]), "rows[0], samples: expected times above 0"),
+    "negative": (of_samples([[-1.0]]), "rows[0], samples: expected times above 0"),
+    "endless": (of_samples([[1e308]]), "expected times above 0, from 1e-06 to 1e+12 us"),
+    "none at all": (of_samples([[5e-324]]), "expected times above 0, from 1e-06 to 1e+12 us"),
+    "before the first": (changed(version=0), "there is no form 0"),
+    "missed otherwise": (
+        changed(missed=[{**run_to_json(RUN)["missed"][0], "why": "odd"}]),
+        "missed[0], why: expected failed or unknown",
+    ),
+    "NaN": (of_samples([[float("nan")]]), "not JSON"),
+    "text": (of_samples([["1"]]), 'rows[0], samples[0][0]: expected a number, found "1"'),
+    "flat": (of_samples([1.0]), "rows[0], samples[0]: expected a list, found 1.0"),
+    "twice": (
+        changed(rows=run_to_json(RUN)["rows"][:1] * 2),
+        '["one",{"n":4096},"fp16"] stands there 2 times',
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), BAD.values(), ids=BAD)
+def test_bad_runs(text: str, says: str, tmp_path: Path) -> None:
+    """Each is refused in one line that names the file, the field and what to do."""
+    path = tmp_path / "base.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_run(path, "--baseline")
+    message = str(caught.value)
+    assert message.startswith(f"--baseline {path}")
+    assert says in message
+    assert "\n" not in message
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    """A folder, nothing at all, bytes that are no text, and half a compressed file."""
+    absent = tmp_path / "absent.json"
+    binary, half = tmp_path / "binary.json", tmp_path / "half.json.gz"
+    binary.write_bytes(b"\xff\xfe\x00")
+    write_run(half, RUN)
+    half.write_bytes(half.read_bytes()[:-20])
+    plain = tmp_path / "plain.json.gz"
+    plain.write_text(changed())
+    for path, says in (
+        (tmp_path, "Is a directory"),
+        (absent, "No such file or directory"),
+        (binary, "no text"),
+        (half, "not whole, or not compressed"),
+        (plain, "not whole, or not compressed"),
+    ):
+        with pytest.raises(InputError, match=says):
+            read_run(path)
+
+
+def test_a_failed_write_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk costs the new file, and neither the old one nor anything beside it."""
+    path = tmp_path / "run.json"
+    path.write_text("before")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        write_run(path, RUN)
+    assert [child.name for child in tmp_path.iterdir()] == ["run.json"]
+    assert path.read_text() == "before"
+
+
+def test_who_reads_meanwhile_sees_one_file(tmp_path: Path) -> None:
+    """A file is replaced and not written over: who has opened the old one reads it to its end."""
+    path = tmp_path / "run.json"
+    write_run(path, RUN)
+    before = path.read_text()
+    with path.open() as reader:
+        write_run(path, replace(RUN, label="new"))
+        assert reader.read() == before
+    assert read_run(path).label == "new"
+
+
+def history_of(count: int) -> tuple[HistoryEntry, ...]:
+    """So many runs, one after another."""
+    history: tuple[HistoryEntry, ...] = ()
+    for place in range(count):
+        run = run_of(timed("one", [[10.0 + place]]), label=str(place))
+        history = extended(history, entry_of(run))
+    return history
+
+
+def test_the_last_hundred_are_kept() -> None:
+    """The oldest goes where there is one more than a hundred."""
+    history = history_of(MOST_RUNS + 3)
+    assert [entry.label for entry in history] == [str(place) for place in range(3, MOST_RUNS + 3)]
+
+
+def test_each_kernel_has_a_hundred() -> None:
+    """Runs of one kernel do not push those of another out of a file that both use."""
+    one = history_of(MOST_RUNS)
+    both = extended(one, entry_of(run_of(timed("two", [[10.0]]), label="other")))
+    assert len(both) == MOST_RUNS + 1
+    more = extended(both, entry_of(run_of(timed("one", [[7.0]]), label="last")))
+    assert [more[0].label, *(entry.label for entry in more[-2:])] == ["1", "other", "last"]
+
+
+def test_a_run_stands_once() -> None:
+    """A run that is recorded again moves to the end."""
+    first = run_of(timed("one", [[10.0]]), label="0")
+    history = extended(history_of(3), entry_of(first))
+    assert [entry.label for entry in history] == ["1", "2", "0"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(times, words), max_size=5))
+def test_a_history_comes_back(tmp_path: Path, runs: list[tuple[float, str]]) -> None:
+    """What is written is what is read."""
+    history = tuple(entry_of(run_of(timed("one", [[us]]), label=label)) for us, label in runs)
+    path = tmp_path / "history.jsonl"
+    write_history(path, history)
+    assert read_history(path) == history
+
+
+def test_runs_that_are_recorded_at_once(tmp_path: Path) -> None:
+    """Each of eight that add themselves at the same time stands in the history, once."""
+    path = tmp_path / "history.jsonl"
+    runs = [run_of(timed("one", [[10.0 + place]]), label=str(place)) for place in range(8)]
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(lambda run: record(path, entry_of(run)), runs))
+    assert sorted(entry.label for entry in read_history(path)) == [run.label for run in runs]
+    assert [child.name for child in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_no_history_yet(tmp_path: Path) -> None:
+    """A file that is not there is a history without runs."""
+    assert read_history(tmp_path / "absent.jsonl") == ()
+
+
+HEAD = '{"format": "asmtune-bench-history", "version": 1}\n'
+BAD_HISTORIES = {
+    "empty": ("", "the file is empty"),
+    "rubbish": ("rubbish\n", ", line 1: not JSON"),
+    "no head": (
+        '{"run": "x"}\n',
+        ', line 1: expected a document of format "asmtune-bench-history"',
+    ),
+    "newer": (HEAD.replace("1", "7"), ", line 1: written by a newer asmtune (form 7"),
+    "a half line": (HEAD + '{"run": "a", "da', ", line 2: not JSON"),
+    "endless": (
+        HEAD + json.dumps(encoded(entry_of(run_of(timed("one", [[1e308]]))))),
+        ", line 2, levels: expected times above 0, from 1e-06 to 1e+12 us",
+    ),
+    "a field short": (HEAD + '{"run": "a"}\n', ", line 2, date: expected a text, found nothing"),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), BAD_HISTORIES.values(), ids=BAD_HISTORIES)
+def test_bad_histories(text: str, says: str, tmp_path: Path) -> None:
+    """Each is refused in one line that names file and line."""
+    path = tmp_path / "history.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_history(path)
+    assert f"--history {path}" in str(caught.value)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,454 @@
+"""Replay: recorded timings read with care, and regret computed as by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from asmtune.base.errors import InputError, OracleError
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.oracle import Oracle, Row, Task, load_oracle
+from asmtune.core.records.verdicts import Features
+from asmtune.core.space.space import Space
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorer import Candidate, Scorer
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.workshop.replay import flow as judging
+from asmtune.workshop.replay.flow import judged_moments, replay
+from asmtune.workshop.replay.results import CUTS, cut_sizes, geometric_mean, kept_of
+
+DATA = Path(__file__).parents[2] / "replay_data"
+TIMINGS = DATA / "timings.json"
+RECORDED = Path(__file__).parents[4] / "shared" / "oracle"
+
+
+@pytest.fixture
+def funnel(target: Target, settings: Settings) -> Funnel:
+    """The funnel that compiles and reads."""
+    return Funnel(target, make_scorer("weights"), settings)
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Callable[[Callable[[Any], None]], Path]:
+    """Write the timings with a change."""
+
+    def write(change: Callable[[Any], None]) -> Path:
+        document = json.loads(TIMINGS.read_text())
+        change(document)
+        path = tmp_path / "changed.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    return write
+
+
+def refused(path: Path) -> str:
+    """The one line with which a file is refused."""
+    with pytest.raises(OracleError) as caught:
+        load_oracle(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.count(f"oracle {path}") == 1
+    return message
+
+
+@pytest.mark.slow
+def test_weights_by_hand(funnel: Funnel) -> None:
+    """The formula ranks by barriers alone here, so that every share can be worked out by hand."""
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("weights")])
+    (result,) = report.scorers
+    # Ranked 0, 1, 2, 3: 4, 2, 1, 8 ms. Best 1 ms.
+    assert result.tasks[0].kept == {
+        "top1": 0.25, "top5": 1.0, "top10": 1.0, "top5pct": 0.25, "top10pct": 0.25,
+    }  # fmt: skip
+    # A tie of 5 and 4 ms, in the file's order, then 10 ms. Best 4 ms.
+    assert result.tasks[1].kept == {
+        "top1": 0.8, "top5": 1.0, "top10": 1.0, "top5pct": 0.8, "top10pct": 0.8,
+    }  # fmt: skip
+    # Ranked as they stand: 16, 8, ..., best of five 8, of ten 4, of all 2.
+    assert result.tasks[2].kept == {
+        "top1": 0.125, "top5": 0.25, "top10": 0.5, "top5pct": 0.125, "top10pct": 0.25,
+    }  # fmt: skip
+    assert result.kernels == ("barriers", "returns")
+    summary = result.summary()
+    assert summary["top1"] == pytest.approx((0.25 * 0.8 * 0.125) ** (1 / 3))
+    assert summary["top5"] == pytest.approx(0.25 ** (1 / 3))
+    assert summary["worst_top10"] == 0.5
+    assert result.summary("barriers")["top1"] == pytest.approx(0.2**0.5)
+    assert result.summary("barriers")["worst_top10"] == 1.0
+    assert result.summary("returns")["top10pct"] == pytest.approx(0.25)
+
+
+def test_json_form(funnel: Funnel) -> None:
+    """The JSON has every scorer by name with all, kernels, and the same six numbers in each."""
+    scorers = [make_scorer("weights"), make_scorer("chance")]
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, scorers)
+    document = json.loads(json.dumps(report.to_json()))
+    assert list(document["scorers"]) == ["weights", "chance"]
+    numbers = {*CUTS, "worst_top10"}
+    for entry in document["scorers"].values():
+        assert set(entry["all"]) == numbers
+        assert {name: set(values) for name, values in entry["kernels"].items()} == {
+            "barriers": numbers,
+            "returns": numbers,
+        }
+    assert document["scorers"]["weights"]["all"]["worst_top10"] == 0.5
+    assert document["device"] == "NVIDIA H200"
+    assert document["target"] == "H200"
+
+
+@pytest.mark.slow
+def test_chance_is_the_expectation(funnel: Funnel) -> None:
+    """Over its draws chance comes near what a uniform choice gives on average."""
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("chance")])
+    kept = [task.kept for task in report.scorers[0].tasks]
+    assert kept[0]["top1"] == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 8) / 4, abs=0.06)
+    assert kept[1]["top1"] == pytest.approx((1 + 4 / 5 + 4 / 10) / 3, abs=0.06)
+    assert kept[0]["top5"] == kept[1]["top10"] == 1.0
+    again = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("chance")])
+    assert again.scorers == report.scorers
+
+
+def test_failures_told_against_recorded(funnel: Funnel) -> None:
+    """Each config counts once, as told to run or fail and as recorded."""
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("weights")])
+    assert dict(report.agreement.failures) == {
+        ("runs", "runs"): 27,
+        ("fails", "fails"): 1,
+        ("runs", "fails"): 1,
+    }
+    assert report.agreement.resources == {}
+
+
+def test_resources_against_recorded(
+    funnel: Funnel, changed: Callable[[Callable[[Any], None]], Path]
+) -> None:
+    """Recorded registers, spills and shared memory are compared one by one."""
+
+    def record(document: Any) -> None:
+        document["tasks"] = document["tasks"][1:2]
+        document["tasks"][0]["rows"][0] |= {"regs": 1, "spills": 0, "shared": 0}
+
+    report = replay(
+        load_oracle(changed(record)), DATA / "kernels", funnel, [make_scorer("weights")]
+    )
+    assert dict(report.agreement.resources) == {
+        ("regs", "differs"): 1,
+        ("spills", "equal"): 1,
+        ("shared", "equal"): 1,
+    }
+
+
+class Favourites(Scorer):
+    """Ranks configs by a list of numbers; the features must be there."""
+
+    name = "favourites"
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
+        """The number of barriers."""
+        assert all(candidate.features is not None for candidate in candidates)
+        return [float(candidate.config.kwargs["BARRIERS"]) for candidate in candidates]
+
+
+def test_any_scorer(funnel: Funnel) -> None:
+    """A scorer of one's own sees the timed candidates, compiled, and is judged like any."""
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Favourites()])
+    kept = [task.kept["top1"] for task in report.scorers[0].tasks]
+    assert kept == [1 / 8, 4 / 10, 2 / 20]
+
+
+class Forgetful(Favourites):
+    """Knows its kernels, and is told which one it must not have seen."""
+
+    name = "forgetful"
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+
+    def without_kernel(self, kernel: str) -> Favourites:
+        """Another scorer, whose ranking is the opposite."""
+        self.told.append(kernel)
+        return Opposite()
+
+
+class Opposite(Favourites):
+    """The fewest barriers first."""
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """Minus the number of barriers."""
+        return [-score for score in super().score(candidates, draw)]
+
+
+@pytest.mark.slow
+def test_a_trained_scorer_never_saw_the_kernel(funnel: Funnel) -> None:
+    """A scorer that was trained is asked, once a kernel, for one that never saw it."""
+    told: list[str] = []
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Forgetful(told)])
+    assert told == ["barriers", "returns"]
+    opposite = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Opposite()])
+    assert report.scorers[0].tasks == opposite.scorers[0].tasks
+    assert report.scorers[0].scorer == "forgetful"
+
+
+class Early(Favourites):
+    """Ranks before compiling as well; keeps the features that it saw."""
+
+    name = "early"
+    ranks_before_compiling = True
+
+    def __init__(self) -> None:
+        self.seen: list[list[Features | None]] = []
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """The number of barriers."""
+        self.seen.append([candidate.features for candidate in candidates])
+        return super().score(candidates, draw)
+
+
+@pytest.mark.slow
+def test_both_moments(funnel: Funnel) -> None:
+    """A scorer that ranks before compiling is judged on sketches, and as what chooses compiles."""
+    oracle, scorer = load_oracle(TIMINGS), Early()
+    report = replay(oracle, DATA / "kernels", funnel, [scorer, Favourites()])
+    assert list(report.to_json()["scorers"]) == [
+        "early", "early, before compiling", "early, 10% compiled", "early, 25% compiled",
+        "favourites",
+    ]  # fmt: skip
+    after, before, tenth, quarter, plain = report.scorers
+    assert before.tasks == after.tasks == plain.tasks
+    found = list(judged_moments(oracle, DATA / "kernels", funnel, early=True))
+    rows = [[i for i, row in enumerate(one.task.rows) if row.ms is not None] for one in found]
+    for number, (one, timed) in enumerate(zip(found, rows, strict=True)):
+        compiled, sketched = scorer.seen[4 * number], scorer.seen[4 * number + 1]
+        assert compiled == [one.compiled[i].features for i in timed]
+        assert sketched == [one.sketched[i].features for i in timed]
+        assert compiled != sketched
+        for result, percent in ((tenth, 10), (quarter, 25)):
+            by_barriers = sorted(timed, key=lambda i: -one.task.rows[i].config.kwargs["BARRIERS"])
+            count = math.ceil(len(timed) * percent / 100)
+            times = [one.task.rows[i].ms or 0 for i in by_barriers]
+            for cut, size in cut_sizes(len(timed)).items():
+                share = min(times) / min(times[: min(size, count)])
+                assert result.tasks[number].kept[cut] == pytest.approx(share)
+        # What it compiles is ranked by its assembly, without the rest.
+        asked = [len(seen) for seen in scorer.seen[4 * number + 2 : 4 * number + 4]]
+        few = [math.ceil(len(timed) * percent / 100) for percent in (10, 25)]
+        assert asked == few
+        within = [*scorer.seen[4 * number + 2], *scorer.seen[4 * number + 3]]
+        assert all(features in compiled for features in within)
+
+
+def test_only_the_timed_of_a_budget() -> None:
+    """Beyond the configs of a budget a cut keeps no more, however they are scored."""
+    times, scores = [4.0, 2.0, 1.0], [1.0, 2.0, 3.0]
+    assert kept_of(times, scores)["top1"] == 1.0
+    assert set(kept_of(times, scores, {0, 1}).values()) == {0.5}
+    assert kept_of(times, scores, {0})["top10"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("timed", "sizes"), [(1, (1, 1)), (19, (1, 1)), (20, (1, 2)), (59, (2, 5)), (674, (33, 67))]
+)
+def test_cut_sizes(timed: int, sizes: tuple[int, int]) -> None:
+    """The k of p percent is n p // 100, and at least one."""
+    cuts = cut_sizes(timed)
+    assert [cuts[name] for name in CUTS[:3]] == [1, 5, 10]
+    assert (cuts["top5pct"], cuts["top10pct"]) == sizes
+
+
+def test_geometric_mean() -> None:
+    """The mean of 1/2 and 1/8 is 1/4."""
+    assert geometric_mean([0.5, 0.125]) == pytest.approx(0.25)
+
+
+def test_reading(tmp_path: Path) -> None:
+    """Zipped or not, a file gives the same tasks, rows and failures."""
+    zipped = tmp_path / "timings.json.gz"
+    zipped.write_bytes(gzip.compress(TIMINGS.read_bytes()))
+    oracle = load_oracle(TIMINGS)
+    assert load_oracle(zipped) == oracle
+    assert isinstance(oracle, Oracle)
+    assert [task.name for task in oracle.tasks] == [
+        "barriers n=64",
+        "barriers n=128",
+        "returns n=128",
+    ]
+    row = oracle.tasks[0].rows[4]
+    assert (row.ms, row.error, row.config.num_warps) == (None, "too many threads", 64)
+
+
+@pytest.mark.parametrize("form", ["json", "gz"])
+def test_cut_off(form: str, tmp_path: Path) -> None:
+    """Wherever a file is cut off, one line says so."""
+    data = TIMINGS.read_bytes().rstrip()
+    data = gzip.compress(data) if form == "gz" else data
+    path = tmp_path / f"cut.{form}"
+    cuts = {*range(40), *range(40, len(data), 37), len(data) - 1}
+    for cut in sorted(cuts):
+        path.write_bytes(data[:cut])
+        message = refused(path)
+        if cut > 18:
+            assert "cut off" in message
+
+
+def test_flipped_bytes(tmp_path: Path) -> None:
+    """A damaged file is read or refused in one line, never anything else."""
+    generator, path = random.Random(5), tmp_path / "flipped"
+    for data in (TIMINGS.read_bytes(), gzip.compress(TIMINGS.read_bytes())):
+        for _ in range(150):
+            damaged = bytearray(data)
+            for _ in range(3):
+                damaged[generator.randrange(len(data))] = generator.randrange(256)
+            path.write_bytes(bytes(damaged))
+            message = ""
+            try:
+                load_oracle(path)
+            except OracleError as error:
+                message = str(error)
+            assert "\n" not in message
+
+
+def _without(*path: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        *to, last = path
+        for step in to:
+            document = document[step]
+        del document[last]
+
+    return change
+
+
+def _with(value: Any, *path: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        *to, last = path
+        for step in to:
+            document = document[step]
+        document[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_without("meta"), "no 'meta'"),
+        (_without("meta", "device"), "no 'device'"),
+        (_without("tasks"), "no 'tasks'"),
+        (_with([], "tasks"), "not a list with at least one task"),
+        (_with({}, "tasks"), "not a list with at least one task"),
+        (_with(3, "tasks", 1), "task 1: not of the oracle's form"),
+        (_without("tasks", 0, "kernel"), "task 0: no field 'kernel'"),
+        (_without("tasks", 0, "shape"), "task 0: no field 'shape'"),
+        (_without("tasks", 2, "dtype"), "task 2: no field 'dtype'"),
+        (_without("tasks", 1, "rows"), "task 1: no field 'rows'"),
+        (_with(3, "tasks", 0, "shape"), "task 0: not of the oracle's form"),
+        (_with([], "tasks", 0, "rows"), "task 0 (barriers n=64): no config was timed"),
+        (_with([3], "tasks", 0, "rows"), "task 0: not of the oracle's form"),
+        (_without("tasks", 0, "rows", 2, "config"), "task 0: no field 'config'"),
+        (_with([1], "tasks", 0, "rows", 2, "config"), "task 0: not of the oracle's form"),
+        (_with([1], "tasks", 0, "rows", 2, "config", "BARRIERS"), "task 0: not of the oracle's"),
+        (_with("4", "tasks", 0, "rows", 2, "config", "num_warps"), "row 2: num_warps is '4'"),
+        (_without("tasks", 0, "rows", 2, "ms"), "row 2: neither 'ms' nor 'error'"),
+        (_with(-1, "tasks", 0, "rows", 2, "ms"), "row 2: ms is -1"),
+        (_with(0, "tasks", 0, "rows", 2, "ms"), "row 2: ms is 0"),
+        (_with("fast", "tasks", 0, "rows", 2, "ms"), "row 2: ms is 'fast'"),
+        (_with(float("nan"), "tasks", 0, "rows", 2, "ms"), "row 2: ms is nan"),
+        (_with(float("inf"), "tasks", 0, "rows", 2, "ms"), "row 2: ms is inf"),
+        (_with("many", "tasks", 0, "rows", 2, "regs"), "task 0: not of the oracle's form"),
+    ],
+)
+def test_wrong_fields(
+    change: Callable[[Any], None],
+    says: str,
+    changed: Callable[[Callable[[Any], None]], Path],
+) -> None:
+    """A missing or wrong field is named, with its task and row."""
+    assert says in refused(changed(change))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"3", b"[]", b"null", b"[" * 100_000, b"\x1f\x8b", b"\xff"]
+)
+def test_no_oracle_at_all(content: bytes, tmp_path: Path) -> None:
+    """What is no such file is refused."""
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    refused(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A path with no file, or with a folder, is refused with the system's reason."""
+    assert "No such file" in refused(tmp_path / "absent")
+    assert "Is a directory" in refused(tmp_path)
+
+
+def test_a_missing_module(target: Target, empty_settings: Settings, tmp_path: Path) -> None:
+    """A kernel whose module is not in the folder is named before anything is compiled."""
+    shutil.copy(DATA / "kernels" / "barriers.py", tmp_path)
+    funnel = Funnel(target, make_scorer("weights"), empty_settings)
+    with pytest.raises(
+        OracleError, match=r"kernel 'returns' of the oracle: no .*--kernels"
+    ) as caught:
+        replay(load_oracle(TIMINGS), tmp_path, funnel, [make_scorer("weights")])
+    assert "\n" not in str(caught.value)
+    assert not [*empty_settings.artifacts_dir.rglob("*")]
+
+
+def test_a_shape_that_the_module_does_not_know(
+    funnel: Funnel, changed: Callable[[Callable[[Any], None]], Path]
+) -> None:
+    """A task whose shape its module cannot use is named in one line."""
+    oracle = load_oracle(changed(_with({"rows": 3}, "tasks", 0, "shape")))
+    with pytest.raises(InputError, match=r"barriers rows=3: KeyError: 'n'") as caught:
+        replay(oracle, DATA / "kernels", funnel, [make_scorer("weights")])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_recorded_softmax(funnel: Funnel) -> None:
+    """A quarter of two recorded tasks: all configs compile, and the shares are in order."""
+    if not (RECORDED / "h200.json.gz").is_file():
+        pytest.skip(f"no recorded timings at {RECORDED}")
+    recorded = load_oracle(RECORDED / "h200.json.gz")
+    shapes = [{"rows": 64, "cols": 128}, {"rows": 16, "cols": 8192}]
+    tasks = tuple(
+        replace(task, rows=task.rows[::4])
+        for task in recorded.tasks
+        if task.kernel == "softmax" and task.shape in shapes
+    )
+    oracle = Oracle(recorded.device, tasks)
+    scorers = [make_scorer("weights"), make_scorer("chance")]
+    report = replay(oracle, RECORDED / "kernels", funnel, scorers)
+    rows = sum(len(task.rows) for task in tasks)
+    assert report.agreement.failures == {("runs", "runs"): rows}
+    for result in report.scorers:
+        summary = result.summary()
+        assert 0 < summary["worst_top10"] <= summary["top10"] <= 1
+        assert summary["top1"] <= summary["top5"] <= summary["top10"]
+
+
+def test_recorded_configs_get_their_hooks_back() -> None:
+    """A config of the file that the module's space has with a pre_hook is judged with the hook."""
+    seen: list[object] = []
+    hooked = Config({"BLOCK": 64}, pre_hook=seen.append)
+    plain = Config({"BLOCK": 128})
+    module = SimpleNamespace(space=lambda: Space.from_configs([hooked, plain]))
+    rows = tuple(
+        Row(Config.from_dict(config.to_dict()), 1.0, None, {}) for config in (plain, hooked)
+    )
+    task = Task("k", {}, "fp16", rows)
+    found = judging._with_hooks(task, module, SimpleNamespace(shape={}))
+    assert found == [plain, hooked]
+    assert found[1].pre_hook is hooked.pre_hook

@@ -1,0 +1,202 @@
+"""Training rows from recorded timings, and `asmtune train`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
+from asmtune.cli.app import run
+from asmtune.core.hardware.model import Target
+from asmtune.core.oracle import Oracle, load_oracle
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.workshop.replay.results import CUTS
+from asmtune.workshop.replay.train import (
+    examples,
+    moment_rows,
+    rank_unseen,
+    scorer_errors,
+    unseen_result,
+)
+
+DATA = Path(__file__).parents[2] / "replay_data"
+TIMINGS = DATA / "timings.json"
+
+
+@pytest.fixture
+def more_timings(tmp_path: Path) -> Path:
+    """The timings with five configs of `barriers`, so that it has a task of its own."""
+    document = json.loads(TIMINGS.read_text())
+    task = next(task for task in document["tasks"] if task["kernel"] == "barriers")
+    timed = [row for row in task["rows"] if "ms" in row]
+    task["rows"].append({**timed[0], "config": {**timed[0]["config"], "num_warps": 8}})
+    path = tmp_path / "more.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture
+def funnel(target: Target, settings: Settings) -> Funnel:
+    """The funnel that compiles and reads."""
+    return Funnel(target, make_scorer("chance"), settings)
+
+
+def compiled_rows(oracle: Oracle, funnel: Funnel) -> list[TaskRows]:
+    """The rows of a file's tasks, without those before compiling."""
+    return [rows.assembly for rows in moment_rows(oracle, DATA / "kernels", funnel, early=False)]
+
+
+def test_rows_of_a_file(more_timings: Path, funnel: Funnel) -> None:
+    """Tasks with five timed configs give a row each, slower ones with a larger number."""
+    oracle = load_oracle(more_timings)
+    tasks = compiled_rows(oracle, funnel)
+    assert [task.kernel for task in tasks] == ["barriers", "returns"]
+    rows = next(task.rows for task in oracle.tasks if task.kernel == "barriers")
+    times = np.array([row.ms for row in rows if row.ms is not None])
+    assert tasks[0].slowdown == pytest.approx(np.log(times / times.min()), abs=1e-5)
+    made = examples(tasks, funnel.target, oracle.device, {"more.json": oracle.versions})
+    assert made.target == "H200"
+    assert made.provenance["measured"] == {"more.json": {}}
+
+
+def test_each_kernel_unseen(more_timings: Path, funnel: Funnel) -> None:
+    """The table has every task of every kernel that others can teach, and no other."""
+    tasks = compiled_rows(load_oracle(more_timings), funnel)
+    result = unseen_result(rank_unseen(tasks, {"assembly": tasks}, 1)["assembly"])
+    assert result.kernels == ("barriers", "returns")
+    assert all(0 < r.kept[cut] <= 1 for r in result.tasks for cut in CUTS)
+    alone = rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1)
+    assert unseen_result(alone["assembly"]).tasks == ()
+
+
+def test_errors(more_timings: Path, funnel: Funnel) -> None:
+    """The scorers' errors are those of rankings by models of the other kernels, and of times."""
+    oracle = load_oracle(more_timings)
+    tasks = compiled_rows(oracle, funnel)
+    unseen = rank_unseen(tasks, {"assembly": tasks}, 1)
+    ranked = unseen["assembly"]
+    assert [task for task, *_ in ranked] == tasks
+    assert all(far > 0 for *_, far in ranked)
+    made = scorer_errors(unseen, [oracle.device], {"more.json": oracle.versions})
+    assert set(made.tables) == {("learned", "assembly"), ("roofline", "assembly")}
+    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in ranked]
+    assert made.tables["learned", "assembly"].cut(1).share == pytest.approx(np.mean(first))
+    by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in tasks]
+    assert made.tables["roofline", "assembly"].cut(1).share == pytest.approx(np.mean(by_time))
+    assert made.provenance["measured"] == {"more.json": {}}
+    with pytest.raises(InputError, match="at least two kernels, not of one"):
+        scorer_errors(rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1), [oracle.device], {})
+
+
+def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
+    """Rows of sketches stand beside those of the assembly, and their rankings have own tables."""
+    oracle = load_oracle(more_timings)
+    rows = list(moment_rows(oracle, DATA / "kernels", funnel, early=True))
+    assembly = [task.assembly for task in rows]
+    sketch = [task.sketch for task in rows if task.sketch is not None]
+    assert [task.kernel for task in sketch] == ["barriers", "returns"]
+    for one, other in zip(assembly, sketch, strict=True):
+        assert one.slowdown.tolist() == other.slowdown.tolist()
+        assert one.base.tolist() != other.base.tolist()
+    unseen = rank_unseen([*assembly, *sketch], {"assembly": assembly, "sketch": sketch}, 1)
+    made = scorer_errors(unseen, [oracle.device], {})
+    assert set(made.tables) == {
+        (scorer, moment) for scorer in ("learned", "roofline") for moment in ("assembly", "sketch")
+    }
+    by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in sketch]
+    assert made.tables["roofline", "sketch"].cut(1).share == pytest.approx(np.mean(by_time))
+    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in unseen["sketch"]]
+    assert made.tables["learned", "sketch"].cut(1).share == pytest.approx(np.mean(first))
+
+
+def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command writes a file that loads, and prints the table where it is asked for."""
+    output = tmp_path / "rows.npz"
+    command = ["train", str(more_timings), "--kernels", str(DATA / "kernels")]
+    assert run([*command, "--output", str(output)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "rows of 2 tasks; learned is refined by .npz files in " in printed.err
+    assert Examples.load(output).kernels == ("barriers", "returns")
+    before = output.read_bytes()
+    errors = tmp_path / "error.json"
+    assert run([*command, "--output", str(output), "--table", "--error", str(errors)]) == 0
+    assert output.read_bytes() == before
+    assert Errors.load(errors).source("learned") == (
+        "learned on 2 tasks of 2 kernels recorded on NVIDIA H200"
+    )
+    assert Errors.load(errors).source("roofline", "sketch").startswith("roofline on 2 tasks")
+    table = capsys.readouterr().out
+    widening = Errors.load(errors).tables["learned", "assembly"].widening
+    assert widening is not None
+    assert widening.usual > 0
+    assert Errors.load(errors).tables["roofline", "assembly"].widening is None
+    assert "learned, each kernel unseen" in table
+    assert "learned before compiling, each kernel unseen" in table
+    assert "barriers" in table
+
+
+def test_other_kinds(
+    more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kernels of other kinds are ranked by models of the others, and are in none themselves."""
+    document = json.loads(more_timings.read_text())
+    for kernel in ("barriers", "returns"):
+        tasks = [task for task in document["tasks"] if task["kernel"] == kernel]
+        (tmp_path / f"{kernel}.json").write_text(json.dumps({**document, "tasks": tasks}))
+    likely, other = str(tmp_path / "barriers.json"), str(tmp_path / "returns.json")
+    errors, kernels = tmp_path / "error.json", ["--kernels", str(DATA / "kernels")]
+    command = ["train", likely, other, *kernels, *kernels, "--output", str(tmp_path / "rows.npz")]
+    assert run([*command, "--error", str(errors), "--unlike", other]) == 0
+    made = Errors.load(errors)
+    assert made.provenance["unlike"] == ["returns"]
+    assert made.source("learned") == (
+        "learned on 1 tasks of 1 kernels, 1 of other kinds with 75% of the weight, recorded on "
+        "NVIDIA H200"
+    )
+    capsys.readouterr()
+    assert run([*command, "--error", str(errors), "--unlike", other, "--unlike", likely]) == 2
+    assert "--unlike: all files are of other kinds; give one to fit on" in capsys.readouterr().err
+
+
+def test_unlike_is_one_of_the_files(
+    more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--unlike without --error, or of another file, is refused before anything is compiled."""
+    output = ["--kernels", str(DATA / "kernels"), "--output", str(tmp_path / "rows.npz")]
+    command = ["train", str(more_timings), *output, "--unlike"]
+    assert run([*command, str(more_timings)]) == 2
+    assert "--unlike weighs kernels of the error" in capsys.readouterr().err
+    assert run([*command, "other.json", "--error", str(tmp_path / "error.json")]) == 2
+    assert "--unlike other.json: none of the files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("{}/absent.json", "--kernels", "{}", "--output", "{}/o.npz"), "No such file"),
+        ((str(TIMINGS), "--kernels", "{}", "--output", "{}/o.npz"), "kernel 'barriers' of the"),
+        ((str(TIMINGS), "--kernels", "{}", "--kernels", "{}", "--output", "{}/o"), "2 --kernels"),
+        (
+            (str(TIMINGS), "--kernels", str(DATA / "kernels"), "--output", "{}/no/o.npz"),
+            "no such folder",
+        ),
+        ((str(TIMINGS), "--output", "{}/o.npz"), "--kernels"),
+    ],
+)
+def test_bad_input(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What does not fit is refused in one line."""
+    assert run(["train", *(a.replace("{}", str(tmp_path)) for a in arguments)]) == 2
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

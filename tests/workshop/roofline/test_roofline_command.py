@@ -1,0 +1,205 @@
+"""`asmtune roofline`: kernels and shapes to a table, JSON or a picture; and bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.base.fingerprint import versions
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.store.database import Store
+from asmtune.tuning.request import key_of, provenance
+from tests.command_lines import GOOD, MODULE, Commands
+from tests.pinned import needs_shipped
+
+COPY = "tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)"
+BOUNDED = """for _ in range(tl.load(x_ptr).to(tl.int32)):
+        tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)"""
+SMALL = ("{}/doubled.py", "--shape", "n=4096")
+
+
+@pytest.fixture
+def kernels(commands: Commands) -> Commands:
+    """Commands, with a copy, a kernel whose loop only memory ends, and others' dimensions."""
+    for name, body in (("copied", COPY), ("bounded", BOUNDED)):
+        text = MODULE.replace("BODY", body).replace('"doubled")', f'"{name}")')
+        (commands.folder / f"{name}.py").write_text(text)
+    rows = (
+        MODULE.replace("BODY", GOOD)
+        .replace('"n":', '"rows":')
+        .replace('shape["n"]', 'shape["rows"]')
+    )
+    (commands.folder / "rows.py").write_text(
+        rows.replace('{"x_ptr": x, "rows":', '{"x_ptr": x, "n":')
+    )
+    return commands
+
+
+def document(commands: Commands, *arguments: str) -> dict[str, Any]:
+    """The JSON that a command prints."""
+    ran = commands.run("roofline", *arguments, "--format", "json")
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
+
+
+def test_a_kernel_without_records(commands: Commands) -> None:
+    """Nothing is stored: after is the model's pick, both times are predicted, and all is told."""
+    (entry,) = document(commands, *SMALL)["entries"]
+    assert (entry["tuned_by"], entry["speedup_is"]) == ("model", "predicted")
+    assert entry["before"]["config"]["BLOCK"] == 128
+    assert entry["after"]["flops"] == 4096
+    assert entry["after"]["bytes"] == 2 * 4096 * 2
+    assert entry["notes"] == ["no tuned config is stored: after is the model's first pick"]
+
+
+def test_a_stored_config(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the user's store holds for the target is taken with its times."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "own.sqlite"))
+    module = load_kernel_module(str(commands.folder / "doubled.py"))
+    problem = module.problem({"n": 4096}, "fp16", "meta")
+    best, default = Config({"BLOCK": 256}, num_warps=4), Config({"BLOCK": 128}, num_warps=2)
+    timings = tuple(Measurement(c, us, us, us, (us,)) for c, us in ((best, 5.0), (default, 6.0)))
+    made = provenance(problem, module.space())
+    with Store.open(Settings.from_environment().store_where) as store:
+        store.save(TuneRecord(key_of(problem, "NVIDIA H200"), best, timings, made))
+    (entry,) = document(commands, *SMALL)["entries"]
+    assert (entry["tuned_by"], entry["speedup_is"], entry["speedup"]) == ("store", "measured", 1.2)
+    assert entry["after"]["config"] == best.to_dict()
+    assert entry["after"]["time_from"] == "store"
+    assert entry["tuned_with"]["triton"] == versions()["triton"]
+    # Another machine's times are none of this target's.
+    (other,) = document(commands, *SMALL, "--target", "H100")["entries"]
+    assert other["tuned_by"] == "model"
+
+
+def test_looking_makes_no_store(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A store that is not there is not made."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "none.sqlite"))
+    document(commands, *SMALL)
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+@needs_shipped
+def test_shipped_times(commands: Commands) -> None:
+    """A kernel that comes with asmtune stands where an H200 measured it."""
+    (entry,) = document(commands, "softmax")["entries"]
+    assert (entry["tuned_by"], entry["after"]["time_is"]) == ("shipped", "measured")
+    assert entry["after"]["share_of_roof"] < 1
+
+
+@pytest.mark.slow
+def test_files_by_their_suffix(commands: Commands) -> None:
+    """One run writes a picture, another picture, JSON and text, each whole."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    names = ("r.svg", "r.png", "r.json", "r.txt")
+    outputs = [part for name in names for part in ("-o", f"{{}}/{name}")]
+    ran = commands.run("roofline", *SMALL, *outputs)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    svg, png, text, table = ((commands.folder / name).read_bytes() for name in names)
+    assert ET.fromstring(svg).tag.endswith("svg")
+    assert png.startswith(b"\x89PNG")
+    assert json.loads(text)["format"] == "asmtune-roofline"
+    assert table.decode().startswith("Roofline of H200")
+    assert not list(commands.folder.glob("*.part"))
+    ran = commands.run("roofline", *SMALL, "-o", "{}/plain", "--format", "json")
+    assert json.loads((commands.folder / "plain").read_text())["target"] == "H200"
+
+
+def test_several_kernels_and_shapes(kernels: Commands) -> None:
+    """A shape goes to the kernels that have its dimensions, once each, also from a file."""
+    (kernels.folder / "shapes.txt").write_text("n=1000\nn=2000\nrows=64\nn=1000\n")
+    made = document(kernels, "{}/doubled.py", "{}/rows.py", "--shapes", "{}/shapes.txt")
+    shapes = [entry["shape"] for entry in made["entries"]]
+    assert shapes == [{"n": 1000}, {"n": 2000}, {"rows": 64}]
+
+
+@pytest.mark.slow
+def test_a_copy_and_a_guess(kernels: Commands) -> None:
+    """A kernel without FLOPs, and one whose loop only memory ends, are drawn and told of."""
+    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
+    made = document(kernels, "{}/copied.py", "{}/bounded.py", "--shape", "n=4096")
+    copy, guess = made["entries"]
+    assert copy["after"]["flops"] == 0
+    assert copy["after"]["flops_per_byte"] is None
+    assert any(note.startswith("no FLOPs: ") for note in copy["notes"])
+    assert any(note.startswith("counts are a guess: line ") for note in guess["notes"])
+    ran = kernels.run("roofline", "{}/copied.py", "{}/bounded.py", "-o", "{}/r.svg")
+    assert ran.code == 0
+    assert "bounded?" in (kernels.folder / "r.svg").read_text()
+
+
+def test_one_fails(kernels: Commands) -> None:
+    """The others are shown; who failed is named on stderr, and the exit code is 1."""
+    ran = kernels.run("roofline", "{}/broken.py", "{}/copied.py", "--shape", "n=4096")
+    assert ran.code == 1
+    assert "copied" in ran.out
+    assert ran.err.startswith("asmtune: doubled n=4096: no config of doubled")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "Missing argument 'KERNEL...'"),
+        (("matmull",), "unknown kernel 'matmull': the kernels are .*mean matmul?"),
+        (("{}/plain.py:plain",), "plain: no value for x_ptr, n, BLOCK; give it as"),
+        (("{}/doubled.py", "{}/other/doubled.py"), "two kernels are called doubled: "),
+        (("{}/absent.py",), "absent.py: no such file"),
+        (("{}/broken.py",), "doubled n=4096: no config of doubled"),
+        (("softmax", "softmax"), "kernel 'softmax' is given twice"),
+        ((*SMALL, "--target", "H2000"), "target 'H2000' is unknown"),
+        ((*SMALL, "--scorer", "best"), "unknown scorer 'best'"),
+        ((*SMALL, "--dtype", "fp64"), "does not support fp64"),
+        (("{}/doubled.py", "--shape", "m=4"), "--shape: kernel doubled: the shape lacks n"),
+        (("{}/doubled.py", "--shape", "n=-4"), "kernel doubled: n is -4; expected a whole number"),
+        (("{}/doubled.py", "--shape", "n"), "--shape: 'n' is not NAME=VALUE"),
+        (("{}/doubled.py", "{}/rows.py", "--shape", "n=4"), "no shape fits kernel rows: give"),
+        (("{}/doubled.py", "--shapes", "{}/none.txt"), "none.txt: No such file"),
+        ((*SMALL, "-o", "{}/r.gif"), "r.gif: '.gif' tells no form: name it .svg, .png, .json"),
+        ((*SMALL, "-o", "{}/r"), "'no suffix' tells no form"),
+        ((*SMALL, "-o", "{}/r.svg", "-o", "{}/none/r.json"), "none/r.json: no such folder"),
+        ((*SMALL, "-o", "{}/r.svg", "-o", "{}/r.svg"), "r.svg: --output is that file"),
+        ((*SMALL, "--format", "png"), "a terminal cannot show it; give a file with --output"),
+        ((*SMALL, "--format", "gif"), "--format"),
+    ],
+)
+def test_bad_input(kernels: Commands, arguments: tuple[str, ...], says: str) -> None:
+    """Each mistake is told in one line, and nothing is written."""
+    (kernels.folder / "other").mkdir()
+    shutil.copy(kernels.folder / "doubled.py", kernels.folder / "other" / "doubled.py")
+    before = sorted(kernels.folder.iterdir())
+    line = kernels.refused("roofline", *arguments)
+    assert re.search(says.replace("(", r"\(").replace("?", r"\?"), line), line
+    left = [path for path in kernels.folder.iterdir() if path.name != "__pycache__"]
+    assert sorted(left) == [path for path in before if path.name != "__pycache__"]
+
+
+def test_without_matplotlib(kernels: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture names the extra before anything is compiled; JSON needs none."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    line = kernels.refused("roofline", *SMALL, "-o", "{}/r.svg")
+    assert "pip install '.[figures]' in a clone" in line
+    assert document(kernels, *SMALL)["entries"]
+
+
+def test_measuring_needs_the_gpu(kernels: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU --measure is refused, and says to leave it out."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    line = kernels.refused("roofline", *SMALL, "--measure")
+    assert "--measure needs a CUDA GPU, and there is none on this machine" in line

@@ -1,0 +1,83 @@
+"""A roofline as JSON and as a table: every number with its unit, and where it comes from."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from asmtune.predict.roofs import WorkCounts
+from asmtune.workshop.roofline.document import FORMAT, chart_json, chart_table
+from tests.charts import chart, entry, mixed, product
+
+
+def shown(renderable: object) -> str:
+    """Print as in a wide terminal."""
+    text = io.StringIO()
+    Console(width=400, file=text).print(renderable)
+    return text.getvalue()
+
+
+def test_the_document() -> None:
+    """Units are in the names, each time says whose it is, and roofs have their sources."""
+    document = json.loads(chart_json(mixed()))
+    assert (document["format"], document["version"]) == (FORMAT, 1)
+    assert document["date"].startswith("2025-03-04")
+    roofs = {roof["name"]: roof for roof in document["roofs"]}
+    assert roofs["DRAM"]["bytes_per_s"] == 4.8e12
+    assert roofs["fp16"]["flops_per_s"] == 9.895e14
+    assert all(roof["source"] and roof["figure"] for roof in roofs.values())
+    first = document["entries"][0]
+    assert (first["kernel"], first["shape"]) == ("matmul", {"M": 4096, "causal": True})
+    assert (first["tuned_by"], first["speedup"], first["speedup_is"]) == (
+        *("shipped", 1.75, "predicted"),
+    )
+    assert (first["before"]["time_is"], first["after"]["time_is"]) == ("predicted", "measured")
+    assert first["before"]["time_from"] == "roofline x 1.2"
+    after = first["after"]
+    assert after["flops_per_byte"] == pytest.approx(after["flops"] / after["bytes"])
+    assert after["flops_per_s"] == pytest.approx(after["flops"] / after["us"] * 1e6)
+    assert after["share_of_roof"] == pytest.approx(7e14 / 9.895e14, rel=1e-3)
+    assert after["under"] == "fp16"
+    assert document["entries"][2]["speedup_is"] == "measured"
+
+
+def test_a_copy_in_the_document() -> None:
+    """Without FLOPs there is no intensity, and the share is that of DRAM's rate."""
+    copy = json.loads(chart_json(mixed()))["entries"][3]["after"]
+    assert (copy["flops"], copy["flops_per_byte"], copy["under"]) == (0, None, "DRAM")
+    assert copy["share_of_roof"] == pytest.approx(4e8 / 100e-6 / 4.8e12, rel=1e-3)
+
+
+def test_what_moves_nothing() -> None:
+    """Without bytes the cores are the only roof."""
+    (one,) = json.loads(chart_json(chart([entry("spin", product(1e11, 0.0), (300.0, 200.0))])))[
+        "entries"
+    ]
+    assert one["after"]["under"] == "fp16"
+    assert one["after"]["share_of_roof"] == pytest.approx(1e11 / 200e-6 / 9.895e14, rel=1e-3)
+
+
+def test_the_table() -> None:
+    """Two lines a launch with time, share and speed-up; roofs with sources, notes, failures."""
+    text = shown(chart_table(chart(mixed().entries, [("gru seq=1", "no config can run")])))
+    rows = [[cell.strip() for cell in line.split("│")] for line in text.splitlines()]
+    before = next(row for row in rows if row[0] == "matmul")
+    after = rows[rows.index(before) + 1]
+    assert before[3:6] == ["before", "predicted, roofline x 1.2", "fp16"]
+    assert after[3:5] == ["after", "measured, shipped"]
+    assert after[6:8] == ["200.00", "140"]
+    assert after[-2:] == ["71%", "1.75"]
+    assert "https://www.nvidia.com/en-us/data-center/h200/" in text
+    assert "a note <of> its own" in text
+    assert "gru seq=1: no config can run" in text
+
+
+def test_control_codes_reach_no_terminal() -> None:
+    """A kernel's name with an escape sequence is shown without it."""
+    text = shown(
+        chart_table(chart([entry("k\x1b[31m", WorkCounts("fp32", 0, 1e6, 1e6), (9.0, 8.0))]))
+    )
+    assert "\x1b" not in text

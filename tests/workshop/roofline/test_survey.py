@@ -1,0 +1,250 @@
+"""From a launch to its points: stored, shipped, picked or timed now; and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.core.space.space import Space
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.dedup import DedupBench
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.store.lookup import StoreLookup
+from asmtune.store.shipped import shipped_records
+from asmtune.tuning.request import key_of, provenance
+from asmtune.workshop.roofline import survey as clocks
+from asmtune.workshop.roofline.survey import PairClock, RooflineSubject, Survey, check_gpu
+from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
+from tests.workload.workload_kernels import jagged
+
+BROKEN = Config({"BLOCK": 3, "FLAW": 0})
+
+
+@pytest.fixture
+def survey(target: Target, settings: Settings) -> Survey:
+    """For an H200, whose times are those of records and of the model."""
+    return Survey(Funnel(target, make_scorer("roofline"), settings))
+
+
+def subject(found: StoreLookup, searched: Space | None = None) -> RooflineSubject:
+    """Adding two vectors; what is stored for it is given."""
+
+    def make(place: str) -> Problem:
+        assert place == "cpu"
+        return problem()
+
+    return RooflineSubject(
+        problem(), {"n": 4096}, searched or space(warps=(4, 8)), found, True, make
+    )
+
+
+def record(*times: tuple[Config, float]) -> TuneRecord:
+    """The first of these won."""
+    timings = tuple(Measurement(config, us, us, us, ()) for config, us in times)
+    made = provenance(problem(), space())
+    return TuneRecord(key_of(problem(), DEVICE), times[0][0], timings, made)
+
+
+def test_a_stored_config_with_both_times(survey: Survey) -> None:
+    """Default and winner stand at the store's times; the arrow is vertical, the speed-up theirs."""
+    made = survey.entry(subject(StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))))
+    assert made.before is not None
+    assert (made.before.config, made.after.config) == (DEFAULT, BEST)
+    assert (made.before.us, made.after.us) == (15.0, 10.0)
+    assert (made.tuned_by, made.measured, made.moved) == ("store", True, True)
+    assert made.speedup == 1.5
+    assert made.before.work == made.after.work
+    # An addition of two numbers each, and of the flaw, which is no constant to the front end.
+    assert made.after.work.bytes == 3 * 4 * 4096
+    assert made.after.flops_per_s == pytest.approx(made.after.work.flops / 10e-6)
+    assert made.made["triton"] == provenance(problem(), space()).triton
+    assert made.notes == ()
+
+
+def test_a_shipped_config(survey: Survey) -> None:
+    """A default without a time is predicted, scaled, and says so."""
+    found = StoreLookup("hit", record((BEST, 10.0)), layer="shipped")
+    made = survey.entry(subject(found))
+    assert made.before is not None
+    assert (made.tuned_by, made.after.how, made.before.how) == ("shipped", "measured", "predicted")
+    assert made.after.source == "shipped"
+    assert made.before.source.startswith("roofline x ")
+    assert not made.measured
+
+
+def test_nothing_stored(survey: Survey) -> None:
+    """The model's first pick stands in the tuned one's place; both times are predicted."""
+    made = survey.entry(subject(StoreLookup("miss")))
+    assert made.before is not None
+    assert (made.tuned_by, made.before.how, made.after.how) == ("model", "predicted", "predicted")
+    assert made.after.us == made.after.predicted_us
+    assert made.before.us >= made.after.us
+    assert made.made == {}
+    (said,) = made.notes
+    assert said == "no tuned config is stored: after is the model's first pick"
+
+
+def test_a_stale_config_is_not_used(survey: Survey) -> None:
+    """What was tuned with another source is not taken, nor its times; the note says why."""
+    stale = StoreLookup("stale", record((BEST, 10.0)), "source differs: recorded a, now b")
+    made = survey.entry(subject(stale))
+    assert made.tuned_by == "model"
+    assert made.after.how == "predicted"
+    assert "stale: source differs" in made.notes[0]
+
+
+def test_times_of_another_size(survey: Survey) -> None:
+    """The config is the tuned one, its times are not taken, and the note says so."""
+    found = StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))
+    made = survey.entry(replace(subject(found), sized=False))
+    assert (made.tuned_by, made.after.config, made.after.how) == ("store", BEST, "predicted")
+    assert made.before is not None
+    assert made.before.source == "roofline"
+    (said,) = made.notes
+    assert said == "times are predicted: those of the record may be of another size with n=4096"
+
+
+def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> None:
+    """Where index tensors steer, the times are those of a record that had its own."""
+    arguments = {
+        "x_ptr": torch.empty(4096, device="meta"),
+        "starts_ptr": torch.empty(9, device="meta", dtype=torch.int32),
+        "y_ptr": torch.empty(8, device="meta"),
+    }
+    launch = Problem(jagged, arguments, (8,), index_values={"starts_ptr": "ragged(512)"})
+    blocks = Space({"BLOCK": (64, 128), "num_warps": (4,)})
+    times = tuple(Measurement(config, 9.0, 9.0, 9.0, ()) for config in blocks.configs())
+    made = provenance(launch, blocks)
+    stored = TuneRecord(key_of(launch, DEVICE), times[0].config, times, made)
+
+    def make(place: str) -> Problem:
+        raise AssertionError(place)
+
+    found = StoreLookup("hit", stored)
+    entry = survey.entry(RooflineSubject(launch, {}, blocks, found, True, make))
+    assert entry.notes[0] == (
+        "times are the record's, whose index tensors may have held other values"
+    )
+    assert entry.notes[-1].endswith("follow the pattern ragged(512)")
+
+
+def test_the_default_is_the_tuned_one(survey: Survey) -> None:
+    """One config, before and after: it has not moved."""
+    made = survey.entry(subject(StoreLookup("hit", record((DEFAULT, 12.0)))))
+    assert made.before == made.after
+    assert not made.moved
+    assert made.speedup == 1.0
+
+
+def test_a_default_that_cannot_run(survey: Survey) -> None:
+    """There is no point before, and the reason is told."""
+    huge = Config({"BLOCK": 256, "FLAW": 0}, num_warps=64)
+    searched = Space.from_configs([huge, BEST], huge)
+    made = survey.entry(subject(StoreLookup("hit", record((BEST, 10.0))), searched))
+    assert (made.before, made.speedup, made.moved) == (None, None, False)
+    assert made.after.us == 10.0
+    assert "cannot run: threads" in made.notes[0]
+
+
+def test_one_that_fails_stops_no_other(survey: Survey) -> None:
+    """A tuned config that does not compile is told by its launch's name; the others have points."""
+    good = subject(StoreLookup("hit", record((BEST, 10.0))))
+    bad = subject(StoreLookup("hit", record((BROKEN, 10.0))))
+    chart = survey.chart([bad, good])
+    assert [entry.after.config for entry in chart.entries] == [BEST]
+    ((name, why),) = chart.failures
+    assert name == "add n=4096"
+    assert f"the tuned config ({BROKEN}) cannot run" in why
+    assert [roof.name for roof in chart.roofs] == ["DRAM", "L2", "fp32"]
+
+
+def test_every_shipped_record_has_what_a_point_needs() -> None:
+    """Shipped times are above 0, and each winner has one: all could be drawn."""
+    records = shipped_records()
+    assert records
+    assert all(one.median_us is not None and one.median_us > 0 for one in records)
+
+
+# --- timed now -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def timed(survey: Survey, tmp_path: Path) -> Callable[[HostMachine], Survey]:
+    """A survey that times on the host: all is real but launches and clock."""
+
+    def made(machine: HostMachine) -> Survey:
+        def opener(setup: BenchSetup) -> DedupBench:
+            return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
+
+        return replace(survey, clock=PairClock("cpu", TimingPolicy(fine_rounds=5), opener))
+
+    return made
+
+
+def test_times_taken_now(timed: Callable[[HostMachine], Survey]) -> None:
+    """Both configs are timed, interleaved; the record's times are not used."""
+    machine = HostMachine()
+    found = StoreLookup("hit", record((BEST, 1.0), (DEFAULT, 1.0)))
+    made = timed(machine).entry(subject(found))
+    assert made.before is not None
+    assert (made.before.us, made.after.us) == (usual_us(DEFAULT), usual_us(BEST))
+    assert made.before.source == made.after.source == "this GPU"
+    assert made.tuned_by == "store"
+    assert {DEFAULT, BEST} == set(machine.timed)
+
+
+def test_a_wrong_output_gives_no_point(timed: Callable[[HostMachine], Survey]) -> None:
+    """A tuned config that computes something else than the default is no result."""
+    wrong = Config({"BLOCK": 512, "FLAW": 3}, num_warps=4)
+    found = StoreLookup("hit", record((wrong, 10.0)))
+    with pytest.raises(MeasureError, match=r"FLAW=3.* was not timed: wrong_output at check"):
+        timed(HostMachine()).entry(subject(found, space(flaws=(0, 3), warps=(4,))))
+
+
+def test_tensors_that_cannot_be_made(timed: Callable[[HostMachine], Survey]) -> None:
+    """Where the GPU has no room for the tensors, the launch fails with the reason."""
+
+    def make(_: str) -> Problem:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 TiB")
+
+    large = replace(subject(StoreLookup("hit", record((BEST, 10.0)))), make=make)
+    with pytest.raises(MeasureError, match=r"memory at input: .*out of memory"):
+        timed(HostMachine()).entry(large)
+
+
+def test_only_the_targets_own_gpu_times(monkeypatch: pytest.MonkeyPatch, target: Target) -> None:
+    """Times of another GPU are refused, and so are times without one."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="needs a CUDA GPU, and there is none"):
+        check_gpu(target)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(clocks, "device_name", lambda: "NVIDIA H200")
+    check_gpu(target)
+    with pytest.raises(InputError, match="this machine's NVIDIA H200, and the target is B200"):
+        check_gpu(load_target("B200"))
+
+
+def test_a_kernel_of_which_nothing_can_be_read(
+    survey: Survey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither FLOPs nor bytes: there is no place for it, and that is said."""
+    from asmtune.ir.ttir.work import Work
+    from asmtune.predict.prune.front import Front
+
+    monkeypatch.setattr(Front, "works", lambda *_: [Work.unread((1, 1, 1))])
+    with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):
+        survey.entry(subject(StoreLookup("hit", record((BEST, 10.0)))))
