@@ -46,6 +46,9 @@ demo: $(VENV)/.installed-run
 WORKERS = $$($(BIN)/python -c 'from joblib import cpu_count; print(min(cpu_count(), 8))')
 HAS_GPU = $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'
 
+# What pytest is given: `python -m tests.reach` prints what a change can reach.
+TESTS ?= tests
+
 # Tests that time a GPU run first, and alone on it. Without a GPU they are skipped among the others.
 # The last line tells how many tests passed. The tests start hundreds of processes: where the
 # environment forbids Python to keep bytecode, as images of containers do, each of them would
@@ -53,8 +56,8 @@ HAS_GPU = $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_availa
 # only wait for each other.
 define run_tests
 $(BIN)/python -m compileall -q -j 0 -x '/test_[^/]*$$' asmtune kernels benchmarks website tests
-! $(HAS_GPU) || $(BIN)/python -m pytest -m "gpu and ($(1))"
-OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(2) --dist worksteal
+! $(HAS_GPU) || $(BIN)/python -m pytest -m "gpu and ($(1))" $(TESTS)
+OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(2) --dist worksteal $(TESTS)
 endef
 
 test: setup lint types

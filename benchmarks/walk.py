@@ -1,10 +1,12 @@
-"""Prints the files of asmtune that a first decorated launch enters, in order of entry.
+"""Prints the files of asmtune that a first launch and a prune report enter, in order of entry.
 
-    python -m benchmarks.walk
+    python -m benchmarks.walk [launch|report]
 
 The launch tunes a kernel of two vectors. Configs are compiled for an H200; no GPU is needed, as
-launches and times are those of `tests.tuning_support`. A file counts if one of its functions runs
-in this process; importing it does not count, nor does what only the compiling children run.
+launches and times are those of `tests.tuning_support`. The report is that of `asmtune prune-report
+tiled_matmul`, without a cache. A file counts if one of its functions runs in this process;
+importing it does not count, nor does what only the compiling children run. Without a word both are
+walked, and their counts and lines are printed.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def entered() -> Iterator[dict[str, None]]:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
-def walk(folder: Path) -> list[str]:
+def launch(folder: Path) -> list[str]:
     """List the files that the first launch of a key enters."""
     machine = tuning_support.HostMachine()
     prepared = tuning_support.workshop(folder, machine)
@@ -73,8 +75,30 @@ def walk(folder: Path) -> list[str]:
     return list(files)
 
 
+def report(folder: Path) -> list[str]:
+    """List the files that a report of the GEMM enters, from the command line on."""
+    from asmtune.cli.app import run
+
+    output = str(folder / "report.json")
+    words = ["prune-report", "tiled_matmul", "--target", "H200", "--format", "json", "-o", output]
+    with patch.dict("os.environ", ASMTUNE_CACHE_DIR=str(folder)), entered() as files:
+        run(words)
+    return list(files)
+
+
+WALKS = {"launch": launch, "report": report}
+
+
+def main(words: list[str]) -> None:
+    """Walk, and print the files of one walk, or the counts of both."""
+    for name in words or WALKS:
+        with tempfile.TemporaryDirectory() as folder:
+            found = WALKS[name](Path(folder))
+        if words:
+            print("\n".join(found))
+        lines = sum(len((ROOT / file).read_text().splitlines()) for file in found)
+        print(f"{name}: {len(found)} files, {lines} lines")
+
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        found = walk(Path(name))
-    print("\n".join(found))
-    print(f"{len(found)} files")
+    main(sys.argv[1:])
