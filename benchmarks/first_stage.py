@@ -109,7 +109,7 @@ def recorded() -> Iterator[tuple[Task, Path]]:
         oracle: Oracle = load_oracle(RESULTS / file)
         for name in names.split():
             own = [task for task in oracle.tasks if task.kernel == name]
-            yield own[len(own) // 2], HERE / "families"
+            yield own[len(own) // 2], HERE / "corpus" / "families"
 
 
 def _task(funnel: Funnel, scorers: Sequence[Scorer], task: Task, folder: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parent.parent
-KERNEL = ROOT / "benchmarks" / "families" / "matmul_int8.py"
+KERNEL = ROOT / "benchmarks" / "corpus" / "families" / "matmul_int8.py"
 SHAPE = {"M": 4096, "N": 4096, "K": 4096}
 TIMINGS = RESULTS / "h200_families.json.gz"
 SIZES = {"desktop": {"width": 1320, "height": 820}, "phone": {"width": 390, "height": 844}}

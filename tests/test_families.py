@@ -106,7 +106,7 @@ SMALL: Mapping[str, Mapping[str, int]] = {
 
 def family(name: str) -> ModuleType:
     """A kernel module by its name."""
-    return importlib.import_module(f"benchmarks.families.{name}")
+    return importlib.import_module(f"benchmarks.corpus.families.{name}")
 
 
 class Bounded:
@@ -186,7 +186,9 @@ def interpreted_module(module: ModuleType, shape: Mapping[str, int]) -> float:
 
 def test_every_family_is_tried() -> None:
     """The small shapes name all modules of the package."""
-    names = {m.name for m in pkgutil.iter_modules([str(ROOT / "benchmarks" / "families")])}
+    names = {
+        m.name for m in pkgutil.iter_modules([str(ROOT / "benchmarks" / "corpus" / "families")])
+    }
     assert set(SMALL) == {name for name in names if not name.startswith("_")}
 
 

@@ -28,7 +28,7 @@ from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import persistent, pointers
 from tests.sample_kernels import product_problem, scale, scale_problem
 
-FAMILIES = Path(__file__).parents[1] / "benchmarks" / "families"
+FAMILIES = Path(__file__).parents[1] / "benchmarks" / "corpus" / "families"
 AXES = {"BLOCK_M": (64, 128), "BLOCK_N": (64,), "BLOCK_K": (32, 64), "num_warps": (4, 8)}
 Search = Callable[..., Searched]
 

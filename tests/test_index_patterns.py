@@ -20,7 +20,7 @@ from asmtune.core.meta_values import MetaValues
 from asmtune.core.problem import Problem
 from tests.workload.workload_kernels import jagged
 
-KINDS = Path(__file__).parents[1] / "benchmarks" / "kinds"
+KINDS = Path(__file__).parents[1] / "benchmarks" / "corpus" / "kinds"
 
 
 def drawn(text: str, elements: int | None = None, **numbers: int) -> Any:

@@ -18,13 +18,13 @@ from asmtune.core.records.artifacts import Artifact
 from tests.interpreter import Interpreter
 from tests.test_families import interpreted_module
 
-FOLDER = Path(__file__).parents[1] / "benchmarks" / "kinds"
+FOLDER = Path(__file__).parents[1] / "benchmarks" / "corpus" / "kinds"
 NAMES = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_")]
 
 
 def kind(name: str) -> ModuleType:
     """A kernel module by its name."""
-    return importlib.import_module(f"benchmarks.kinds.{name}")
+    return importlib.import_module(f"benchmarks.corpus.kinds.{name}")
 
 
 def interpreted_error(name: str) -> float:

@@ -95,7 +95,7 @@ def explorer_page() -> str:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "explorer.html"
         command = [sys.executable, "-c", "from asmtune.cli import main; main()", "prune-report"]
-        command += ["benchmarks/families/matmul_int8.py", "--shape", "M=4096,N=4096,K=4096"]
+        command += ["benchmarks/corpus/families/matmul_int8.py", "--shape", "M=4096,N=4096,K=4096"]
         command += ["--dtype", "i8", *(f"--axis={axis}" for axis in axes), "--format", "html"]
         command += ["--timings", "benchmarks/results/h200_families.json.gz", "-o", str(page)]
         cache = {"ASMTUNE_CACHE_DIR": str(ROOT / ".cache" / "site")}

@@ -513,7 +513,7 @@ def test_a_closed_pipe(commands: Commands) -> None:
 
 def test_tiles_and_caps(commands: Commands) -> None:
     """A recurrence's tiles are held, and searched on request; caps are left out likewise."""
-    recurrence = str(REPOSITORY / "benchmarks" / "families" / "gru_scan.py")
+    recurrence = str(REPOSITORY / "benchmarks" / "corpus" / "families" / "gru_scan.py")
     asked = (
         "prune-report", recurrence, "--shape", "batch=1,time=1024,width=1024",
         "--axis", "BLOCK=64,128,256", "--axis", "STAGES=1", "--axis", "UNROLL=1",

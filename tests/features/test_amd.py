@@ -42,7 +42,7 @@ from tests.launch_kernels import (
 from tests.sample_kernels import scale_problem
 
 MACHINES = ("MI250X", "MI300X", "MI355X")
-FAMILIES = Path(__file__).parents[2] / "benchmarks" / "families"
+FAMILIES = Path(__file__).parents[2] / "benchmarks" / "corpus" / "families"
 
 
 def moved(reading: LaunchReading, direction: str) -> float:
@@ -214,7 +214,7 @@ def test_bytes_of_families(
     launch: Launch,
 ) -> None:
     """Bytes that the assembly reads, writes and adds are those that the IR's tiles hold."""
-    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    module = from_python_module(importlib.import_module(f"benchmarks.corpus.families.{family}"))
     problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
     reading = launch(problem, next(iter(module.space().configs(**problem.shape))), machine)
     kinds = {"load": ("read", read), "store": ("write", written), "atomic": ("atomic", added)}
@@ -235,7 +235,7 @@ def test_families(family: str, machine: str, settings: Settings, launch: Launch)
     """The default config of every family gives finite features, and no opcode is unknown."""
     if family.startswith("_"):
         return
-    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    module = from_python_module(importlib.import_module(f"benchmarks.corpus.families.{family}"))
     problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
     config = next(iter(module.space().configs(**problem.shape)))
     if not isinstance(Lowering(problem, load_target(machine), 60).request(config), LowerRequest):

@@ -226,7 +226,7 @@ def test_what_is_exact(cap: int | None, machine: str, both: Both) -> None:
 )
 def test_registers(family: str, options: dict[str, int], warps: int, both: Both) -> None:
     """Registers are within two fifths of ptxas's: loads meet, and results are used up at once."""
-    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    module = from_python_module(importlib.import_module(f"benchmarks.corpus.families.{family}"))
     problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
     sketched, built, _ = both(problem, Config(options, num_warps=warps, num_stages=3), "H200")
     registers = built.static["regs_per_thread"]

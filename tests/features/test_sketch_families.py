@@ -19,7 +19,7 @@ from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
 from tests.compile.sketching import sketch_one
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "corpus" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")
 
 
@@ -28,7 +28,7 @@ FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, machine: str, settings: Settings) -> None:
     """The default config of every kernel module that ships gives finite features."""
-    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    module = from_python_module(importlib.import_module(f"benchmarks.corpus.families.{family}"))
     target = load_target(machine)
     problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
     config = next(iter(module.space().configs(**problem.shape)))

@@ -71,7 +71,7 @@ def test_nearest_is_never_the_config_itself() -> None:
 
 KERNELS = (
     *("asmtune.kernels.softmax", "asmtune.kernels.tiled_matmul"),
-    *("benchmarks.families.transpose", "benchmarks.families.matvec"),
+    *("benchmarks.corpus.families.transpose", "benchmarks.corpus.families.matvec"),
 )
 
 

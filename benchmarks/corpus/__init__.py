@@ -1,0 +1,1 @@
+"""Kernels that the model is fitted on (`families`), and kernels that judge it (`kinds`)."""

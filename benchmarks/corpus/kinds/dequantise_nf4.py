@@ -1,0 +1,72 @@
+"""4-bit codes to 16 bits by a table of 16 values, and a scale for each 64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
+from benchmarks.corpus.kinds._inputs import normal
+
+
+@triton.jit
+def kernel(code_ptr, table_ptr, scale_ptr, out_ptr, total, BLOCK: tl.constexpr):
+    """Process BLOCK bytes, two codes each, a program."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    code = tl.load(code_ptr + at, mask=at < total, other=0).to(tl.int32)
+    scale = tl.load(scale_ptr + at // 32, mask=at < total, other=0.0)
+    high = tl.load(table_ptr + (code >> 4)) * scale
+    low = tl.load(table_ptr + (code & 15)) * scale
+    both = tl.interleave(high, low).to(out_ptr.dtype.element_ty)
+    to = tl.program_id(0).to(tl.int64) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
+    tl.store(out_ptr + to, both, mask=to < 2 * total)
+
+
+OUTPUT = "out_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = ({"total": 33554432}, {"total": 1000000})
+
+SMALL = {"total": 1000}
+
+
+def space() -> Space:
+    """Build the space: bytes, warps, and a limit on registers that is often no limit."""
+    return Space(
+        {
+            "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
+            "num_warps": (1, 2, 4, 8),
+            "maxnreg": (None, 32),
+        }
+    ).where(
+        "a thread has 1 to 64 bytes",
+        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Make a launch on random codes."""
+    total = shape["total"]
+    arguments = {
+        "code_ptr": torch.randint(0, 256, (total,), device=device, dtype=torch.uint8),
+        "table_ptr": torch.linspace(-1, 1, 16, device=device) ** 3,
+        "scale_ptr": normal((triton.cdiv(total, 32),), "fp32", device),
+        "out_ptr": normal((2 * total,), dtype, device),
+        "total": total,
+    }
+    return Problem(
+        kernel, arguments, lambda v: (triton.cdiv(total, v["BLOCK"]),), shape, "dequantise_nf4"
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """Look up both halves of each byte in float64."""
+    code, table = arguments["code_ptr"].long(), arguments["table_ptr"].double()
+    scale = arguments["scale_ptr"].double().repeat_interleave(32)[: len(code)]
+    return torch.stack([table[code >> 4] * scale, table[code & 15] * scale], 1).flatten()

@@ -1,0 +1,90 @@
+"""Packed sequences to a padded batch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
+from benchmarks.corpus.kinds._inputs import elements, normal, ragged
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    offset_ptr,
+    out_ptr,
+    length,
+    cols,
+    padding,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Process ROWS places of a sequence by BLOCK columns a program."""
+    sequence = tl.program_id(2)
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.load(offset_ptr + sequence)
+    last = tl.load(offset_ptr + sequence + 1)
+    from_row = (first + r).to(tl.int64)
+    there = (from_row < last)[:, None] & (c[None, :] < cols)
+    x = tl.load(x_ptr + from_row[:, None] * cols + c[None, :], mask=there, other=padding)
+    at = out_ptr + (sequence.to(tl.int64) * length + r[:, None]) * cols + c[None, :]
+    tl.store(at, x, mask=(r[:, None] < length) & (c[None, :] < cols))
+
+
+OUTPUT = "out_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"batch": 64, "mean": 500, "cols": 1024},
+    {"batch": 300, "mean": 60, "cols": 768},
+)
+
+SMALL = {"batch": 4, "mean": 6, "cols": 50}
+
+
+def space() -> Space:
+    """Build the space: rows, columns, warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32),
+        "BLOCK": (32, 64, 128, 256, 512, 1024),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return elements(axes, 1, 64)
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Make a launch; the batch is as long as its longest sequence."""
+    batch, cols = shape["batch"], shape["cols"]
+    offsets = ragged(batch, shape["mean"])
+    length = int(offsets.diff().max())
+    arguments = {
+        "x_ptr": normal((int(offsets[-1]), cols), dtype, device),
+        "offset_ptr": offsets.to(device),
+        "out_ptr": normal((batch, length, cols), dtype, device),
+        "length": length,
+        "cols": cols,
+        "padding": -1.5,
+    }
+
+    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
+        return triton.cdiv(length, v["ROWS"]), triton.cdiv(cols, v["BLOCK"]), batch
+
+    return Problem(kernel, arguments, grid, shape, "jagged_to_dense")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """Copy sequence by sequence."""
+    out = torch.full_like(arguments["out_ptr"].double(), arguments["padding"])
+    ends = arguments["offset_ptr"].tolist()
+    for i, (first, last) in enumerate(itertools.pairwise(ends)):
+        out[i, : last - first] = arguments["x_ptr"][first:last].double()
+    return out
