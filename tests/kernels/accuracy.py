@@ -113,8 +113,7 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
         }
 
     def launched(config: Config, **inputs: Any) -> Any:
-        also = case.also if torch.is_grad_enabled() else ()
-        with launched_with(config, name, *also):
+        with launched_with(config, name):
             return getattr(module, name)(**case.completed(inputs))
 
     options: dict[str, Any] = {
@@ -129,12 +128,14 @@ def differences(name: str, dtype: str, device: str) -> dict[str, float]:
         options["checks"] = set(KINDS) - {"values"}
     functions = {str(one): partial(launched, one) for one in (module.DEFAULT, *case.configs)}
     exact = _exact(module, case)
-    reports = [check_kernel(functions, exact, cases(case.shapes, {}), **options)]
-    for more in case.keywords:
-        alone = {**options, "checks": ("shapes",)}
-        function = functions[str(module.DEFAULT)]
-        given = cases(case.shapes[:1], more)
-        reports.append(check_kernel(function, exact, given, **alone))
+    # Backward passes launch after the function has returned.
+    with launched_with(module.DEFAULT, name, *case.also):
+        reports = [check_kernel(functions, exact, cases(case.shapes, {}), **options)]
+        for more in case.keywords:
+            alone = {**options, "checks": ("shapes",)}
+            function = functions[str(module.DEFAULT)]
+            given = cases(case.shapes[:1], more)
+            reports.append(check_kernel(function, exact, given, **alone))
     found = {one.name: one.excess for report in reports for one in report.comparisons}
     return found | _problems(module, case, dtype, device)
 

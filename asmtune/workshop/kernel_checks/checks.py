@@ -37,7 +37,7 @@ from asmtune.workshop.kernel_checks.reports import (
     called,
     compared,
 )
-from asmtune.workshop.kernel_checks.tolerances import Rows, Tolerance, rows_of
+from asmtune.workshop.kernel_checks.tolerances import Rows, Tolerance, excess, rows_of
 
 KINDS: Final = ("shapes", "dtypes", "values", "layouts", "aliasing", "repeats", "gradients")
 """Names of the checks, in the order in which they run."""
@@ -58,7 +58,8 @@ class KernelChecks:
 
     Attributes:
         varied: inputs that get special values and other layouts; None for all tensors of floats.
-        gradients: inputs whose gradients are compared with autograd of the reference.
+        gradients: inputs whose gradients are compared with autograd of the reference. No
+            gradient comes from right results that rounding has moved across 0: ReLU has two there.
         writes: inputs that the function may write to; all others must stay as they are.
         out: the keyword that takes the output's tensor, if an input may be given as output.
         most: bound of huge values; squares of larger ones leave the range.
@@ -283,22 +284,26 @@ class _Checker:
         most = None if self._options.thorough else 2
         for case, make in itertools.islice(self._cases.items(), most):
             name, inputs = f"gradients at {case}", self._inputs(make)
-            given = converted(inputs, copied)
-            got = guarded("gradients", partial(self._differentiate, self._default, given))
+            exact, given = self._exact(inputs), converted(inputs, copied)
+            got = guarded("gradients", partial(self._differentiate, self._default, given, exact))
             if isinstance(got, Failure):
                 self._found.append(compared("gradients", name, got, (), self._rows))
                 continue
-            exact = self._differentiate(self._reference, widened(inputs), got[0])
-            self._found.append(compared("gradients", name, got[1], exact[1], self._rows))
+            want = self._differentiate(self._reference, widened(inputs), exact, got[0])
+            self._found.append(compared("gradients", name, got[1], want[1], self._rows))
 
     def _differentiate(
-        self, function: Function, inputs: dict[str, Any], given: Sequence[Any] = ()
+        self,
+        function: Function,
+        inputs: dict[str, Any],
+        exact: Sequence[torch.Tensor],
+        given: Sequence[Any] = (),
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the gradients that go in, random if none are given, and those that come out."""
         names = [name for name in self._options.gradients if torch.is_tensor(inputs[name])]
         leaves = {name: inputs[name].detach().requires_grad_() for name in names}
         results = as_tuple(function(**{**inputs, **leaves}))
-        given = given or [torch.randn_like(x) if x.requires_grad else None for x in results]
+        given = given or self._drawn(results, exact)
         pairs = zip(results, given, strict=False)
         ends = [(x, dy.to(x.dtype)) for x, dy in pairs if x.requires_grad and dy is not None]
         torch.autograd.backward([x for x, _ in ends], [dy for _, dy in ends])
@@ -306,6 +311,21 @@ class _Checker:
         if missing:
             raise RuntimeError(f"{missing[0]} gets no gradient")
         return given, [leaves[name].grad for name in names]
+
+    def _drawn(
+        self, results: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]
+    ) -> Sequence[torch.Tensor | None]:
+        """Draw gradients of results; 0 where a right result has not the exact one's sign.
+
+        ReLU lets the gradient through for one of the two, and not for the other.
+        """
+        drawn = [torch.randn_like(x) if x.requires_grad else None for x in results]
+        for place, (got, want) in enumerate(zip(results, exact, strict=False)):
+            dy = drawn[place]
+            if dy is not None and excess(got.detach(), want, self._rows) <= 1:
+                across = got.sign() != want.to(got.dtype).sign()
+                drawn[place] = dy.masked_fill(across & ~got.isnan(), 0)
+        return drawn
 
     def _compare(
         self,

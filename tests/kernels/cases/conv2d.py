@@ -9,6 +9,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.kernels._conv2d_window import Window
+from asmtune.workshop.kernel_checks.checks import check_kernel
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
@@ -142,21 +143,17 @@ def grouped(device: str) -> dict[str, float]:
         x = x.contiguous() if place % 2 else x[:, :, 1:]
         if place == 1:
             x[1, 0, 3, 4] = float("nan")
-        mine = [tensor.detach().requires_grad_() for tensor in (x, weight, bias)]
-        exact = [tensor.detach().double().requires_grad_() for tensor in (x, weight, bias)]
+        inputs = {"x": x, "weight": weight, "bias": bias, **settings, "groups": groups}
         with launched_with(PARTED if place % 2 else module.DEFAULT, "conv2d", *ALSO):
-            got = module.conv2d(*mine, **settings, groups=groups)
-            dy = torch.randn_like(got)
-            got.backward(dy)
-        want = module.baseline(*exact, **settings, groups=groups)
-        want.backward(dy.double())
-        rows = CASE.rows(device, "fp32")
-        pairs = [(got.detach(), want.detach())]
-        pairs += [(a.grad, b.grad) for a, b in zip(mine, exact, strict=True)]  # type: ignore[misc]
-        for what, (a, b) in zip(("y", "dx", "dweight", "dbias"), pairs, strict=True):
-            found[f"{what} of {groups} groups, {channels} channels, {settings}"] = excess(
-                a, b, rows
+            report = check_kernel(
+                module.conv2d,
+                module.baseline,
+                {f"{groups} groups, {channels} channels, {settings}": inputs},
+                gradients=("x", "weight", "bias"),
+                tolerances=CASE.rows(device, "fp32"),
+                checks=("shapes", "gradients"),
             )
+        found |= {one.name: one.excess for one in report.comparisons}
     return found
 
 

@@ -24,6 +24,7 @@ from asmtune.workshop.kernel_checks import (
 )
 from asmtune.workshop.kernel_checks.checks import KINDS
 from asmtune.workshop.kernel_checks.new_kernel import KernelSignature, write_kernel
+from asmtune.workshop.kernel_checks.reports import ResultComparison
 from asmtune.workshop.kernel_checks.tolerances import excess
 
 Function = Callable[..., Any]
@@ -197,6 +198,27 @@ def test_gradients_of_all_outputs() -> None:
     assert found.detail.startswith("result 1: ")
     for right in (pair, constant):
         check_kernel(right, pair, cases()[:1], **options).raise_if_wrong()
+
+
+@pytest.mark.parametrize("activation", [torch.relu, torch.nn.functional.leaky_relu])
+def test_gradients_of_results_that_rounding_turns(activation: Function) -> None:
+    """Either side's gradient is right where a right result has the other sign, and nowhere else."""
+    x = torch.cat([torch.tensor([-1e-4, 1e-4]), torch.randn(30)])
+
+    def off(by: float) -> Function:
+        return lambda x: activation(x + by)
+
+    def passes_all(x: torch.Tensor) -> torch.Tensor:
+        return x + (activation(x) - x).detach()
+
+    def wrong(function: Function) -> tuple[ResultComparison, ...]:
+        options = {"gradients": ("x",), "checks": ("gradients",), "tolerances": {"fp32": "tf32"}}
+        return check_kernel(function, off(0), [{"x": x}], **options).wrong
+
+    assert not wrong(off(2e-4))
+    assert not wrong(off(-2e-4))
+    assert wrong(passes_all)
+    assert wrong(off(0.5))
 
 
 def test_a_function_that_returns_nothing() -> None:
