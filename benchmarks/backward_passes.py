@@ -4,9 +4,9 @@
 
 Needs a GPU. Each gradient is compared with float64 first. It may be off by the tolerance, or by
 twice as much as cuDNN's own, whose states are rounded as ours; what is further off is not timed,
-and the exit status is 1. Then forward with backward and backward alone are timed, interleaved,
-L2 cold, p50. What is not tuned yet is tuned by the effort "quick", some 8 s a kernel; no problem
-begins after so many seconds. Each function's file is written after each.
+and the exit status is 1. Then forward with backward and backward alone are timed, interleaved, L2
+cold, p50. What is not tuned yet is tuned by the effort "quick", some 8 s a kernel; no problem
+begins after this number of seconds. Each function's file is written after each.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Needs a GPU. An fp16 GEMM of 4096^3 is tuned once (384 configs, quickly), which fills a store of
 the benchmark's own and Triton's cache. Then fresh processes launch it once each, in turn, first
 one kind and then the other: `plain` is `@triton.jit` with the winner's config written down,
-`tuned` the same kernel under `@asm_autotune`, which finds the config. Of each process:
+`tuned` the same kernel under `@asm_autotune`, which finds the config. Each process reports:
 
     import_s    import torch, triton
     context_s   three tensors on the GPU: CUDA's context, and what PyTorch loads with it

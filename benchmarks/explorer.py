@@ -65,7 +65,7 @@ def measured(browser: Browser, path: Path, repeats: int) -> dict[str, Any]:
 
 
 def repeated(report: PruneReport) -> PruneReport:
-    """Make a report of `ROWS` configs: a real one's again and again, told apart by an axis."""
+    """Make a report of `ROWS` configs: a real one's repeated, each with its number as an axis."""
     real = report.verdicts
     verdicts = tuple(
         replace(

@@ -1,4 +1,4 @@
-"""Rates at which `asmtune check` reports a slowdown: where there is none, and a planted one.
+"""Rates at which `asmtune check` reports a slowdown: without a slowdown, and with a planted one.
 
     python -m benchmarks.false_alarms [--draws 2000]
 
@@ -188,7 +188,7 @@ def table(content: dict[str, Any]) -> str:
         lines.append(f"| {words} | {content[kind]['checks']} | {' | '.join(shares)} |")
     lines += [
         "",
-        "Of a slowdown planted in one row, at the threshold of 3%, a check finds:",
+        "A check at the threshold of 3% finds this share of slowdowns planted in one row:",
         "",
         "| " + " | ".join(["planted", *content["planted"]]) + " |",
         "|---|" + "---|" * len(content["planted"]),

@@ -5,8 +5,8 @@
 Needs no GPU. Records have 8 timings of one sample, as imports have, except those that the look-ups
 meet: 100 timings of 60 samples. Results:
 
-    look_ups    seconds of a store's first look-up at so many stored keys, and the median of 20 of
-                other new keys after it, as a launch with `nearest=True` makes them; again where a
+    look_ups    seconds of a store's first look-up by stored keys, and the median of 20 of other
+                new keys after it, as a launch with `nearest=True` makes them; again where a
                 key was saved before each
     tuning      seconds of each 500 keys, for each of which a search would read the nearest records
                 and then save its own
@@ -58,7 +58,7 @@ def key(number: int, kernel: str = "m.kernel") -> TuneKey:
 
 
 def record(number: int, timings: int = 8, samples: int = 1) -> TuneRecord:
-    """Make a record with so many timings."""
+    """Make a record with a number of timings."""
     configs = [Config({"BLOCK": 16 << i % 5, "GROUP": i}) for i in range(timings)]
     times = tuple(1.0 + i / 997 for i in range(samples))
     measured = tuple(Measurement(config, 1.0, 0.9, 1.1, times) for config in configs)
@@ -106,7 +106,7 @@ def tuned(where: str) -> list[float]:
 
 
 def commands(folder: Path, count: int) -> Iterator[dict[str, Any]]:
-    """Time the commands of `asmtune cache` on a store of so many records."""
+    """Time the commands of `asmtune cache` on a store with a number of records."""
     interchange.write(folder / "in.json", map(record, range(count)), samples=True)
     for words in (
         ["import", "in.json"], ["ls"], ["ls", "--json"], ["verify"], ["export", "out.json"],

@@ -113,7 +113,7 @@ def counters(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def counted(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the counters, or say why there are none, so that other rows still run."""
+    """Read the counters, or say why they cannot be read, so that other rows still run."""
     try:
         return {"kernels": counters(row)}
     except subprocess.TimeoutExpired:

@@ -54,7 +54,7 @@ def joined(codes: Sequence[CarriedCode]) -> CarriedCode:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start Chromium without a window; end the program where there is none."""
+    """Start Chromium without a window; end the program where it is not installed."""
     from playwright.sync_api import sync_playwright
 
     executable = shutil.which("chromium") or shutil.which("chromium-browser")

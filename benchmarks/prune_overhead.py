@@ -4,14 +4,14 @@
 
 Needs no GPU, and a machine that does nothing else. A fresh process with empty
 caches judges the fp16 GEMM's whole space on 4096^3 for an H200. Inside the
-compiler are the stages that the artifacts tell of, and Triton's binder and
+compiler are the stages that the artifacts record, and Triton's binder and
 front end in the calling process. All else is outside: the start of processes,
 features, scores, files, pipes, and a worker that waits:
 
     outside = 1 - inside / (wall-clock time * workers)
 
-The stages are told in wall-clock time, which a busy machine lengthens, so that
-the CPU time of the processes stands beside it.
+The stages are in wall-clock time, which a busy machine lengthens, so that
+the CPU time of the processes is listed too.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 Tasks that were recorded on all devices of the files are ranked on each of them: by models of the
 same tasks as recorded on each device, of all rows of each device, and of all rows of all devices.
 Each kernel is ranked by models that have not seen it on any device: the kernels are drawn into 16
-parts, and each part is ranked by models of the others. `roofline` is not fitted, and stands beside
-them. Rows before compiling are in the folder of `--sketches`, in files of equal names.
+parts, and each part is ranked by models of the others. `roofline` is not fitted, and is listed
+beside them. Rows before compiling are in the folder of `--sketches`, in files of equal names.
 
 Fits 16 models for each set of rows: some 6 minutes on 2 cores.
 """

@@ -275,7 +275,7 @@ def gemm(folder: Path) -> list[dict[str, Any]]:
 
 
 def _tuned(folder: Path, own: Any, problem: Any, space: Any) -> tuple[Any, dict[str, Any]]:
-    """Tune a problem, by a new tuner if there is none; return the tuner and a row of costs."""
+    """Tune a problem, by a new tuner unless one is given; return the tuner and a row of costs."""
     sampler = CpuSampler()
     start = time.perf_counter()
     with sampler.running():

@@ -194,7 +194,7 @@ def result_gradients(
 
     Args:
         dy: (batch, filters, out_height, out_width), the gradient of the result, on a GPU.
-        y: the result after ReLU; None where there was none.
+        y: the result after ReLU; None without ReLU.
         has_bias: the bias's gradient is needed.
         vendor: call PyTorch's functions where tuning has found them faster.
 

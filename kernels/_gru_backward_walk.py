@@ -158,7 +158,7 @@ def state_gradients(
             reset, update, new.
         keep: (seq, batch, hidden) in fp32, the update gates.
         dy: (seq, batch, hidden), the gradient of the output, of the factors' dtype.
-        weight: (3 hidden, hidden), likewise.
+        weight: (3 hidden, hidden), of the same dtype.
 
     Returns:
         In fp32 the gradients of each step's result (seq, batch, hidden), and of the first state.

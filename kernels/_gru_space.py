@@ -108,7 +108,7 @@ def arguments_of(
 
 
 def exchange(states: torch.Tensor) -> dict[str, Any]:
-    """Give what programs need to hand on (seq, batch, hidden) states: words, sizes, contracts.
+    """Return what programs need to pass on (seq, batch, hidden) states: words, sizes, contracts.
 
     No word bears an epoch yet.
     """

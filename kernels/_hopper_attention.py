@@ -262,7 +262,7 @@ def attend(
     """Write attention to `y` and log2 of the sums to `lse` by the tuned kernel.
 
     Raises:
-        ValueError: the GPU, a dtype, the dim or a layout is none that the kernel takes.
+        ValueError: the GPU, a dtype, the dim or a layout is not one that the kernel takes.
     """
     if q.shape[-1] not in DIMS:
         raise ValueError(f"attend: q is {tuple(q.shape)}; its dim must be one of {DIMS}")

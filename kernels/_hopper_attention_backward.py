@@ -310,7 +310,7 @@ def differentiate(
         scale: factor of the scores.
 
     Raises:
-        ValueError: the GPU, a dtype, the dim or a layout is none that the kernel takes.
+        ValueError: the GPU, a dtype, the dim or a layout is not one that the kernel takes.
     """
     q, (dq, dk, dv) = given["q"], results
     if q.shape[-1] not in DIMS:

@@ -321,7 +321,7 @@ def multiply(
     """Write activation(A B + bias) to C by the tuned kernel; `arguments` describes each.
 
     Raises:
-        ValueError: the GPU, a dtype or a layout is none that the kernel takes.
+        ValueError: the GPU, a dtype or a layout is not one that the kernel takes.
     """
     refuse_others("multiply", {"a": a, "b": b if b.stride(-1) == 1 else b.mT, "c": c})
     tuned[grid](**arguments(a, b, c, bias, activation))

@@ -69,7 +69,7 @@ Threads of warps that load have 24.
 """
 
 SHARED = gl.constexpr((226 * 1024, 112 * 1024, 74 * 1024))
-"""Bytes of a program, likewise: of 228 KiB, 1 KiB of the driver's for each."""
+"""Bytes of a program: of 228 KiB, 1 KiB of the driver's for each."""
 
 PIECE = gl.constexpr(128)
 """Columns that are written at once, and whose sums are scaled at once."""
@@ -314,7 +314,7 @@ def multiply(plain: Mapping[str, Any]) -> None:
     """Write C by the tuned kernel, from the arguments of a launch of `scaled_matmul`'s.
 
     Raises:
-        ValueError: the GPU, a dtype, a layout or a group is none that the kernel takes.
+        ValueError: the GPU, a dtype, a layout or a group is not one that the kernel takes.
     """
     from asmtune.kernels import scaled_matmul
 

@@ -298,18 +298,18 @@ def attention_backward(
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: likewise, of a dtype of DTYPES or fp32, which all but lse have.
+        q: of the same shape, of a dtype of DTYPES or fp32, which all but lse have.
         k: (batch, key heads, keys, dim).
         v: as k.
         y: as q, the result.
         lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
         causal: this and what follows are the options of the forward pass.
-        window: likewise.
-        padding: likewise.
-        mask: likewise.
-        dropout: likewise.
-        seed: likewise.
-        scale: likewise.
+        window: as in `attention`.
+        padding: as in `attention`.
+        mask: as in `attention`.
+        dropout: as in `attention`.
+        seed: as in `attention`.
+        scale: as in `attention`.
         vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 

@@ -179,11 +179,11 @@ def attention_backward_kv(
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: likewise, of a dtype of DTYPES, which dy, k and v have as well.
+        q: of the same shape, of a dtype of DTYPES, which dy, k and v have as well.
         k: (batch, key heads, keys, dim).
         v: as k.
         lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
-        delta: likewise, the sums of dy * y over dim.
+        delta: of the same shape and dtype, the sums of dy * y over dim.
         how: the options of the forward pass.
 
     Returns:

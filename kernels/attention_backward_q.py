@@ -170,7 +170,7 @@ def attention_backward_q(
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: likewise, of a dtype of DTYPES, which all but lse have.
+        q: of the same shape, of a dtype of DTYPES, which all but lse have.
         k: (batch, key heads, keys, dim).
         v: as k.
         y: as q, the result.

@@ -279,7 +279,7 @@ def attention_fp8(
         scale_k: fp32: one number, or (batch or 1, key heads or 1, groups or 1, dim or 1): a
             scale for each group of keys or for each channel, not both. Keys are k * scale_k.
             Groups are of 128 keys where that gives so many, else they divide the keys evenly.
-        scale_v: likewise for values.
+        scale_v: the same for values.
         causal: as of `attention`: query m sees keys up to m. For queries at the end of the keys
             give window=(None, keys - queries) instead.
         window: as of `attention`.

@@ -321,8 +321,8 @@ def conv2d(
         weight: (filters, channels / groups, taps_h, taps_w), of the same dtype and memory format.
         bias: (filters,), of the same dtype.
         stride: steps of the window, one number or (down, across).
-        padding: rows and columns of zeros on each side of x, likewise.
-        dilation: pixels from tap to tap, likewise.
+        padding: rows and columns of zeros on each side of x, one number or (down, across).
+        dilation: pixels from tap to tap, one number or (down, across).
         groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
         vendor: call cuDNN where tuning has found it faster; not forward where windows are read by

@@ -244,7 +244,7 @@ def correlation(
         `out`, of which pixels with w < d are as they were.
 
     Raises:
-        ValueError: an argument is none of those, or there are more than 131071 channels.
+        ValueError: an argument is not one of those, or there are more than 131071 channels.
     """
     maps = {"src0": src0, "src1": src1, **({} if out is None else {"out": out})}
     check_tensors("correlation", maps, DTYPES)

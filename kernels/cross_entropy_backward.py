@@ -171,7 +171,7 @@ def cross_entropy_backward(
         A tensor of the shape and dtype of the logits.
 
     Raises:
-        ValueError: shapes or devices differ, or a dtype is none of those.
+        ValueError: shapes or devices differ, or a dtype is not one of those.
     """
     what = "cross_entropy_backward"
     check_tensors(what, {"logits": logits}, DTYPES)

@@ -153,7 +153,7 @@ def dropout(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
         A tensor of x's shape and dtype. Dropped elements are 0, even NaN or infinite ones.
 
     Raises:
-        ValueError: the dtype, p or the seed is none of those.
+        ValueError: the dtype, p or the seed is not one of those.
     """
     check_tensors("dropout", {"x": x}, DTYPES)
     if not (isinstance(p, int | float) and 0.0 <= p <= 1.0):

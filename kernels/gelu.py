@@ -156,7 +156,7 @@ def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> 
         A tensor of x's shape and dtype.
 
     Raises:
-        ValueError: the dtype or the form is none of those, or a gradient is asked for.
+        ValueError: the dtype or the form is not one of those, or a gradient is asked for.
     """
     forward_only("gelu", x)
     check_tensors("gelu", {"x": x}, DTYPES)

@@ -225,7 +225,7 @@ def layernorm(
     Args:
         x: (..., cols), of a dtype of DTYPES, on a GPU.
         weight: (cols,), of the same dtype.
-        bias: likewise.
+        bias: (cols,), of the same dtype.
         eps: added to the variance.
         vendor: call PyTorch's function where tuning has found it faster, backward too.
 

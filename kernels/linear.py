@@ -122,8 +122,8 @@ def linear(
 
     Args:
         x: (.., in), of a dtype of DTYPES, on a GPU.
-        weight: (out, in), likewise.
-        bias: (out,), likewise.
+        weight: (out, in), of the same dtype.
+        bias: (out,), of the same dtype.
         activation: "none", "relu", "silu" or "gelu" (by the error function).
         vendor: call cuBLAS where tuning has found it faster.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.

@@ -250,7 +250,7 @@ def matmul(
 
     Args:
         a: (M, K) or (batch, M, K), of a dtype of DTYPES, on a GPU, any strides.
-        b: (K, N) or (batch, K, N), likewise, of the same dtype; a matrix serves a whole batch.
+        b: (K, N) or (batch, K, N), of the same dtype, any strides; a matrix serves a whole batch.
         bias: (N,), of C's dtype; none for int8.
         activation: "none", "relu", "silu" or "gelu" (by the error function); "none" for int8.
         vendor: call cuBLAS where tuning has found it faster.

@@ -277,7 +277,7 @@ def quantise(
         groups) in fp32; x is about values * scales. Those given are copied.
 
     Raises:
-        ValueError: a dtype, the format, the group or the shape of scales is none of those, both
+        ValueError: a dtype, the format, the group or the shape of scales is not one of those, both
             scales and amax are given, rows are empty, or a gradient is asked for.
     """
     forward_only("quantise", x)

@@ -191,7 +191,7 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     Args:
         x: (seq, batch, heads, dim), dim even, of a dtype of DTYPES, on a GPU.
         cos: (seq, dim // 2), of the same dtype: of each position's angles.
-        sin: likewise.
+        sin: of the same shape and dtype.
 
     Returns:
         A tensor of x's shape and dtype.

@@ -6,7 +6,7 @@ fp32. Tiles, variants and space are those of `matmul`. Devices without tensor co
 multiply in fp16, which has all values of both formats.
 
 Shapes: A is (M, K), B (K, N), C (M, N), scale_a (row groups, K groups), scale_b (K groups,
-column groups), or one number each. The extent of a group is told from how many there are: it is
+column groups), or one number each. The extent of a group follows from the number of groups: it is
 128, with a short last one, where that gives so many, else the axis divided evenly.
 Dtypes: e4m3 and e5m2, in any pair; C is bf16, fp16 or fp32; scales are fp32.
 Layout: any strides; that of B is by column where it is not to be copied. Large operands are
@@ -316,7 +316,7 @@ def scaled_matmul(
 
     Args:
         a: (M, K), e4m3 or e5m2, on a GPU, any strides.
-        b: (K, N), likewise.
+        b: (K, N), of the same kind.
         scale_a: fp32, one number, or (row groups, K groups): 1 or M of rows, or of 128 each.
         scale_b: fp32, one number, or (K groups, column groups); K groups as scale_a, or one.
         out_dtype: bf16, fp16 or fp32.

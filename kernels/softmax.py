@@ -138,7 +138,7 @@ def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
         A tensor of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is all NaN.
 
     Raises:
-        ValueError: the dtype is none of those, rows are empty, or a gradient is asked for.
+        ValueError: the dtype is not one of those, rows are empty, or a gradient is asked for.
     """
     forward_only("softmax", x)
     check_tensors("softmax", {"x": x}, DTYPES)

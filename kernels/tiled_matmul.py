@@ -20,7 +20,7 @@ A kernel module says seven things; copy this file and change each:
 `benchmarks/kernels/entries/NAME.py` what it is timed against.
 
 Then `asmtune prune-report path/to/yours.py --target H200 --shape M=4096,...`.
-What a PyTorch user calls stands at the end: `tiled_matmul(a, b)`. `matmul` in matmul.py
+The function for PyTorch users is at the end: `tiled_matmul(a, b)`. `matmul` in matmul.py
 is the one to call in earnest: it has more variants, and is as fast as the vendor's.
 
 Shapes: A is (M, K), B is (K, N), C is (M, N).
@@ -176,14 +176,14 @@ def tiled_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
     Args:
         a: (M, K), of a dtype of DTYPES, on a GPU, any strides.
-        b: (K, N), likewise, of the same dtype.
+        b: (K, N), of the same dtype, any strides.
 
     Returns:
         (M, N): of the inputs' dtype; fp16 for fp8, int32 for int8.
 
     Raises:
         ValueError: they are no matrices, their inner extents, dtypes or devices differ, the
-            dtype is none of DTYPES, they are too large, or a gradient is asked for.
+            dtype is not in DTYPES, they are too large, or a gradient is asked for.
     """
     check_tensors("tiled_matmul", {"a": a, "b": b}, DTYPES)
     forward_only("tiled_matmul", a, b)

@@ -121,7 +121,7 @@ def blocks(page: Path) -> list[Block]:
 
     Raises:
         PageError: a block is indented or of an unknown language, a mark is unknown, or a
-            `varies` stands above no output.
+            `varies` is above no output.
     """
     text = page.read_text(encoding="utf-8")
     tokens = MarkdownIt("commonmark").parse(text)
@@ -152,10 +152,10 @@ def _block(page: Path, token: Token, marks: Mapping[str, str]) -> Block:
     where = _at(page, token)
     language, _, rest = token.info.strip().partition(" ")
     if language not in LANGUAGES:
-        raise PageError(f"{where}: language {language!r} is none of {', '.join(LANGUAGES)}")
+        raise PageError(f"{where}: language {language!r} is not one of {', '.join(LANGUAGES)}")
     for mark in OF_OUTPUTS:
         if mark in marks:
-            raise PageError(f"{where}: {mark!r} stands above no output")
+            raise PageError(f"{where}: {mark!r} is above no output")
     title = _TITLE.search(rest)
     line = (token.map or [0])[0] + 1
     return Block(page, line, language, token.content, title and title["title"], marks)

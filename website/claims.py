@@ -142,7 +142,7 @@ def _predictions() -> list[list[str]]:
 def _rows(file: str, kind: str, labels: tuple[str, str]) -> list[list[str]]:
     """Give the same of the stored rows of other kernels."""
     data = results("replay_rows")["files"][file]["scorers"]
-    label = f"{labels[0]}: {len(data['learned']['kernels'])} {kind}, likewise"
+    label = f"{labels[0]}: {len(data['learned']['kernels'])} {kind}, replayed in the same way"
     return [
         [
             text,
@@ -239,7 +239,7 @@ def kernels_wide() -> str:
 
 
 def kernels_wide_h100() -> str:
-    """Compare GEMM, scaled products and attention likewise on an H100."""
+    """Compare GEMM, scaled products and attention on an H100."""
     return _wide("wide_h100")
 
 

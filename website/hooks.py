@@ -77,7 +77,7 @@ def place_of(path: str) -> str:
 
 
 def resolved(link: str, home: str) -> str | None:
-    """Resolve a link to a path in the repository; None where it is none of its files."""
+    """Resolve a link to a path in the repository; None where it is not one of its files."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(home), link))
     generated = path in ("docs/reference/api.md", "docs/reference/cli.md")
     return path if generated or (ROOT / path).is_file() else None

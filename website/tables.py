@@ -97,7 +97,7 @@ def _ablated(name: str) -> str:
 
 
 def error() -> str:
-    """Say what keeping so many of a ranking was worth, by scorer and moment."""
+    """Say what keeping a number of a ranking was worth, by scorer and moment."""
     counts = (1, 5, 10, 20, 50)
     heads = ["ranked by", *(f"{count} kept" for count in counts), "of 10, the best dropped"]
     rows = []

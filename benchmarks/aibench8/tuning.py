@@ -95,7 +95,7 @@ class TaskTuner:
     def by_chance(self, search: Search, timings: int, seed: int) -> Tuning:
         """Time as many configs, drawn at random; no assembly is looked at.
 
-        The default is timed as ever. Caps on registers, which are read off machine code, are
+        The default is timed as usual. Caps on registers, which are read off machine code, are
         not tried.
 
         Raises:

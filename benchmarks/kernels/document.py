@@ -2,8 +2,8 @@
 
     python -m benchmarks.kernels.document
 
-Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). What stands in
-the document outside of the two marks is written by hand, and stays.
+Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). Text outside of the
+document's two marks is written by hand, and stays.
 """
 
 from __future__ import annotations

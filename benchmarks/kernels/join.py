@@ -2,7 +2,7 @@
 
     python -m benchmarks.kernels.join FILE [FILE ...] [--output FILE]
 
-Rows that stand in several files are the last one's; rows of an older source are left out.
+The last file counts where several have a row; rows of an older source are left out.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def _error(
 def _vendor_error(
     vendor: Callable[[], Any], expected: Sequence[torch.Tensor], allowed: Any
 ) -> dict[str, float]:
-    """Compute the error of the vendor's results likewise; nothing where they are others."""
+    """Compute the error of the vendor's results in the same way, if they are of the same kind."""
     made = guarded("vendor", lambda: as_tuple(vendor()))
     if isinstance(made, Failure) or _shapes(made) != _shapes(expected):
         return {}  # the race says why it cannot run

@@ -2,7 +2,7 @@
 
     python -m benchmarks.kernels.ship [KERNEL ...] [--device NAME] [--store FILE] [--output FOLDER]
 
-Needs no GPU. Of the store, and of what the folder has already, those records are written whose
+Needs no GPU. It writes those records of the store and of the folder whose
 key a kernel's public function launches at one of the rows of `benchmarks.kernels`, or a kernel of
 ours that may be called in its place, and whose source and space are the kernel's own today. What is
 stale goes, and so does a record without alternatives where the vendor's function was faster: its

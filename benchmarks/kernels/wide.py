@@ -29,7 +29,7 @@ _DEEPSEEK: Final = {
 }  # fmt: skip
 
 _GENERATED: Final = (1, 16, 64)
-"""Tokens at a time where one is made for each of so many requests."""
+"""Tokens at a time where one is made for each request."""
 
 _SQUARES: Final = (512, 768, 1000, 1024, 1280, 1536, 2001, 2048, 3072, 4096, 5000, 6144, 8192)
 
@@ -103,8 +103,8 @@ def attentions() -> tuple[Shape, ...]:
 def backwards() -> tuple[Shape, ...]:
     """List 8 problems: heads of 64 and 128, causal or not, grouped or not, 1024 to 8192 long.
 
-    Three more have heads of 40, 80 and 96. Of the weights in float64 that they are checked
-    against, the largest have 4 GiB, six at once.
+    Three more have heads of 40, 80 and 96. The float64 weights of their checks
+    take up to 4 GiB each, six at once.
     """
     return tuple(
         of_length(*extents)

@@ -32,7 +32,7 @@ NAMES = {"v0": "v0 naive", "v1": "v1 fused", "v2": "v2 flash"}
 
 
 def allocated(step: str, size: int, heads: int = HEADS, dim: int = DIM) -> int:
-    """Count the bytes that a step allocates for so many queries and keys, its result included."""
+    """Count the bytes that a step allocates for `size` queries and keys, its result included."""
     q = torch.empty(heads, size, dim, dtype=torch.float16, device="meta")
     return sum(tensor.nbytes for tensor in attention.buffers(step, q, q).values())
 

@@ -32,7 +32,7 @@ class Problem:
     Attributes:
         launches: the steps, then PyTorch's functions, by name.
         exact: the result in float64 by the step's name, and of the name "" for the others.
-        tolerances: names of rows of the table of tolerances for results in halves, likewise.
+        tolerances: names of rows of the table of tolerances for results in halves.
         flops: operations of a launch.
     """
 

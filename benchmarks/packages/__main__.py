@@ -19,8 +19,8 @@ before the sleep ended. Calls that wait for the GPU cannot be queued: theirs is 
 kernels ran, by torch's profiler. It is never above that of calls in a row; `gpu_by` tells which.
 
 `--limit` is for the start and the first calls of one process, `--seconds` for all. The model of
-`learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
-apart. `--keep` takes the other programs' results from a file of an earlier run, each with that
+`learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are reported
+separately. `--keep` takes the other programs' results from a file of an earlier run, each with that
 run's provenance. `--summarise FILE` runs nothing: it computes speeds and summary of FILE anew from
 the rounds that it holds. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one
 GPU and the packages; what fails is reported as such and stops no other.

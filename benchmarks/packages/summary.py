@@ -29,7 +29,7 @@ def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
         every other output is so against the reference; else "differ", or None. `exactness`: the
         errors against the reference, where one was needed. `spread`: how far the plain program's
         own first and last call are apart. `speed`: plain time over asmtune's on the GPU, median
-        of the rounds; `speed_of_call`: likewise with the host; `quartiles` of both. `first_s`:
+        of the rounds; `speed_of_call`: the same with the host; `quartiles` of both. `first_s`:
         seconds of the first call, tuning included; `tuning`: how many keys, configs compiled and
         timed, and seconds; all by way.
     """

@@ -16,8 +16,8 @@ and its seconds are scaled: each such task says `scaled`, how many configs it ra
 5/20 ms.
 
 The model of `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds
-are told apart. All caches of compiled code are empty at the start of each task. A task that fails
-or runs out of time is reported as such and does not stop the others.
+are reported separately. All caches of compiled code are empty at the start of each task. A task
+that fails or runs out of time is reported as such and does not stop the others.
 """
 
 from __future__ import annotations

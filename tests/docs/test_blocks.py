@@ -51,12 +51,12 @@ def test_blocks_and_outputs(page: Path) -> None:
     ("text", "told"),
     [
         ("words\n\n    indented\n", "an indented block"),
-        (block("", "x"), "language '' is none of"),
-        (block("bash", "x"), "language 'bash' is none of"),
+        (block("", "x"), "language '' is not one of"),
+        (block("bash", "x"), "language 'bash' is not one of"),
         (block("sh", "x", "<!-- need: gpu -->"), "is no mark of"),
         (block("sh", "x", "<!-- skip -->"), "is no mark of"),
-        (block("sh", "x", "<!-- varies -->"), "'varies' stands above no output"),
-        (block("json", "1", "<!-- first: 3 -->"), "'first' stands above no output"),
+        (block("sh", "x", "<!-- varies -->"), "'varies' is above no output"),
+        (block("json", "1", "<!-- first: 3 -->"), "'first' is above no output"),
     ],
 )
 def test_what_would_escape_is_refused(page: Path, text: str, told: str) -> None:

@@ -26,7 +26,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 
 def beside(shape: Mapping[str, int], dtype: str) -> bool:
-    """Say if the row lies outside the fourteen shapes, in halves, whose mean stands for all."""
+    """Say if the row lies outside the fourteen shapes, in halves, whose mean represents all."""
     return dtype != "fp16" or dict(shape) not in MAIN_SHAPES
 
 
