@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from asmtune.base import json_codec
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.base.json_codec import JsonCodec, to_json
+from asmtune.base.json_codec import JsonCodec
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
+_IN_ORDER: Final = sorted(PROVENANCE_FIELDS)
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
 
@@ -76,7 +77,7 @@ def head_seal(head: Head, *more: Any) -> str:
 
 def key_digest(key: TuneKey) -> str:
     """Return a key's identity (64 hex digits), whatever the order of its mappings."""
-    return digest(canonical(to_json(key)))
+    return digest(canonical(key_to_json(key)))
 
 
 def key_text(row: Mapping[str, Any]) -> str:
@@ -94,7 +95,7 @@ def key_text(row: Mapping[str, Any]) -> str:
 
 def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the canonical text of each field of a head, from a row's columns, as `key_text`."""
-    made = ",".join(f'"{name}":{quoted(row, name)}' for name in sorted(PROVENANCE_FIELDS))
+    made = ",".join([f'"{name}":{quoted(row, name)}' for name in _IN_ORDER])
     return {"key": key_text(row), "provenance": f"{{{made}}}", "winner": row["winner"]}
 
 

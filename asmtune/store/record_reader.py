@@ -158,10 +158,9 @@ class RecordReader:
         reading: Reading[_T], condition: ColumnElement[bool], run: Run
     ) -> Iterator[list[LoadedRow[_T]]]:
         """Read rows in batches, each in a transaction of its own, and parse them between those."""
-        table, most = reading.table, reading.most
-        found = run(partial(records.handles, table=table, condition=condition))
-        for start in range(0, len(found), most):
-            batch = records.held(table, found[start : start + most])
+        found = run(partial(records.handles, table=reading.table, condition=condition))
+        for start in range(0, len(found), reading.most):
+            batch = found[start : start + reading.most]
             yield list(map(reading.parse, run(partial(reading.read, batch))))
 
     def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -37,7 +37,6 @@ from asmtune.store.rows import (
     LoadedRow,
     delete_rows,
     find_damaged,
-    in_order,
     key_columns,
     loaded,
     parse_examples,
@@ -55,9 +54,6 @@ of text, and take some 10 ms."""
 
 MANY: Final = 1000
 """Records that one transaction reads without their timings."""
-
-_TIMES: Final = ("median_us", "p20_us", "p80_us")
-_FAILURE: Final = ("stage", "kind", "detail")
 
 
 class Handle(NamedTuple):
@@ -105,9 +101,9 @@ def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
         **value["provenance"],
     }
     fields = codec.head_fields(columns)
-    fields |= {"measurements": _list(timed, _TIMES, "samples"), "failures": _list(failed, _FAILURE)}
-    seal = digest(_object(fields))
-    return Prepared({**columns, "seal": seal, "head": digest(_head(columns, seal))}, timed, failed)
+    texts = [_timing(**row) for row in timed], [_failure(**row) for row in failed]
+    seal = digest(_whole(fields, *texts))
+    return Prepared({**columns, "seal": seal, "head": digest(_head(fields, seal))}, timed, failed)
 
 
 def _child_row(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,26 +134,29 @@ def put(connection: Connection, batch: Sequence[Prepared]) -> None:
             connection.execute(insert(table), rows)
 
 
-def _head(row: Mapping[str, Any], seal: Any) -> str:
-    return f"[{_object(codec.head_fields(row))},{canonical(seal)}]"
+def _head(fields: Mapping[str, str], seal: Any) -> str:
+    of_key, made, winner = fields["key"], fields["provenance"], fields["winner"]
+    return f'[{{"key":{of_key},"provenance":{made},"winner":{winner}}},{canonical(seal)}]'
 
 
-def _object(fields: Mapping[str, str]) -> str:
-    return "{" + ",".join([f'"{name}":{fields[name]}' for name in sorted(fields)]) + "}"
+def _whole(fields: Mapping[str, str], timed: Sequence[str], failed: Sequence[str]) -> str:
+    return (
+        f'{{"failures":[{",".join(failed)}],"key":{fields["key"]},'
+        f'"measurements":[{",".join(timed)}],'
+        f'"provenance":{fields["provenance"]},"winner":{fields["winner"]}}}'
+    )
 
 
-def _list(rows: Iterable[Mapping[str, Any]], names: Sequence[str], samples: str = "") -> str:
-    """Return the text of timings or failures; `samples` is the column that has those of a timing.
+def _timing(config: str, median_us: Any, p20_us: Any, p80_us: Any, samples: str) -> str:
+    return (
+        f'{{"config":{config},"median_us":{_text(median_us)},"p20_us":{_text(p20_us)},'
+        f'"p80_us":{_text(p80_us)},"samples_us":{samples}}}'
+    )
 
-    In place of a column's name it may be the text of none, `[]`.
-    """
-    parts = []
-    for row in rows:
-        fields = {"config": row["config"], **{name: _text(row[name]) for name in names}}
-        if samples:
-            fields["samples_us"] = row.get(samples, samples)
-        parts.append(_object(fields))
-    return f"[{','.join(parts)}]"
+
+def _failure(config: str, stage: Any, kind: Any, detail: Any) -> str:
+    texts = f'"detail":{_text(detail)},"kind":{_text(kind)},"stage":{_text(stage)}'
+    return f'{{"config":{config},{texts}}}'
 
 
 def _text(value: Any) -> str:
@@ -165,17 +164,14 @@ def _text(value: Any) -> str:
 
 
 def handles(connection: Connection, table: Table, condition: ColumnElement[bool]) -> list[Handle]:
-    """List the rows of `keys` or `predictions` that match, by kernel, device and digest."""
     number = table.c.id if table is keys else literal(0)
-    query = select(table.c.kernel, table.c.device, table.c.digest, number.label("id"))
-    rows = in_order(connection.execute(query.where(condition)))
-    return [Handle(row.id, str(row.digest)) for row in rows]
+    query = _in_order(select(number, table.c.digest), table).where(condition)
+    return [Handle(row_id, str(name)) for row_id, name in connection.execute(query).all()]
 
 
-def held(table: Table, batch: Sequence[Handle]) -> ColumnElement[bool]:
-    """Return the condition for the rows of some handles, and for what has replaced them."""
-    same = digests(table, (one.digest for one in batch))
-    return or_(table.c.id.in_([one.id for one in batch]), same) if table is keys else same
+def _in_order(query: Select[Any], table: Table) -> Select[Any]:
+    """Sort by kernel and device, then as saved: rows that are read together lie together."""
+    return query.order_by(table.c.kernel, table.c.device, *table.primary_key)
 
 
 def digests(table: Table, names: Iterable[str]) -> ColumnElement[bool]:
@@ -185,7 +181,7 @@ def digests(table: Table, names: Iterable[str]) -> ColumnElement[bool]:
 
 def fetch(connection: Connection, condition: ColumnElement[bool]) -> list[RecordRows]:
     """Read the rows of the records that match, at most some hundreds; `parse` reads them."""
-    rows = _selected(select(keys), connection, condition)
+    rows = _selected(_KEYS, connection, condition)
     owners = [row.id for row in rows]
     timed, failed = (_by_owner(connection, table, owners) for table in (timings, failures))
     return [RecordRows(row, timed.get(row.id, ()), failed.get(row.id, ())) for row in rows]
@@ -193,16 +189,16 @@ def fetch(connection: Connection, condition: ColumnElement[bool]) -> list[Record
 
 def _selected(
     query: Select[Any], connection: Connection, condition: ColumnElement[bool]
-) -> list[Row[Any]]:
-    return in_order(connection.execute(query.where(condition)))
+) -> Sequence[Row[Any]]:
+    return connection.execute(query.where(condition)).all()
 
 
 def _by_owner(
     connection: Connection, table: Table, owners: Sequence[int]
 ) -> dict[int, list[Row[Any]]]:
     query = select(table).where(table.c.key_id.in_(owners))
-    children = connection.execute(query.order_by(table.c.key_id, table.c.position))
-    return {key_id: list(group) for key_id, group in groupby(children, attrgetter("key_id"))}
+    children = connection.execute(query.order_by(table.c.key_id, table.c.position)).all()
+    return {key_id: list(group) for key_id, group in groupby(children, itemgetter(0))}
 
 
 def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
@@ -216,17 +212,20 @@ def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 
 def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
-    columns, timed = row._asdict(), [one._asdict() for one in record.timed]
-    failed = _list((one._asdict() for one in record.failed), _FAILURE)
-    fields = {**codec.head_fields(columns), "failures": failed}
-    text = _object({**fields, "measurements": _list(timed, _TIMES, "samples")})
-    _check(row, columns, row.seal, text)
+    fields = codec.head_fields(_columns(row))
+    failed = [_failure(*one[2:]) for one in record.failed]
+    text = _whole(fields, [_timing(*one[2:]) for one in record.timed], failed)
+    _check(row, fields, row.seal, text)
     if not samples:
-        text = _object({**fields, "measurements": _list(timed, _TIMES, "[]")})
+        text = _whole(fields, [_timing(*one[2:6], "[]") for one in record.timed], failed)
     return codec.record_from_json(json_codec.json_of(text, "row"), "row")
 
 
-def _check(row: Row[Any], columns: Mapping[str, Any], seal: Any, sealed: str) -> None:
+def _columns(row: Row[Any]) -> dict[str, Any]:
+    return dict(zip(row._fields, row, strict=True))  # as `_asdict` does, and faster
+
+
+def _check(row: Row[Any], fields: Mapping[str, str], seal: Any, sealed: str) -> None:
     """Check the text that a row is sealed by, and its key.
 
     Raises:
@@ -234,7 +233,7 @@ def _check(row: Row[Any], columns: Mapping[str, Any], seal: Any, sealed: str) ->
     """
     if not sealed.isascii() or seal != digest(sealed):
         raise InputError("its values do not match its seal")
-    if row.digest != digest(codec.key_text(columns)):
+    if row.digest != digest(fields["key"]):
         raise InputError("its key does not match its digest")
 
 
@@ -244,9 +243,15 @@ def parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
 
 
 def _checked_head(row: Row[Any]) -> codec.Head:
-    columns = row._asdict()
-    _check(row, columns, row.head, _head(columns, row.seal))
-    return codec.head_of(columns, "row")
+    return codec.head_of(_sealed_head(row), "row")
+
+
+def _sealed_head(row: Row[Any]) -> dict[str, Any]:
+    """Return the columns of a row of `keys`, checked against digest and seal."""
+    columns = _columns(row)
+    fields = codec.head_fields(columns)
+    _check(row, fields, row.head, _head(fields, row.seal))
+    return columns
 
 
 def _count(table: Table) -> Any:
@@ -254,8 +259,8 @@ def _count(table: Table) -> Any:
 
 
 _WON: Final = and_(timings.c.key_id == keys.c.id, timings.c.config == keys.c.winner)
-_SUMMARY: Final[Select[Any]] = select(
-    keys,
+_KEYS: Final = _in_order(select(keys), keys)
+_SUMMARY: Final = _KEYS.add_columns(
     _count(timings).label("timed"),
     _count(failures).label("failed"),
     select(timings.c.median_us).where(_WON).limit(1).scalar_subquery().label("median_us"),
@@ -268,9 +273,7 @@ def parse_summary(row: Row[Any]) -> LoadedRow[RecordSummary]:
 
 
 def _summary(row: Row[Any]) -> RecordSummary:
-    columns = row._asdict()
-    _check(row, columns, row.head, _head(columns, row.seal))
-    value = codec.columns_to_json(columns, "row")
+    value = codec.columns_to_json(_sealed_head(row), "row")
     key = codec.key_from_json(value["key"], "row.key")
     winner = codec.config_from_json(value["winner"], "row.winner")
     return RecordSummary(row.digest, key, winner, row.date, row.timed, row.failed, row.median_us)
@@ -292,17 +295,25 @@ class Reading(Generic[_T]):
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
 
-    def read(self, condition: ColumnElement[bool], connection: Connection) -> Sequence[Any]:
-        """Read the rows that match, as `fetch` does."""
+    def read(self, batch: Sequence[Handle], connection: Connection) -> Sequence[Any]:
+        """Read the rows of some handles, and what has been saved in the place of one."""
+        condition = digests(self.table, (one.digest for one in batch))
+        if self.table is keys:
+            own = keys.c.id.in_([one.id for one in batch])
+            found = self.fetch(connection, own)
+            if len(found) == len(batch):
+                return found
+            condition = or_(own, condition)
         return self.fetch(connection, condition)
 
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
-HEADS: Final = Reading(keys, partial(_selected, select(keys)), parse_head, MANY)
+HEADS: Final = Reading(keys, partial(_selected, _KEYS), parse_head, MANY)
 SUMMARIES: Final = Reading(keys, partial(_selected, _SUMMARY), parse_summary, MANY)
+_PREDICTED: Final = _in_order(select(predictions), predictions)
 PREDICTIONS: Final = Reading(
-    predictions, partial(_selected, select(predictions)), parse_prediction, MANY
+    predictions, partial(_selected, _PREDICTED), parse_prediction, MANY
 )
 
 
