@@ -123,6 +123,12 @@ def scalar_of(value: Any, where: str) -> Any:
     raise expected("a finite number, a string, a boolean or null", where, value)
 
 
+def scalars_of(value: Any, where: str) -> dict[str, Any]:
+    """Check for an object whose names are text and whose values `scalar_of` takes."""
+    named = names_of(value, where)
+    return {name: scalar_of(item, f"{where}.{name}") for name, item in named.items()}
+
+
 def text_of(value: Any, where: str) -> str:
     """Check for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
     if isinstance(value, str):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,7 +22,6 @@ from sqlalchemy import (
     and_,
     func,
     insert,
-    literal,
     or_,
     select,
 )
@@ -56,20 +55,13 @@ MANY: Final = 1000
 """Records that one transaction reads without their timings."""
 
 
-class Handle(NamedTuple):
-    """A row of `keys`; its digest finds what has been saved in its place meanwhile."""
-
-    id: int
-    digest: str
-
-
 @dataclass(frozen=True)
 class RecordRows:
-    """The rows of a record, as they were read."""
+    """The rows of a record, as they were read; of its outcomes what follows the position."""
 
     row: Row[Any]
-    timed: Sequence[Row[Any]]
-    failed: Sequence[Row[Any]]
+    timed: Sequence[tuple[Any, ...]]
+    failed: Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -163,10 +155,15 @@ def _text(value: Any) -> str:
     return repr(value) if type(value) is float else canonical(value)  # the same, and faster
 
 
-def handles(connection: Connection, table: Table, condition: ColumnElement[bool]) -> list[Handle]:
-    number = table.c.id if table is keys else literal(0)
-    query = _in_order(select(number, table.c.digest), table).where(condition)
-    return [Handle(row_id, str(name)) for row_id, name in connection.execute(query).all()]
+def handles(
+    connection: Connection, table: Table, condition: ColumnElement[bool]
+) -> Sequence[Row[Any]]:
+    """List digest, and id if there is one, of the rows of `keys` or `predictions` that match.
+
+    A row's digest finds what has been saved in its place meanwhile.
+    """
+    columns = [table.c.digest, *([table.c.id] if table is keys else [])]
+    return _selected(_in_order(select(*columns), table), connection, condition)
 
 
 def _in_order(query: Select[Any], table: Table) -> Select[Any]:
@@ -176,7 +173,11 @@ def _in_order(query: Select[Any], table: Table) -> Select[Any]:
 
 def digests(table: Table, names: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition for the rows of some digests; a damaged one is none."""
-    return table.c.digest.in_([name for name in names if name.isascii()])
+    return table.c.digest.in_([name for name in map(str, names) if name.isascii()])
+
+
+_KEYS: Final = _in_order(select(keys), keys)
+_NAMES: Final = tuple(keys.c.keys())
 
 
 def fetch(connection: Connection, condition: ColumnElement[bool]) -> list[RecordRows]:
@@ -195,10 +196,11 @@ def _selected(
 
 def _by_owner(
     connection: Connection, table: Table, owners: Sequence[int]
-) -> dict[int, list[Row[Any]]]:
+) -> dict[int, list[tuple[Any, ...]]]:
     query = select(table).where(table.c.key_id.in_(owners))
     children = connection.execute(query.order_by(table.c.key_id, table.c.position)).all()
-    return {key_id: list(group) for key_id, group in groupby(children, itemgetter(0))}
+    groups = groupby(map(tuple, children), itemgetter(0))
+    return {key_id: [row[2:] for row in group] for key_id, group in groups}
 
 
 def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
@@ -213,44 +215,39 @@ def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
     fields = codec.head_fields(_columns(row))
-    failed = [_failure(*one[2:]) for one in record.failed]
-    text = _whole(fields, [_timing(*one[2:]) for one in record.timed], failed)
-    _check(row, fields, row.seal, text)
+    failed = [_failure(*one) for one in record.failed]
+    text = _whole(fields, [_timing(*one) for one in record.timed], failed)
+    _check(row.digest, fields, row.seal, text)
     if not samples:
-        text = _whole(fields, [_timing(*one[2:6], "[]") for one in record.timed], failed)
+        text = _whole(fields, [_timing(*one[:4], "[]") for one in record.timed], failed)
     return codec.record_from_json(json_codec.json_of(text, "row"), "row")
 
 
 def _columns(row: Row[Any]) -> dict[str, Any]:
-    return dict(zip(row._fields, row, strict=True))  # as `_asdict` does, and faster
+    return dict(zip(_NAMES, row, strict=False))  # a summary's row goes on
 
 
-def _check(row: Row[Any], fields: Mapping[str, str], seal: Any, sealed: str) -> None:
-    """Check the text that a row is sealed by, and its key.
+def _check(of_key: Any, fields: Mapping[str, str], seal: Any, sealed: str) -> None:
+    """Check the text that a row is sealed by, and its key against its digest.
 
     Raises:
         InputError: a value has changed since they were written.
     """
     if not sealed.isascii() or seal != digest(sealed):
         raise InputError("its values do not match its seal")
-    if row.digest != digest(fields["key"]):
+    if of_key != digest(fields["key"]):
         raise InputError("its key does not match its digest")
 
 
-def parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
-    """Check a row of `keys` against digest and seal, and read key, winner and provenance."""
-    return loaded(row, _checked_head)
-
-
-def _checked_head(row: Row[Any]) -> codec.Head:
-    return codec.head_of(_sealed_head(row), "row")
+def _parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
+    return loaded(row, lambda row: codec.head_of(_sealed_head(row), "row"))
 
 
 def _sealed_head(row: Row[Any]) -> dict[str, Any]:
     """Return the columns of a row of `keys`, checked against digest and seal."""
     columns = _columns(row)
     fields = codec.head_fields(columns)
-    _check(row, fields, row.head, _head(fields, row.seal))
+    _check(columns["digest"], fields, columns["head"], _head(fields, columns["seal"]))
     return columns
 
 
@@ -259,7 +256,6 @@ def _count(table: Table) -> Any:
 
 
 _WON: Final = and_(timings.c.key_id == keys.c.id, timings.c.config == keys.c.winner)
-_KEYS: Final = _in_order(select(keys), keys)
 _SUMMARY: Final = _KEYS.add_columns(
     _count(timings).label("timed"),
     _count(failures).label("failed"),
@@ -267,16 +263,28 @@ _SUMMARY: Final = _KEYS.add_columns(
 )
 
 
-def parse_summary(row: Row[Any]) -> LoadedRow[RecordSummary]:
-    """Check and read a row of `keys` with the counts of its timings."""
-    return loaded(row, _summary)
-
-
 def _summary(row: Row[Any]) -> RecordSummary:
-    value = codec.columns_to_json(_sealed_head(row), "row")
-    key = codec.key_from_json(value["key"], "row.key")
-    winner = codec.config_from_json(value["winner"], "row.winner")
-    return RecordSummary(row.digest, key, winner, row.date, row.timed, row.failed, row.median_us)
+    columns = _sealed_head(row)
+    digest, kernel, device, date = _PLAIN(columns)
+    shape = json_codec.scalars_of(json_codec.json_of(columns["shape"], "row.shape"), "row.shape")
+    dtypes = _key(kernel, columns["dtypes"], device).dtypes
+    winner = _winner(columns["winner"])
+    return RecordSummary(digest, kernel, shape, dtypes, device, winner, date, *row[-3:])
+
+
+_PLAIN: Final = itemgetter("digest", "kernel", "device", "date")
+
+
+# All but the sizes of a shape is alike in many records, and read once.
+@lru_cache(maxsize=4096)
+def _key(kernel: str, dtypes: str, device: str) -> TuneKey:
+    value = {"kernel": kernel, "shape": {}, "device": device}
+    return codec.key_from_json({**value, "dtypes": json_codec.json_of(dtypes, "row")}, "row")
+
+
+@lru_cache(maxsize=4096)
+def _winner(text: str) -> Mapping[str, Any]:
+    return codec.config_from_json(json_codec.json_of(text, "row"), "row.winner").to_dict()
 
 
 @dataclass(frozen=True)
@@ -295,7 +303,7 @@ class Reading(Generic[_T]):
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
 
-    def read(self, batch: Sequence[Handle], connection: Connection) -> Sequence[Any]:
+    def read(self, batch: Sequence[Row[Any]], connection: Connection) -> Sequence[Any]:
         """Read the rows of some handles, and what has been saved in the place of one."""
         condition = digests(self.table, (one.digest for one in batch))
         if self.table is keys:
@@ -309,12 +317,12 @@ class Reading(Generic[_T]):
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
-HEADS: Final = Reading(keys, partial(_selected, _KEYS), parse_head, MANY)
-SUMMARIES: Final = Reading(keys, partial(_selected, _SUMMARY), parse_summary, MANY)
-_PREDICTED: Final = _in_order(select(predictions), predictions)
-PREDICTIONS: Final = Reading(
-    predictions, partial(_selected, _PREDICTED), parse_prediction, MANY
+HEADS: Final = Reading(keys, partial(_selected, _KEYS), _parse_head, MANY)
+SUMMARIES: Final = Reading(
+    keys, partial(_selected, _SUMMARY), partial(loaded, parse=_summary), MANY
 )
+_PREDICTED: Final = _in_order(select(predictions), predictions)
+PREDICTIONS: Final = Reading(predictions, partial(_selected, _PREDICTED), parse_prediction, MANY)
 
 
 def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[TuneRecord] | None:

@@ -25,6 +25,7 @@ from asmtune.runtime.misses.lookups import distance
 from asmtune.store import interchange, key_index, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.lookup import RecordSummary
 from asmtune.store.safe_store import SafeStore
 
 PATIENCE_S = 60
@@ -345,17 +346,17 @@ def test_a_batch_at_most_is_in_memory(
         store.save_all(record(m) for m in range(40))
     interchange.write(file, [record(m) for m in range(40)])
     made = TuneRecord.__init__
-    summary = records.RecordSummary.__init__
 
-    def counting(plain: Callable[..., None]) -> Callable[..., None]:
-        def init(self: Any, *arguments: Any, **values: Any) -> None:
-            plain(self, *arguments, **values)
-            object.__setattr__(self, "_counted", Counted())
+    def init(self: Any, *arguments: Any, **values: Any) -> None:
+        made(self, *arguments, **values)
+        object.__setattr__(self, "_counted", Counted())
 
-        return init
+    class Summary(RecordSummary):
+        def __init__(self, *_: Any) -> None:
+            self._counted = Counted()
 
-    monkeypatch.setattr(TuneRecord, "__init__", counting(made))
-    monkeypatch.setattr(records.RecordSummary, "__init__", counting(summary))
+    monkeypatch.setattr(TuneRecord, "__init__", init)
+    monkeypatch.setattr(records, "RecordSummary", Summary)
     what, _, suffix = command.partition(".")
     words = what.split()
     target = {"export": [str(tmp_path / f"out.{suffix or 'json'}")], "import": [str(file)]}
