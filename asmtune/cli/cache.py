@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import string
 import sys
@@ -105,7 +106,10 @@ Where = Annotated[
 def list_records(
     kernel: Kernel = None, device: Device = None, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
+    """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped.
+
+    Key, config and origin of each are checked; its timings are counted, and `verify` checks them.
+    """
     with _existing(where) as store:
         rows = _listed(store, kernel, device)
         if as_json:
@@ -124,9 +128,8 @@ def _listed(
             counts = (run.date, run.timed, run.failed)
             yield record_row("unfinished", RecordSummary.at(run.key, None, *counts))
         for one in store.stream_predictions(kernel, device):
-            winner = one.config.to_dict()
-            date = one.provenance.date
-            yield record_row("predicted", RecordSummary.at(one.key, winner, date))
+            facts = (one.config.to_dict(), one.provenance.date)
+            yield record_row("predicted", RecordSummary.at(one.key, *facts))
     for record in shipped_records():
         if kernel in (None, record.key.kernel) and device in (None, record.key.device):
             yield record_row("shipped", RecordSummary.of(record))
@@ -299,6 +302,7 @@ def _existing(where: str | None) -> Iterator[Store | None]:
     from asmtune.store import places
     from asmtune.store.database import Store
 
+    gc.set_threshold(50_000)  # records have no cycles: to look for some took a tenth of a listing
     home = places.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None

@@ -227,13 +227,13 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-_FORMULA: Final = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+_FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)|-")
 
 
 def spreadsheet_text(text: str) -> str:
     """Escape control codes of a text, and quote what a spreadsheet would run as a formula."""
-    is_formula = text.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(text)
+    is_formula = text.lstrip()[:1] in _FORMULA and not _NUMBER.fullmatch(text)
     return ("'" if is_formula else "") + printable(text)
 
 

@@ -139,14 +139,14 @@ def _whole(fields: Mapping[str, str], timed: Sequence[str], failed: Sequence[str
     )
 
 
-def _timing(config: str, median_us: Any, p20_us: Any, p80_us: Any, samples: str) -> str:
+def _timing(config: Any, median_us: Any, p20_us: Any, p80_us: Any, samples: Any) -> str:
     return (
         f'{{"config":{config},"median_us":{_text(median_us)},"p20_us":{_text(p20_us)},'
         f'"p80_us":{_text(p80_us)},"samples_us":{samples}}}'
     )
 
 
-def _failure(config: str, stage: Any, kind: Any, detail: Any) -> str:
+def _failure(config: Any, stage: Any, kind: Any, detail: Any) -> str:
     texts = f'"detail":{_text(detail)},"kind":{_text(kind)},"stage":{_text(stage)}'
     return f'{{"config":{config},{texts}}}'
 
@@ -157,13 +157,14 @@ def _text(value: Any) -> str:
 
 def handles(
     connection: Connection, table: Table, condition: ColumnElement[bool]
-) -> Sequence[Row[Any]]:
+) -> list[tuple[Any, ...]]:
     """List digest, and id if there is one, of the rows of `keys` or `predictions` that match.
 
     A row's digest finds what has been saved in its place meanwhile.
     """
     columns = [table.c.digest, *([table.c.id] if table is keys else [])]
-    return _selected(_in_order(select(*columns), table), connection, condition)
+    rows = _selected(_in_order(select(*columns), table), connection, condition)
+    return [tuple(row) for row in rows]  # plain ones, which Python's collector leaves alone
 
 
 def _in_order(query: Select[Any], table: Table) -> Select[Any]:
@@ -214,41 +215,36 @@ def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 
 def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
-    fields = codec.head_fields(_columns(row))
+    _, fields = _sealed_head(row)
     failed = [_failure(*one) for one in record.failed]
     text = _whole(fields, [_timing(*one) for one in record.timed], failed)
-    _check(row.digest, fields, row.seal, text)
+    _check(row.seal, text)
     if not samples:
-        text = _whole(fields, [_timing(*one[:4], "[]") for one in record.timed], failed)
+        text = _whole(fields, [_timing(*(*one[:-1], "[]")) for one in record.timed], failed)
     return codec.record_from_json(json_codec.json_of(text, "row"), "row")
 
 
-def _columns(row: Row[Any]) -> dict[str, Any]:
-    return dict(zip(_NAMES, row, strict=False))  # a summary's row goes on
-
-
-def _check(of_key: Any, fields: Mapping[str, str], seal: Any, sealed: str) -> None:
-    """Check the text that a row is sealed by, and its key against its digest.
+def _sealed_head(row: Row[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the columns of a row of `keys` and the texts of its fields, which are checked.
 
     Raises:
         InputError: a value has changed since they were written.
     """
+    columns = dict(zip(_NAMES, row, strict=False))  # a summary's row goes on
+    fields = codec.head_fields(columns)
+    _check(columns["head"], _head(fields, columns["seal"]))
+    if columns["digest"] != digest(fields["key"]):
+        raise InputError("its key does not match its digest")
+    return columns, fields
+
+
+def _check(seal: Any, sealed: str) -> None:
     if not sealed.isascii() or seal != digest(sealed):
         raise InputError("its values do not match its seal")
-    if of_key != digest(fields["key"]):
-        raise InputError("its key does not match its digest")
 
 
 def _parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
-    return loaded(row, lambda row: codec.head_of(_sealed_head(row), "row"))
-
-
-def _sealed_head(row: Row[Any]) -> dict[str, Any]:
-    """Return the columns of a row of `keys`, checked against digest and seal."""
-    columns = _columns(row)
-    fields = codec.head_fields(columns)
-    _check(columns["digest"], fields, columns["head"], _head(fields, columns["seal"]))
-    return columns
+    return loaded(row, lambda row: codec.head_of(_sealed_head(row)[0], "row"))
 
 
 def _count(table: Table) -> Any:
@@ -264,15 +260,13 @@ _SUMMARY: Final = _KEYS.add_columns(
 
 
 def _summary(row: Row[Any]) -> RecordSummary:
-    columns = _sealed_head(row)
-    digest, kernel, device, date = _PLAIN(columns)
+    columns, _ = _sealed_head(row)
+    kernel, device = columns["kernel"], columns["device"]
     shape = json_codec.scalars_of(json_codec.json_of(columns["shape"], "row.shape"), "row.shape")
     dtypes = _key(kernel, columns["dtypes"], device).dtypes
     winner = _winner(columns["winner"])
-    return RecordSummary(digest, kernel, shape, dtypes, device, winner, date, *row[-3:])
-
-
-_PLAIN: Final = itemgetter("digest", "kernel", "device", "date")
+    key = (columns["digest"], kernel, shape, dtypes, device)
+    return RecordSummary(*key, winner, columns["date"], *row[-3:])
 
 
 # All but the sizes of a shape is alike in many records, and read once.
@@ -303,11 +297,12 @@ class Reading(Generic[_T]):
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
 
-    def read(self, batch: Sequence[Row[Any]], connection: Connection) -> Sequence[Any]:
+    def read(self, batch: Sequence[tuple[Any, ...]], connection: Connection) -> Sequence[Any]:
         """Read the rows of some handles, and what has been saved in the place of one."""
-        condition = digests(self.table, (one.digest for one in batch))
-        if self.table is keys:
-            own = keys.c.id.in_([one.id for one in batch])
+        names, *ids = zip(*batch, strict=True)
+        condition = digests(self.table, names)
+        if ids:
+            own = self.table.c.id.in_(ids[0])
             found = self.fetch(connection, own)
             if len(found) == len(batch):
                 return found

@@ -56,19 +56,14 @@ class LoadedRow(NamedTuple, Generic[_T]):
         return self.row._mapping.get("id", self.row.digest)  # `predictions` is keyed by its digest
 
     @property
-    def digest(self) -> str:
-        """Return the digest of the key as the row has it, printable."""
-        return json_codec.printable(str(self.row.digest))
-
-    @property
-    def kernel(self) -> str:
-        """Return the row's kernel, printable."""
-        return json_codec.printable(str(self.row.kernel))
+    def digits(self) -> str:
+        """Return the first digits of the key's digest as the row has it, for messages."""
+        return json_codec.printable(str(self.row.digest))[:DIGITS_SHOWN]
 
     @property
     def place(self) -> str:
         """Name the row for messages: digits of its digest, and its kernel."""
-        return f"{self.digest[:DIGITS_SHOWN]} {self.kernel}"
+        return f"{self.digits} {json_codec.printable(str(self.row.kernel))}"
 
 
 def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:

@@ -22,7 +22,7 @@ from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.runtime.misses.lookups import distance
-from asmtune.store import interchange, key_index, records, sqlite_file, transactions
+from asmtune.store import codec, interchange, key_index, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
@@ -262,6 +262,23 @@ def test_records_are_parsed_between_transactions(
             assert len(store.records()) == 8
     assert users == [0] * 8
     assert len([text for text in asked if text == "BEGIN"]) == 4
+
+
+def test_a_listing_asks_once_a_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come by their ids, in the order in which they lie, and equal configs are read once."""
+    monkeypatch.setattr(records, "SUMMARIES", replace(records.SUMMARIES, most=5))
+    store.save_all(record(m) for m in reversed(range(10)))
+    parsed: list[Any] = []
+    read = codec.config_from_json
+    monkeypatch.setattr(codec, "config_from_json", lambda *a: parsed.append(a) or read(*a))
+    records._winner.cache_clear()
+    with statements(store) as asked:
+        found = list(store.summaries())
+    assert [one.shape["M"] for one in found] == [*reversed(range(10))]
+    selects = [text for text in asked if text.startswith("SELECT")]
+    assert len(selects) == 3
+    assert not [text for text in selects if "keys.digest IN" in text]
+    assert len(parsed) == 1
 
 
 def test_a_record_that_is_replaced_while_others_are_read(
