@@ -123,6 +123,12 @@ def scalar_of(value: Any, where: str) -> Any:
     raise expected("a finite number, a string, a boolean or null", where, value)
 
 
+def scalars_of(value: Any, where: str) -> dict[str, Any]:
+    """Check for an object whose names are text and whose values `scalar_of` takes."""
+    named = names_of(value, where)
+    return {name: scalar_of(item, f"{where}.{name}") for name, item in named.items()}
+
+
 def text_of(value: Any, where: str) -> str:
     """Check for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
     if isinstance(value, str):
@@ -210,16 +216,15 @@ class JsonCodec:
             hints = get_type_hints(kind)
             decoders = {name: self._decoder(hint) for name, hint in hints.items()}
             self._fields[kind] = decoders
-        if self.exact:
-            fields_of(value, where, decoders)
-        elif not isinstance(value, Mapping):
+        if not isinstance(value, Mapping):
             raise self.error("an object", where, value)
-        values = {}
+        if self.exact and value.keys() != decoders.keys():
+            fields_of(value, where, decoders)
+        start, check, values = f"{where}{self.separator}", self.check, {}
         for name, decode in decoders.items():
-            place = f"{where}{self.separator}{name}"
-            values[name] = decode(value.get(name), place)
-            if self.check is not None:
-                self.check(name, values[name], place)
+            values[name] = decode(value.get(name), start + name)
+            if check is not None:
+                check(name, values[name], start + name)
         return kind(**values)
 
     def _decoder(self, kind: Any) -> Decoder:
@@ -253,5 +258,6 @@ class JsonCodec:
     ) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise self.error("an object", where, value)
-        names = [name_of(name, f"{where}: name") for name in value]
-        return {name: decode(value[name], f"{where}{self.separator}{name}") for name in names}
+        of_names, start = f"{where}: name", f"{where}{self.separator}"
+        names = [name_of(name, of_names) for name in value]
+        return {name: decode(value[name], start + name) for name in names}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import string
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -29,18 +30,12 @@ from asmtune.cli.output import (
     write_result,
 )
 from asmtune.core.keys.parts import covers
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.report.tables import mapping_table
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.interchange import abridged, without_samples
-from asmtune.store.lookup import (
-    DIGITS_SHOWN,
-    RecordSummary,
-    StoredPrediction,
-    StoreFinding,
-    UnfinishedRun,
-)
+from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records, store_exists
 from asmtune.store.sqlite_file import BESIDE
@@ -51,8 +46,15 @@ if TYPE_CHECKING:
 
 def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
     """Return a tuned config as `ls` and `show` give it."""
-    return _row(layer, record.key, record.digest) | {
-        "winner": record.winner.to_dict(),
+    return {
+        "key": record.digest[:DIGITS_SHOWN],
+        "layer": layer,
+        "kernel": record.kernel,
+        "shape": record.shape,
+        "covers": covered(record.shape),
+        "dtypes": record.dtypes,
+        "device": record.device,
+        "winner": record.winner,
         "median_us": record.median_us,
         "date": record.date,
         "timed": record.timed,
@@ -60,38 +62,9 @@ def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
     }
 
 
-def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
-    """Return a run that has no winner yet, with the timings that the next one reuses."""
-    facts = {"date": run.date, "timed": run.timed, "failed": run.failed}
-    return _row("unfinished", run.key, key_digest(run.key)) | facts
-
-
-def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
-    """Return a config that the model chose, and nobody has timed."""
-    facts = {"winner": prediction.config.to_dict(), "date": prediction.provenance.date}
-    return _row("predicted", prediction.key, key_digest(prediction.key)) | facts
-
-
-def _row(layer: str, key: TuneKey, digest: str) -> dict[str, Any]:
-    return {
-        "key": digest[:DIGITS_SHOWN],
-        "layer": layer,
-        "kernel": key.kernel,
-        "shape": dict(key.shape),
-        "covers": covered(key),
-        "dtypes": dict(key.dtypes),
-        "device": key.device,
-        "winner": None,
-        "median_us": None,
-        "date": None,
-        "timed": 0,
-        "failed": 0,
-    }
-
-
-def covered(key: TuneKey) -> list[str]:
+def covered(shape: Mapping[str, Any]) -> list[str]:
     """Say what the buckets and functions among a key's parts stand for."""
-    texts = (covers(name, value) for name, value in key.shape.items())
+    texts = [covers(name, value) for name, value in shape.items()]
     return [text for text in texts if text is not None]
 
 
@@ -133,7 +106,10 @@ Where = Annotated[
 def list_records(
     kernel: Kernel = None, device: Device = None, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
+    """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped.
+
+    Key, config and origin of each are checked; its timings are counted, and `verify` checks them.
+    """
     with _existing(where) as store:
         rows = _listed(store, kernel, device)
         if as_json:
@@ -148,8 +124,12 @@ def _listed(
     if store is not None:
         for summary in store.summaries(kernel, device):
             yield record_row("store", summary)
-        yield from map(unfinished_row, store.unfinished(kernel, device))
-        yield from map(prediction_row, store.stream_predictions(kernel, device))
+        for run in store.unfinished(kernel, device):
+            counts = (run.date, run.timed, run.failed)
+            yield record_row("unfinished", RecordSummary.at(run.key, None, *counts))
+        for one in store.stream_predictions(kernel, device):
+            facts = (one.config.to_dict(), one.provenance.date)
+            yield record_row("predicted", RecordSummary.at(one.key, *facts))
     for record in shipped_records():
         if kernel in (None, record.key.kernel) and device in (None, record.key.device):
             yield record_row("shipped", RecordSummary.of(record))
@@ -164,8 +144,8 @@ def show(
     """Show one record with every timing, fastest first, and where it comes from."""
     layer, record = find_record(key_prefix, where)
     if as_json:
-        key = {"key_digest": key_digest(record.key), "layer": layer, "covers": covered(record.key)}
-        print_json(key | record_to_json(record))
+        more = {"layer": layer, "covers": covered(record.key.shape)}
+        print_json({"key_digest": key_digest(record.key), **more, **record_to_json(record)})
         return
     facts = record_row(layer, RecordSummary.of(record)) | vars(record.provenance)
     if is_terminal():
@@ -322,6 +302,7 @@ def _existing(where: str | None) -> Iterator[Store | None]:
     from asmtune.store import places
     from asmtune.store.database import Store
 
+    gc.set_threshold(50_000)  # records have no cycles: to look for some took a tenth of a listing
     home = places.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None

@@ -20,7 +20,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import printable
 from asmtune.cli.streams import FALLBACK
-from asmtune.report.cells import spreadsheet_text
+from asmtune.report.cells import spreadsheet_text, words
 from asmtune.report.tables import mapping_table
 
 _UNLIMITED: Final = 100_000
@@ -182,16 +182,17 @@ def print_table(rows: Iterable[Mapping[str, Any]], spare: Sequence[str] = ()) ->
     Returns:
         How many rows there were.
     """
-    left = ({name: cell(value) for name, value in row.items()} for row in rows)
+    left = iter(rows)
     first = list(islice(left, _MOST_IN_TABLE + 1)) if is_terminal() else []
     if 0 < len(first) <= _MOST_IN_TABLE:
-        write_result(mapping_table("", first, spare))
+        shown = [{name: cell(value) for name, value in row.items()} for row in first]
+        write_result(mapping_table("", shown, spare))
         return len(first)
     count = 0
     for count, row in enumerate(chain(first, left), 1):
         if count == 1:
             print_line("\t".join(map(spreadsheet_text, row)))
-        texts = (text if text == _NOTHING else spreadsheet_text(text) for text in row.values())
+        texts = [spreadsheet_text(cell(value)) for value in row.values()]
         sys.stdout.write("\t".join(texts) + "\n")
     return count
 
@@ -200,18 +201,19 @@ def print_json_rows(rows: Iterable[Any]) -> None:
     """Print a JSON array, a line a row."""
     count = 0
     for count, row in enumerate(rows, 1):
-        print_line(f"{',' if count > 1 else '['}\n {json.dumps(row)}", end="")
+        sys.stdout.write(f"{',' if count > 1 else '['}\n {printable(json.dumps(row))}")
     print_line("\n]" if count else "[]")
 
 
 def cell(value: Any) -> str:
     """Format a value on one line."""
-    if isinstance(value, list):
-        return "; ".join(map(cell, value)) or _NOTHING
+    # What a file brought in must not reach the terminal as control codes.
+    if isinstance(value, str):
+        return printable(value)
     if isinstance(value, dict):
-        return " ".join(cell(f"{name}={item}") for name, item in value.items())
+        return words(value)
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = _NOTHING if value is None else str(value)
-    # What a file brought in must not reach the terminal as control codes.
-    return printable(text)
+    if isinstance(value, list):
+        return "; ".join(map(cell, value)) or _NOTHING
+    return _NOTHING if value is None else printable(str(value))

@@ -227,19 +227,19 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-_FORMULA: Final = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)")
+_FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)|-")
 
 
 def spreadsheet_text(text: str) -> str:
     """Escape control codes of a text, and quote what a spreadsheet would run as a formula."""
-    is_formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+    is_formula = text.lstrip()[:1] in _FORMULA and not _NUMBER.fullmatch(text)
     return ("'" if is_formula else "") + printable(text)
 
 
 def words(values: Mapping[str, Any]) -> str:
     """Format a shape as `M=4096 N=4096`."""
-    return printable(" ".join(f"{name}={value}" for name, value in values.items()))
+    return printable(" ".join([f"{name}={value}" for name, value in values.items()]))
 
 
 def dtype_words(dtypes: Mapping[str, str]) -> str:

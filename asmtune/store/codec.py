@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from operator import itemgetter
 from typing import Any, Final
 
 from asmtune.base import json_codec
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.base.json_codec import JsonCodec, to_json
+from asmtune.base.json_codec import JsonCodec
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -37,18 +39,14 @@ def head_of(row: Mapping[str, Any], where: str) -> Head:
     Raises:
         InputError: a column is malformed; names it.
     """
-    return head_from_json(columns_to_json(row, where), where)
-
-
-def columns_to_json(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Parse the columns of a head in a row; as `head_to_json` writes it, but not checked."""
     names = ("shape", "dtypes", "winner")
     parsed = {name: json_codec.json_of(row[name], f"{where}.{name}") for name in names}
-    return {
+    value = {
         "winner": parsed.pop("winner"),
         "key": {**parsed, "kernel": row["kernel"], "device": row["device"]},
         "provenance": {name: row[name] for name in PROVENANCE_FIELDS},
     }
+    return head_from_json(value, where)
 
 
 def head_to_json(head: Head) -> dict[str, Any]:
@@ -76,38 +74,30 @@ def head_seal(head: Head, *more: Any) -> str:
 
 def key_digest(key: TuneKey) -> str:
     """Return a key's identity (64 hex digits), whatever the order of its mappings."""
-    return digest(canonical(to_json(key)))
+    return digest(canonical(key_to_json(key)))
 
 
-def key_text(row: Mapping[str, Any]) -> str:
-    """Return the text that a key's digest is of, from a row's columns.
+_TEXTS: Final = ("kernel", "device", *sorted(PROVENANCE_FIELDS))
+_texts: Final = itemgetter(*_TEXTS)
+_MADE: Final = f"{{{','.join(f'{canonical(name)}:%s' for name in _TEXTS[2:])}}}"
+
+
+def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the canonical text of each field of a head, from a row's columns.
 
     Those that hold JSON are taken as they are: `canonical` has written them.
 
     Raises:
         InputError: a column is no text.
     """
-    kernel, device = quoted(row, "kernel"), quoted(row, "device")
+    try:
+        kernel, device, *made = map(encode_basestring_ascii, _texts(row))
+    except TypeError:
+        odd = next(name for name in _TEXTS if not isinstance(row[name], str))
+        raise json_codec.expected("text", odd, row[odd]) from None
     shape, dtypes = row["shape"], row["dtypes"]
-    return f'{{"device":{device},"dtypes":{dtypes},"kernel":{kernel},"shape":{shape}}}'
-
-
-def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the canonical text of each field of a head, from a row's columns, as `key_text`."""
-    made = ",".join(f'"{name}":{quoted(row, name)}' for name in sorted(PROVENANCE_FIELDS))
-    return {"key": key_text(row), "provenance": f"{{{made}}}", "winner": row["winner"]}
-
-
-def quoted(row: Mapping[str, Any], name: str) -> str:
-    """Return a column's text as JSON.
-
-    Raises:
-        InputError: it is no text.
-    """
-    value = row[name]
-    if not isinstance(value, str):
-        raise json_codec.expected("text", name, value)
-    return canonical(value)
+    key = f'{{"device":{device},"dtypes":{dtypes},"kernel":{kernel},"shape":{shape}}}'
+    return {"key": key, "provenance": _MADE % tuple(made), "winner": row["winner"]}
 
 
 def config_text(config: Config) -> str:
@@ -217,7 +207,7 @@ def config_from_json(value: Any, where: str) -> Config:
     Raises:
         InputError: as `record_from_json`.
     """
-    named = json_codec.names_of(value, where)
+    named = json_codec.scalars_of(value, where)
     for name, least in (("num_warps", 1), ("num_stages", 0), ("num_ctas", 1), ("maxnreg", 1)):
         if name not in named:
             if name in ("num_warps", "num_stages"):
@@ -233,9 +223,7 @@ def config_from_json(value: Any, where: str) -> Config:
     named_function = named.get(ALTERNATIVE, "a name")
     if not isinstance(named_function, str) or not named_function:
         raise json_codec.expected("a function's name", f"{where}.{ALTERNATIVE}", named_function)
-    return Config.from_dict(
-        {name: json_codec.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
-    )
+    return Config.from_dict(named)
 
 
 _CODEC: Final = JsonCodec(

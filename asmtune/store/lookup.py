@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -116,31 +116,38 @@ class UnfinishedRun:
     date: str
 
 
-@dataclass(frozen=True)
-class RecordSummary:
-    """A record without its timings.
+class RecordSummary(NamedTuple):
+    """A record without its timings; a plain tuple, since there may be 100,000.
 
     Attributes:
         digest: the key's.
-        key, winner, date: as the record has them.
+        kernel, shape, dtypes, device, date: as the record has them.
+        winner: its values, as `Config.to_dict` gives them; None of a run that has not ended.
         timed, failed: number of its timings and failures.
         median_us: the winner's median time; None if it was not timed.
     """
 
     digest: str
-    key: TuneKey
-    winner: Config
+    kernel: str
+    shape: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    device: str
+    winner: Mapping[str, Any] | None
     date: str
-    timed: int
-    failed: int
-    median_us: float | None
+    timed: int = 0
+    failed: int = 0
+    median_us: float | None = None
 
     @classmethod
     def of(cls, record: TuneRecord) -> RecordSummary:
         """Summarise a record."""
-        counts = len(record.measurements), len(record.failures)
-        head = (record.key, record.winner, record.provenance.date)
-        return cls(codec.key_digest(record.key), *head, *counts, record.median_us)
+        counts = len(record.measurements), len(record.failures), record.median_us
+        return cls.at(record.key, record.winner.to_dict(), record.provenance.date, *counts)
+
+    @classmethod
+    def at(cls, key: TuneKey, *rest: Any) -> RecordSummary:
+        """Summarise what is known of a key; `rest` are the fields from `winner` on."""
+        return cls(codec.key_digest(key), key.kernel, key.shape, key.dtypes, key.device, *rest)
 
 
 def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:

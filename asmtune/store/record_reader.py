@@ -13,7 +13,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, records, rows, tables
 from asmtune.store.key_index import Change, KeyIndex, behind
-from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreLookup, StoreWarning, judge
+from asmtune.store.lookup import RecordSummary, StoreLookup, StoreWarning, judge
 from asmtune.store.records import Reading
 from asmtune.store.rows import LoadedRow
 from asmtune.store.transactions import Database
@@ -158,10 +158,9 @@ class RecordReader:
         reading: Reading[_T], condition: ColumnElement[bool], run: Run
     ) -> Iterator[list[LoadedRow[_T]]]:
         """Read rows in batches, each in a transaction of its own, and parse them between those."""
-        table, most = reading.table, reading.most
-        found = run(partial(records.handles, table=table, condition=condition))
-        for start in range(0, len(found), most):
-            batch = records.held(table, found[start : start + most])
+        found = run(partial(records.handles, table=reading.table, condition=condition))
+        for start in range(0, len(found), reading.most):
+            batch = found[start : start + reading.most]
             yield list(map(reading.parse, run(partial(reading.read, batch))))
 
     def _sound(self, rows_read: Iterable[LoadedRow[_T]]) -> Iterator[_T]:
@@ -172,16 +171,16 @@ class RecordReader:
                 self._set_row_aside(loaded)
             else:
                 raise StoreError(
-                    f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} is damaged "
+                    f"store {self.place}: record {loaded.digits} is damaged "
                     f"({loaded.problem}); `asmtune cache verify` lists such, `asmtune cache "
-                    f"clear --kernel {loaded.kernel!a} --yes` deletes the kernel's records"
+                    f"clear --kernel {loaded.row.kernel!a} --yes` deletes the kernel's records"
                 )
 
     def _set_row_aside(self, loaded: LoadedRow[Any]) -> None:
         condition = tables.keys.c.id == loaded.id
         self.transact(lambda c: rows.delete_rows(c, tables.keys, condition), writes=True)
         warnings.warn(
-            f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} was damaged "
+            f"store {self.place}: record {loaded.digits} was damaged "
             f"({loaded.problem}) and has been deleted; it will be tuned again",
             StoreWarning,
             stacklevel=3,

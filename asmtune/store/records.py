@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,7 +22,6 @@ from sqlalchemy import (
     and_,
     func,
     insert,
-    literal,
     or_,
     select,
 )
@@ -37,7 +36,6 @@ from asmtune.store.rows import (
     LoadedRow,
     delete_rows,
     find_damaged,
-    in_order,
     key_columns,
     loaded,
     parse_examples,
@@ -56,24 +54,14 @@ of text, and take some 10 ms."""
 MANY: Final = 1000
 """Records that one transaction reads without their timings."""
 
-_TIMES: Final = ("median_us", "p20_us", "p80_us")
-_FAILURE: Final = ("stage", "kind", "detail")
-
-
-class Handle(NamedTuple):
-    """A row of `keys`; its digest finds what has been saved in its place meanwhile."""
-
-    id: int
-    digest: str
-
 
 @dataclass(frozen=True)
 class RecordRows:
-    """The rows of a record, as they were read."""
+    """The rows of a record, as they were read; of its outcomes what follows the position."""
 
     row: Row[Any]
-    timed: Sequence[Row[Any]]
-    failed: Sequence[Row[Any]]
+    timed: Sequence[tuple[Any, ...]]
+    failed: Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -105,9 +93,9 @@ def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
         **value["provenance"],
     }
     fields = codec.head_fields(columns)
-    fields |= {"measurements": _list(timed, _TIMES, "samples"), "failures": _list(failed, _FAILURE)}
-    seal = digest(_object(fields))
-    return Prepared({**columns, "seal": seal, "head": digest(_head(columns, seal))}, timed, failed)
+    texts = [_timing(**row) for row in timed], [_failure(**row) for row in failed]
+    seal = digest(_whole(fields, *texts))
+    return Prepared({**columns, "seal": seal, "head": digest(_head(fields, seal))}, timed, failed)
 
 
 def _child_row(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,54 +126,64 @@ def put(connection: Connection, batch: Sequence[Prepared]) -> None:
             connection.execute(insert(table), rows)
 
 
-def _head(row: Mapping[str, Any], seal: Any) -> str:
-    return f"[{_object(codec.head_fields(row))},{canonical(seal)}]"
+def _head(fields: Mapping[str, str], seal: Any) -> str:
+    of_key, made, winner = fields["key"], fields["provenance"], fields["winner"]
+    return f'[{{"key":{of_key},"provenance":{made},"winner":{winner}}},{canonical(seal)}]'
 
 
-def _object(fields: Mapping[str, str]) -> str:
-    return "{" + ",".join([f'"{name}":{fields[name]}' for name in sorted(fields)]) + "}"
+def _whole(fields: Mapping[str, str], timed: Sequence[str], failed: Sequence[str]) -> str:
+    return (
+        f'{{"failures":[{",".join(failed)}],"key":{fields["key"]},'
+        f'"measurements":[{",".join(timed)}],'
+        f'"provenance":{fields["provenance"]},"winner":{fields["winner"]}}}'
+    )
 
 
-def _list(rows: Iterable[Mapping[str, Any]], names: Sequence[str], samples: str = "") -> str:
-    """Return the text of timings or failures; `samples` is the column that has those of a timing.
+def _timing(config: Any, median_us: Any, p20_us: Any, p80_us: Any, samples: Any) -> str:
+    return (
+        f'{{"config":{config},"median_us":{_text(median_us)},"p20_us":{_text(p20_us)},'
+        f'"p80_us":{_text(p80_us)},"samples_us":{samples}}}'
+    )
 
-    In place of a column's name it may be the text of none, `[]`.
-    """
-    parts = []
-    for row in rows:
-        fields = {"config": row["config"], **{name: _text(row[name]) for name in names}}
-        if samples:
-            fields["samples_us"] = row.get(samples, samples)
-        parts.append(_object(fields))
-    return f"[{','.join(parts)}]"
+
+def _failure(config: Any, stage: Any, kind: Any, detail: Any) -> str:
+    texts = f'"detail":{_text(detail)},"kind":{_text(kind)},"stage":{_text(stage)}'
+    return f'{{"config":{config},{texts}}}'
 
 
 def _text(value: Any) -> str:
     return repr(value) if type(value) is float else canonical(value)  # the same, and faster
 
 
-def handles(connection: Connection, table: Table, condition: ColumnElement[bool]) -> list[Handle]:
-    """List the rows of `keys` or `predictions` that match, by kernel, device and digest."""
-    number = table.c.id if table is keys else literal(0)
-    query = select(table.c.kernel, table.c.device, table.c.digest, number.label("id"))
-    rows = in_order(connection.execute(query.where(condition)))
-    return [Handle(row.id, str(row.digest)) for row in rows]
+def handles(
+    connection: Connection, table: Table, condition: ColumnElement[bool]
+) -> list[tuple[Any, ...]]:
+    """List digest, and id if there is one, of the rows of `keys` or `predictions` that match.
+
+    A row's digest finds what has been saved in its place meanwhile.
+    """
+    columns = [table.c.digest, *([table.c.id] if table is keys else [])]
+    rows = _selected(_in_order(select(*columns), table), connection, condition)
+    return [tuple(row) for row in rows]  # plain ones, which Python's collector leaves alone
 
 
-def held(table: Table, batch: Sequence[Handle]) -> ColumnElement[bool]:
-    """Return the condition for the rows of some handles, and for what has replaced them."""
-    same = digests(table, (one.digest for one in batch))
-    return or_(table.c.id.in_([one.id for one in batch]), same) if table is keys else same
+def _in_order(query: Select[Any], table: Table) -> Select[Any]:
+    """Sort by kernel and device, then as saved: rows that are read together lie together."""
+    return query.order_by(table.c.kernel, table.c.device, *table.primary_key)
 
 
 def digests(table: Table, names: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition for the rows of some digests; a damaged one is none."""
-    return table.c.digest.in_([name for name in names if name.isascii()])
+    return table.c.digest.in_([name for name in map(str, names) if name.isascii()])
+
+
+_KEYS: Final = _in_order(select(keys), keys)
+_NAMES: Final = tuple(keys.c.keys())
 
 
 def fetch(connection: Connection, condition: ColumnElement[bool]) -> list[RecordRows]:
     """Read the rows of the records that match, at most some hundreds; `parse` reads them."""
-    rows = _selected(select(keys), connection, condition)
+    rows = _selected(_KEYS, connection, condition)
     owners = [row.id for row in rows]
     timed, failed = (_by_owner(connection, table, owners) for table in (timings, failures))
     return [RecordRows(row, timed.get(row.id, ()), failed.get(row.id, ())) for row in rows]
@@ -193,16 +191,17 @@ def fetch(connection: Connection, condition: ColumnElement[bool]) -> list[Record
 
 def _selected(
     query: Select[Any], connection: Connection, condition: ColumnElement[bool]
-) -> list[Row[Any]]:
-    return in_order(connection.execute(query.where(condition)))
+) -> Sequence[Row[Any]]:
+    return connection.execute(query.where(condition)).all()
 
 
 def _by_owner(
     connection: Connection, table: Table, owners: Sequence[int]
-) -> dict[int, list[Row[Any]]]:
+) -> dict[int, list[tuple[Any, ...]]]:
     query = select(table).where(table.c.key_id.in_(owners))
-    children = connection.execute(query.order_by(table.c.key_id, table.c.position))
-    return {key_id: list(group) for key_id, group in groupby(children, attrgetter("key_id"))}
+    children = connection.execute(query.order_by(table.c.key_id, table.c.position)).all()
+    groups = groupby(map(tuple, children), itemgetter(0))
+    return {key_id: [row[2:] for row in group] for key_id, group in groups}
 
 
 def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
@@ -216,37 +215,36 @@ def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 
 def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
-    columns, timed = row._asdict(), [one._asdict() for one in record.timed]
-    failed = _list((one._asdict() for one in record.failed), _FAILURE)
-    fields = {**codec.head_fields(columns), "failures": failed}
-    text = _object({**fields, "measurements": _list(timed, _TIMES, "samples")})
-    _check(row, columns, row.seal, text)
+    _, fields = _sealed_head(row)
+    failed = [_failure(*one) for one in record.failed]
+    text = _whole(fields, [_timing(*one) for one in record.timed], failed)
+    _check(row.seal, text)
     if not samples:
-        text = _object({**fields, "measurements": _list(timed, _TIMES, "[]")})
+        text = _whole(fields, [_timing(*(*one[:-1], "[]")) for one in record.timed], failed)
     return codec.record_from_json(json_codec.json_of(text, "row"), "row")
 
 
-def _check(row: Row[Any], columns: Mapping[str, Any], seal: Any, sealed: str) -> None:
-    """Check the text that a row is sealed by, and its key.
+def _sealed_head(row: Row[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the columns of a row of `keys` and the texts of its fields, which are checked.
 
     Raises:
         InputError: a value has changed since they were written.
     """
+    columns = dict(zip(_NAMES, row, strict=False))  # a summary's row goes on
+    fields = codec.head_fields(columns)
+    _check(columns["head"], _head(fields, columns["seal"]))
+    if columns["digest"] != digest(fields["key"]):
+        raise InputError("its key does not match its digest")
+    return columns, fields
+
+
+def _check(seal: Any, sealed: str) -> None:
     if not sealed.isascii() or seal != digest(sealed):
         raise InputError("its values do not match its seal")
-    if row.digest != digest(codec.key_text(columns)):
-        raise InputError("its key does not match its digest")
 
 
-def parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
-    """Check a row of `keys` against digest and seal, and read key, winner and provenance."""
-    return loaded(row, _checked_head)
-
-
-def _checked_head(row: Row[Any]) -> codec.Head:
-    columns = row._asdict()
-    _check(row, columns, row.head, _head(columns, row.seal))
-    return codec.head_of(columns, "row")
+def _parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
+    return loaded(row, lambda row: codec.head_of(_sealed_head(row)[0], "row"))
 
 
 def _count(table: Table) -> Any:
@@ -254,26 +252,33 @@ def _count(table: Table) -> Any:
 
 
 _WON: Final = and_(timings.c.key_id == keys.c.id, timings.c.config == keys.c.winner)
-_SUMMARY: Final[Select[Any]] = select(
-    keys,
+_SUMMARY: Final = _KEYS.add_columns(
     _count(timings).label("timed"),
     _count(failures).label("failed"),
     select(timings.c.median_us).where(_WON).limit(1).scalar_subquery().label("median_us"),
 )
 
 
-def parse_summary(row: Row[Any]) -> LoadedRow[RecordSummary]:
-    """Check and read a row of `keys` with the counts of its timings."""
-    return loaded(row, _summary)
-
-
 def _summary(row: Row[Any]) -> RecordSummary:
-    columns = row._asdict()
-    _check(row, columns, row.head, _head(columns, row.seal))
-    value = codec.columns_to_json(columns, "row")
-    key = codec.key_from_json(value["key"], "row.key")
-    winner = codec.config_from_json(value["winner"], "row.winner")
-    return RecordSummary(row.digest, key, winner, row.date, row.timed, row.failed, row.median_us)
+    columns, _ = _sealed_head(row)
+    kernel, device = columns["kernel"], columns["device"]
+    shape = json_codec.scalars_of(json_codec.json_of(columns["shape"], "row.shape"), "row.shape")
+    dtypes = _key(kernel, columns["dtypes"], device).dtypes
+    winner = _winner(columns["winner"])
+    key = (columns["digest"], kernel, shape, dtypes, device)
+    return RecordSummary(*key, winner, columns["date"], *row[-3:])
+
+
+# All but the sizes of a shape is alike in many records, and read once.
+@lru_cache(maxsize=4096)
+def _key(kernel: str, dtypes: str, device: str) -> TuneKey:
+    value = {"kernel": kernel, "shape": {}, "device": device}
+    return codec.key_from_json({**value, "dtypes": json_codec.json_of(dtypes, "row")}, "row")
+
+
+@lru_cache(maxsize=4096)
+def _winner(text: str) -> Mapping[str, Any]:
+    return codec.config_from_json(json_codec.json_of(text, "row"), "row.winner").to_dict()
 
 
 @dataclass(frozen=True)
@@ -292,18 +297,27 @@ class Reading(Generic[_T]):
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
 
-    def read(self, condition: ColumnElement[bool], connection: Connection) -> Sequence[Any]:
-        """Read the rows that match, as `fetch` does."""
+    def read(self, batch: Sequence[tuple[Any, ...]], connection: Connection) -> Sequence[Any]:
+        """Read the rows of some handles, and what has been saved in the place of one."""
+        names, *ids = zip(*batch, strict=True)
+        condition = digests(self.table, names)
+        if ids:
+            own = self.table.c.id.in_(ids[0])
+            found = self.fetch(connection, own)
+            if len(found) == len(batch):
+                return found
+            condition = or_(own, condition)
         return self.fetch(connection, condition)
 
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
-HEADS: Final = Reading(keys, partial(_selected, select(keys)), parse_head, MANY)
-SUMMARIES: Final = Reading(keys, partial(_selected, _SUMMARY), parse_summary, MANY)
-PREDICTIONS: Final = Reading(
-    predictions, partial(_selected, select(predictions)), parse_prediction, MANY
+HEADS: Final = Reading(keys, partial(_selected, _KEYS), _parse_head, MANY)
+SUMMARIES: Final = Reading(
+    keys, partial(_selected, _SUMMARY), partial(loaded, parse=_summary), MANY
 )
+_PREDICTED: Final = _in_order(select(predictions), predictions)
+PREDICTIONS: Final = Reading(predictions, partial(_selected, _PREDICTED), parse_prediction, MANY)
 
 
 def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[TuneRecord] | None:

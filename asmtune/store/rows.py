@@ -8,8 +8,7 @@ row is returned with its problem, and the store decides what to do about it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, true
 
@@ -38,28 +37,33 @@ MOST_TRIALS: Final = 10_000
 _CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000
 
 
-@dataclass(frozen=True)
-class LoadedRow(Generic[_T]):
+class LoadedRow(NamedTuple, Generic[_T]):
     """The value that a row holds, or the reason why it cannot be used.
 
     Attributes:
-        id: value of the table's primary key.
-        digest: digest of the key as the row has it, printable.
-        kernel: the row's kernel, printable.
+        row: the row.
         value: None where the row is damaged.
         problem: why it is damaged; empty otherwise.
     """
 
-    id: Any
-    digest: str
-    kernel: str
+    row: Row[Any]
     value: _T | None
     problem: str = ""
 
     @property
+    def id(self) -> Any:
+        """Return the value of the table's primary key."""
+        return self.row._mapping.get("id", self.row.digest)  # `predictions` is keyed by its digest
+
+    @property
+    def digits(self) -> str:
+        """Return the first digits of the key's digest as the row has it, for messages."""
+        return json_codec.printable(str(self.row.digest))[:DIGITS_SHOWN]
+
+    @property
     def place(self) -> str:
         """Name the row for messages: digits of its digest, and its kernel."""
-        return f"{self.digest[:DIGITS_SHOWN]} {self.kernel}"
+        return f"{self.digits} {json_codec.printable(str(self.row.kernel))}"
 
 
 def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:
@@ -231,21 +235,12 @@ def _seal(value: Any) -> str:
     return digest(canonical(value))
 
 
-def in_order(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
-    """Sort rows by kernel, device and digest; here, since databases differ in how they do."""
-    return sorted(rows, key=lambda row: (str(row.kernel), str(row.device), str(row.digest)))
-
-
 def loaded(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
     """Parse a row; what is wrong with it becomes its problem."""
-    value, problem = None, ""
     try:
-        value = parse(row)
+        return LoadedRow(row, parse(row))
     except InputError as error:
-        problem = str(error)
-    shown, kernel = (json_codec.printable(str(text)) for text in (row.digest, row.kernel))
-    row_id = row._mapping.get("id", row.digest)  # `predictions` is keyed by its digest
-    return LoadedRow(row_id, shown, kernel, value, problem)
+        return LoadedRow(row, None, str(error))
 
 
 def _sealed_key(row: Row[Any], where: str) -> TuneKey:

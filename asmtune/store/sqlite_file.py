@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -211,7 +210,7 @@ def connect(path: Path, patience_s: float) -> sqlite3.Connection:
         uri=True,
     )
     # Damaged text must reach the check of its row, not end the whole query.
-    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     # A file can be made so that a plain query of it has no end.
     end = time.monotonic() + 2 * patience_s
     connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)

@@ -18,7 +18,7 @@ from store_records import DAMAGED, PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import interchange, transactions
+from asmtune.store import interchange, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lease import Claim, LeaseIntervals, LeaseRequest
@@ -332,6 +332,18 @@ def test_damaged_row(path: Path, statement: str, problem: str) -> None:
         assert len(store.records()) == len(RECORDS) - 1
         assert store.verify() == []
     assert list(path.parent.glob("*corrupt*")) == []
+
+
+@pytest.mark.parametrize("column", [*tables.keys.c.keys()][1:])
+def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
+    """Whatever column of a key's row has changed, a listing ends before it, and names it."""
+    change = f"UPDATE keys SET {column} = {column} || '_' WHERE digest = ?"
+    digest = key_digest(RECORDS[4].key)
+    execute(path, change, digest)
+    with Store.open(path) as store:
+        with pytest.raises(StoreError, match="`asmtune cache verify`"):
+            list(store.summaries())
+        assert len(store.verify()) == 1
 
 
 @pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)

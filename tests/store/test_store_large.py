@@ -22,9 +22,10 @@ from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.runtime.misses.lookups import distance
-from asmtune.store import interchange, key_index, records, sqlite_file, transactions
+from asmtune.store import codec, interchange, key_index, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.lookup import RecordSummary
 from asmtune.store.safe_store import SafeStore
 
 PATIENCE_S = 60
@@ -263,6 +264,23 @@ def test_records_are_parsed_between_transactions(
     assert len([text for text in asked if text == "BEGIN"]) == 4
 
 
+def test_a_listing_asks_once_a_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come by their ids, in the order in which they lie, and equal configs are read once."""
+    monkeypatch.setattr(records, "SUMMARIES", replace(records.SUMMARIES, most=5))
+    store.save_all(record(m) for m in reversed(range(10)))
+    parsed: list[Any] = []
+    read = codec.config_from_json
+    monkeypatch.setattr(codec, "config_from_json", lambda *a: parsed.append(a) or read(*a))
+    records._winner.cache_clear()
+    with statements(store) as asked:
+        found = list(store.summaries())
+    assert [one.shape["M"] for one in found] == [*reversed(range(10))]
+    selects = [text for text in asked if text.startswith("SELECT")]
+    assert len(selects) == 3
+    assert not [text for text in selects if "keys.digest IN" in text]
+    assert len(parsed) == 1
+
+
 def test_a_record_that_is_replaced_while_others_are_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,17 +363,17 @@ def test_a_batch_at_most_is_in_memory(
         store.save_all(record(m) for m in range(40))
     interchange.write(file, [record(m) for m in range(40)])
     made = TuneRecord.__init__
-    summary = records.RecordSummary.__init__
 
-    def counting(plain: Callable[..., None]) -> Callable[..., None]:
-        def init(self: Any, *arguments: Any, **values: Any) -> None:
-            plain(self, *arguments, **values)
-            object.__setattr__(self, "_counted", Counted())
+    def init(self: Any, *arguments: Any, **values: Any) -> None:
+        made(self, *arguments, **values)
+        object.__setattr__(self, "_counted", Counted())
 
-        return init
+    class Summary(RecordSummary):
+        def __init__(self, *_: Any) -> None:
+            self._counted = Counted()
 
-    monkeypatch.setattr(TuneRecord, "__init__", counting(made))
-    monkeypatch.setattr(records.RecordSummary, "__init__", counting(summary))
+    monkeypatch.setattr(TuneRecord, "__init__", init)
+    monkeypatch.setattr(records, "RecordSummary", Summary)
     what, _, suffix = command.partition(".")
     words = what.split()
     target = {"export": [str(tmp_path / f"out.{suffix or 'json'}")], "import": [str(file)]}

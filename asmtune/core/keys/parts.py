@@ -203,6 +203,8 @@ def covers(name: str, value: Any) -> str | None:
 
     Returns None if it stands for itself, or the part cannot give it.
     """
+    if "(" not in name:
+        return None
     bucket = bucket_of(name)
     if bucket is None:
         match = _FUNCTION.fullmatch(name)
