@@ -26,12 +26,12 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
-from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.predict.prune.caps import (
     BEST_SHARE,
     LEAST_SHARE,
     MOST,
     CapSource,
+    accumulator_registers,
     caps_of,
     derived_caps,
 )
@@ -143,7 +143,7 @@ def test_never_below_the_accumulators(funnel: Funnel) -> None:
     cache = ArtifactCache(funnel.settings.artifacts_dir, funnel.settings.artifacts_bytes)
     artifact = cache.get(verdict.artifact or "")
     assert isinstance(artifact, Artifact)
-    needed = accumulator_registers(artifact.outputs["ttgir"])
+    needed = accumulator_registers(artifact)
     assert needed == 64 * 64 // 64 + 26
     assert verdict.features is not None
     by_occupancy = caps_of(verdict.features, funnel.target)

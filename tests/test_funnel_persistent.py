@@ -219,40 +219,17 @@ def test_a_default_that_the_front_end_refuses(search: Search) -> None:
 @pytest.mark.parametrize(
     ("family", "place", "reason"),
     [
-        ("matmul_persistent", 0, "walks tiles"),
-        ("matmul_persistent", 3, "walks tiles"),
         ("gru_scan", 1, "carries state"),
         ("ssm_scan", 1, "carries state"),
         ("rnn_dot", 1, "multiplies the state"),
+        *((family, 0, "") for family in ("matmul_persistent", "matmul_streamk", "matmul_grouped")),
+        *((family, 1, "") for family in ("attention_causal", "softmax_online", "welford")),
     ],
 )
 def test_families(family: str, place: int, reason: str, funnel: Funnel) -> None:
-    """Products that walk tiles and recurrences on few programs are found, as they were measured."""
-    found = work_of(family, place, funnel)
-    assert reason in found.persistent_reason
-    assert bool(found.state) == ("state" in reason)
-
-
-@pytest.mark.parametrize("family", ["matmul_streamk", "matmul_grouped", "matmul_persistent_fp8"])
-def test_walking_families(family: str, funnel: Funnel) -> None:
-    """Products that walk tiles by a loop's condition, over groups or parts carry no state."""
-    module = load_kernel_module(str(FAMILIES / f"{family}.py"))
-    for place in range(len(module.shapes)):
-        found = work_of(family, place, funnel)
-        assert found.persistent
-        assert found.state is None
-
-
-@pytest.mark.parametrize(
-    "family",
-    ["matmul_splitk", "attention_causal", "attention_decode", "layernorm_bwd_dx", "softmax_online",
-     "reduce_columns", "batched_matmul", "welford"],
-)  # fmt: skip
-def test_ordinary_families(family: str, funnel: Funnel) -> None:
-    """Sums and products over a loop, on grids of any size, are not."""
-    module = load_kernel_module(str(FAMILIES / f"{family}.py"))
-    for place in range(len(module.shapes)):
-        assert work_of(family, place, funnel).persistent_reason == ""
+    """Recurrences on few programs are found; walks over tiles, sums and products are none."""
+    state = work_of(family, place, funnel).state
+    assert reason in state.reason if state else reason == ""
 
 
 def test_ordinary_grid(search: Search) -> None:

@@ -191,18 +191,12 @@ def test_no_import_circles() -> None:
     assert circles(graph) == []
 
 
-DISPLAY = "asmtune.core.records.rows"
-"""Shows records in a notebook; they load it when a notebook asks, since a launch must not."""
-
-
 def test_no_circles_by_functions_or_types() -> None:
-    """Imports in functions and of types close no circle either, but for the records' display."""
+    """Imports in functions and of types close no circle either."""
     graph = {}
     for path in MODULES:
         name = dotted(path)
-        modules = {other for other, _ in imports_of(path) if exists(other) and other != name}
-        shown = name.startswith("asmtune.core.records.")
-        graph[name] = modules - {DISPLAY} if shown else modules
+        graph[name] = {o for o, _ in imports_of(path) if exists(o) and o != name}
     assert sum(map(len, graph.values())) > 500
     assert circles(graph) == []
 

@@ -150,14 +150,16 @@ class Settings:
             store_url=env.get("ASMTUNE_STORE_URL", ""),
             training=env.get("ASMTUNE_TRAINING_DIR", ""),
             targets=env.get("ASMTUNE_TARGETS", ""),
-            wait_s=_number(env, "ASMTUNE_WAIT_S", 600, MOST_SECONDS),
-            artifacts_bytes=int(_positive(env, "ASMTUNE_ARTIFACTS_MB", 2048, MOST_MIB) * _MIB),
-            jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0)), MOST_JOBS),
-            compile_timeout_s=_positive(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30, MOST_SECONDS),
-            compile_memory_bytes=int(
-                _positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, MOST_MIB) * _MIB
+            wait_s=_number(env, "ASMTUNE_WAIT_S", 600, MOST_SECONDS, "of 0 or more"),
+            artifacts_bytes=int(_number(env, "ASMTUNE_ARTIFACTS_MB", 2048, MOST_MIB) * _MIB),
+            jobs=int(
+                _number(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0)), MOST_JOBS, "whole")
             ),
-            import_timeout_s=_positive(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60, MOST_SECONDS),
+            compile_timeout_s=_number(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30, MOST_SECONDS),
+            compile_memory_bytes=int(
+                _number(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, MOST_MIB) * _MIB
+            ),
+            import_timeout_s=_number(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60, MOST_SECONDS),
             launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
         )
 
@@ -223,35 +225,19 @@ def _one_of(env: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _whole(env: Mapping[str, str], name: str, default: int, most: int) -> int:
-    value = _positive(env, name, default, most)
-    if value != int(value):
-        raise InputError(f"environment variable {name}={env[name]!r}: expected a whole number")
-    return int(value)
-
-
-def _positive(env: Mapping[str, str], name: str, default: float, most: float) -> float:
-    value = _number(env, name, default, most, "above 0")
-    if value == 0:
-        raise _refused(env, name, "a number above 0")
-    return value
-
-
 def _number(
-    env: Mapping[str, str], name: str, default: float, most: float, wanted: str = "of 0 or more"
+    env: Mapping[str, str], name: str, default: float, most: float, kind: str = "above 0"
 ) -> float:
-    if not env.get(name, ""):
-        return default
+    """Read a number of a kind: "above 0", "of 0 or more" or "whole", which is above 0."""
+    text = env.get(name, "")
     try:
-        value = float(env[name])
+        value = float(text) if text else default
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf"):
-        raise _refused(env, name, f"a number {wanted}")
+    fits = 0 <= value < float("inf") and (value > 0 or kind == "of 0 or more")
+    if not fits or (kind == "whole" and value != int(value)):
+        wanted = "a whole number above 0" if kind == "whole" else f"a number {kind}"
+        raise InputError(f"environment variable {name}={text!r}: expected {wanted}")
     if value > most:
-        raise _refused(env, name, f"at most {most:,.0f}")
+        raise InputError(f"environment variable {name}={text!r}: expected at most {most:,.0f}")
     return value
-
-
-def _refused(env: Mapping[str, str], name: str, wanted: str) -> InputError:
-    return InputError(f"environment variable {name}={env[name]!r}: expected {wanted}")

@@ -103,7 +103,7 @@ INTERRUPTED: Final = 130
 Shapes = Annotated[list[str], typer.Option(help="Sizes: M=4096,N=4096,K=4096; several are tuned.")]
 ShapesFile = Annotated[
     Path | None,
-    typer.Option(help="A file of shapes: .json, .jsonl, .csv, or lines such as M=4096,N=4096."),
+    typer.Option(help="A file of shapes: a list in .json, or lines such as M=4096,N=4096."),
 ]
 EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
 Strategy = Annotated[

@@ -22,7 +22,6 @@ from asmtune.base.json_codec import (
 )
 from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import Config
-from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.report.cells import spreadsheet_text
 
@@ -67,7 +66,7 @@ def verdict_json(
 def report_csv(reports: Sequence[PruneReport]) -> str:
     """Write a row for each target and config, with columns for axes and for every feature."""
     rows = [
-        {"target": report.target, **verdict_row(verdict)}
+        {"target": report.target, **verdict.row()}
         for report in reports
         for verdict in report.verdicts
     ]

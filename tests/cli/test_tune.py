@@ -180,10 +180,10 @@ def test_what_a_decorator_says_of_foreign_writes_holds(
 
 def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:
     """Shapes of options and of a file come in order, and each once."""
-    (commands.folder / "shapes.csv").write_text("n\n64\n32\n")
+    (commands.folder / "shapes.txt").write_text("n=64\nn=32\n")
     workshop.answers = [tuned] * 3
     ran = commands.run(
-        "tune", "{}/doubled.py", "--shape", "n=32", "--shape", "n=8", "--shapes", "{}/shapes.csv",
+        "tune", "{}/doubled.py", "--shape", "n=32", "--shape", "n=8", "--shapes", "{}/shapes.txt",
         "--json",
     )  # fmt: skip
     document = json.loads(ran.out)

@@ -21,6 +21,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from tests.gluon_kernels import scale_problem, scale_space, small_dot
+from tests.workload.workload_lowering import flops, moved
 
 GEMM = Path(__file__).parents[2] / "examples" / "gluon_matmul.py"
 SHAPE = {"M": 1000, "N": 520, "K": 200}
@@ -57,10 +58,10 @@ def test_every_config_of_the_gemm_is_read(report: PruneReport, settings: Setting
         assert isinstance(work, Work)
         assert work.exact
         assert features["programs"] == work.programs == tiles
-        assert work.flops == {"f16": 2.0 * tiles * steps * m * n * k}
+        assert flops(work) == {"f16": 2.0 * tiles * steps * m * n * k}
         assert features["program_flops"] == 2 * steps * m * n * k
-        assert work.bytes_read == tiles * steps * (m + n) * k * 2
-        assert work.bytes_written == tiles * m * n * 2
+        assert moved(work, "read") == tiles * steps * (m + n) * k * 2
+        assert moved(work, "write") == tiles * m * n * 2
         ring = values["STAGES"] * (m + n) * k * 2
         assert ring < features["shared_bytes"] < ring + 256
         sums = m * n // (32 * verdict.config.num_warps)

@@ -97,9 +97,9 @@ def test_features_are_a_series() -> None:
 
 
 def test_without_pandas(monkeypatch: pytest.MonkeyPatch, pruned: PruneReport) -> None:
-    """Where there is no pandas the message names the extra, and HTML is shown as ever."""
+    """Where there is no pandas the message names the extra, and a notebook shows plain text."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     for record in (pruned, record_of(1), Features({"a": 1.0})):
         with pytest.raises(AsmtuneError, match=r"pip install '\.\[notebooks\]' in a clone"):
             record.to_pandas()
-        assert record._repr_html_()
+        assert record._repr_html_() is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from html_tables import Page
 
 nbclient = pytest.importorskip("nbclient", reason="no nbclient: pip install '.[all]'")
 nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install '.[all]'")
@@ -21,16 +20,13 @@ CELLS = (
 
 @pytest.mark.slow
 def test_a_notebook_shows_records() -> None:
-    """Features and a shipped record come out as HTML tables, and the record's frame as pandas's."""
+    """Features, a shipped record and its frame come out as tables of pandas."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
     client = nbclient.NotebookClient(book, timeout=120, kernel_name="python3")
     client.execute()
     data = [cell.outputs[0].data for cell in book.cells]
-    features, record, frame = (Page(part["text/html"]) for part in data)
-    assert features.tables[0].rows[1] == ["a_bytes", "2"]
-    assert any("on NVIDIA H200" in line for line in record.lines)
-    timed = record.table("Timed")
-    assert len(timed.rows) == 7
-    assert len(timed.chosen) == 1
-    assert len(frame.tables[0].rows) == 7
+    features, record, frame = (part["text/html"] for part in data)
+    assert "<th>a_bytes</th>" in features
+    assert "on NVIDIA H200" in record
+    assert record.count("<tr") == frame.count("<tr") == 7
     assert "Features(1 values)" in data[0]["text/plain"]

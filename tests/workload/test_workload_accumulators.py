@@ -11,8 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.prune.caps import accumulator_registers
 from tests.sample_kernels import product_problem, scale_problem
 
 
@@ -45,14 +45,14 @@ def test_accumulators(
 ) -> None:
     """A thread holds its share of the tile, copies included, and 26 registers besides."""
     artifact = built(product_problem(), tile(m, n, warps), name, settings)
-    assert accumulator_registers(artifact.outputs["ttgir"]) == accumulators + 26
+    assert accumulator_registers(artifact) == accumulators + 26
 
 
 def test_less_spills(settings: Settings) -> None:
     """With the next lower cap a wgmma spills; with one not below what it needs it does not."""
     reader = ProfileReader(load_target("H200"))
     plain = built(product_problem(), tile(128, 64, 4), "H200", settings)
-    needed = accumulator_registers(plain.outputs["ttgir"])
+    needed = accumulator_registers(plain)
     spilled = {
         cap: reader(
             built(product_problem(), tile(128, 64, 4).with_cap(cap), "H200", settings)
@@ -67,11 +67,11 @@ def test_less_spills(settings: Settings) -> None:
 def test_no_product(settings: Settings) -> None:
     """Without a matrix product nothing is needed."""
     artifact = built(scale_problem(), Config({"BLOCK": 128}), "H200", settings)
-    assert accumulator_registers(artifact.outputs["ttgir"]) == 0
+    assert accumulator_registers(artifact) == 0
 
 
 def test_tensor_memory_needs_no_registers(settings: Settings) -> None:
     """The accumulators of tcgen05 lie in a memory of their own."""
     artifact = built(product_problem(), tile(128, 128, 4), "B200", settings)
     assert "tc_gen5_mma" in artifact.outputs["ttgir"]
-    assert accumulator_registers(artifact.outputs["ttgir"]) == 0
+    assert accumulator_registers(artifact) == 0

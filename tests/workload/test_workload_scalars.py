@@ -160,4 +160,4 @@ def test_booleans_are_minus_one_with_a_sign() -> None:
 def test_undefined_results_are_unknown(operation: str, reason: str) -> None:
     """Division by zero and too wide shifts give a reason, not an error."""
     found = bounded([], f"{operation} : i32", 5)
-    assert found.loops[0].unknown.startswith(reason)
+    assert found.assumptions[0].reason.startswith(reason)

@@ -18,7 +18,16 @@ from asmtune.core.index_values import COPIED_BYTES, IndexValues, values_of
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import SteeringArgument, Work
 from tests.workload import workload_kernels as kernels
-from tests.workload.workload_lowering import F16, I32, I64, after_passes, call, lower, pointer
+from tests.workload.workload_lowering import (
+    F16,
+    I32,
+    I64,
+    after_passes,
+    call,
+    lower,
+    moved,
+    pointer,
+)
 
 BLOCK = 64
 
@@ -140,7 +149,7 @@ def test_trips_of_ragged_segments_are_those_of_a_plain_count(lengths: list[int])
     assert found.assumptions == ()
     assert found.exact
     assert found.steering == (SteeringArgument("starts_ptr", "the test"),)
-    assert found.bytes_read == pytest.approx(sum(trips) * BLOCK * 4 + len(lengths) * 8)
+    assert moved(found, "read") == pytest.approx(sum(trips) * BLOCK * 4 + len(lengths) * 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, I32, I64])
@@ -162,7 +171,7 @@ def test_what_lies_outside_the_tensor_is_not_made_up() -> None:
     """A launch of more programs than there are segments has an assumption, and says so."""
     short = torch.tensor([0, 64, 128], dtype=I32).clone()
     found = evaluated(jagged_text(), 9, {"starts_ptr": short})
-    assert found.loops[0].unknown == "loaded from beyond its tensor"
+    assert found.assumptions[0].reason == "loaded from beyond its tensor"
 
 
 def test_a_large_grid_of_ragged_segments_is_sampled() -> None:
@@ -198,7 +207,7 @@ def test_experts_that_are_loaded_once_choose_the_branch() -> None:
     there = [pid < -(-450 // 64) for pid in range(10)]
     products = sum(on and int(expert) != -1 for on, expert in zip(there, experts, strict=True))
     assert found.loops[0].entries == pytest.approx(products / 10)
-    assert found.bytes_written == pytest.approx(sum(there) * 64 * 64 * 2)
+    assert moved(found, "write") == pytest.approx(sum(there) * 64 * 64 * 2)
     assert found.assumptions == ()
     assert {one.name for one in found.steering} == set(known)  # tokens are addresses alone
 
@@ -245,8 +254,7 @@ def test_a_persistent_walk_over_experts_takes_every_tile(experts: int) -> None:
     )  # fmt: skip
     found = evaluated(text, 132, {"size_ptr": torch.tensor(sizes, dtype=I32)})
     tiles = sum(-(-size // BLOCK) for size in sizes)
-    assert found.bytes_written == pytest.approx(tiles * BLOCK * 4, rel=0.03)
-    assert found.persistent
+    assert moved(found, "write") == pytest.approx(tiles * BLOCK * 4, rel=0.03)
 
 
 def test_a_search_through_offsets_is_followed() -> None:
@@ -269,7 +277,7 @@ def test_a_wait_for_a_flag_counts_once(flag: int) -> None:
     text = lower(flag_wait, flag_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
     found = evaluated(text, 4, {"flag_ptr": torch.full((4,), flag, dtype=I32)})
     assert found.loops[0].trips == 1
-    assert found.bytes_read == 4 * 4 * 2  # the load before the loop, and one in it
+    assert moved(found, "read") == 4 * 4 * 2  # the load before the loop, and one in it
     assert [one.assumed for one in found.assumptions] == ["1 trip"]
 
 
@@ -279,7 +287,7 @@ def test_a_lock_is_taken_at_the_first_try(sizes: dict[str, int]) -> None:
     text = lower(kernels.spin_lock, lock_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
     found = Kernel(text).work(replace(call((10,)), tensor_bytes=sizes))
     assert found.loops[0].trips == 1
-    assert found.bytes_atomic == 10 * (4 + 4)  # taken and given back
+    assert moved(found, "atomic") == 10 * (4 + 4)  # taken and given back
 
 
 def test_what_the_kernel_writes_itself_is_no_index_tensor() -> None:
@@ -287,7 +295,7 @@ def test_what_the_kernel_writes_itself_is_no_index_tensor() -> None:
     text = lower(counts_itself, count_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
     found = evaluated(text, 1, {"count_ptr": torch.tensor([3], dtype=I32)})
     assert found.steering == ()
-    assert found.loops[0].unknown == "loaded from memory"
+    assert found.assumptions[0].reason == "loaded from memory"
 
 
 def test_floats_steer_nothing() -> None:

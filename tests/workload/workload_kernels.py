@@ -344,15 +344,6 @@ def triangular(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def histogram(x_ptr, h_ptr, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
-    """Count values into bins with atomics."""
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs, mask=offs < n, other=0)
-    h = tl.histogram(x, BINS)
-    tl.atomic_add(h_ptr + tl.arange(0, BINS), h)
-
-
-@triton.jit
 def scaled_dot(
     a_ptr, sa_ptr, b_ptr, sb_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
 ):
@@ -365,16 +356,6 @@ def scaled_dot(
     sb = tl.load(sb_ptr + n[:, None] * (K // 32) + tl.arange(0, K // 32)[None, :])
     c = tl.dot_scaled(a, sa, "e2m1", b, sb, "e4m3")
     tl.store(c_ptr + m[:, None] * N + n[None, :], c)
-
-
-@triton.jit
-def gather(table_ptr, index_ptr, y_ptr, width, BLOCK: tl.constexpr):
-    """Copy the row whose number is in memory, in a loop over columns."""
-    row = tl.load(index_ptr + tl.program_id(0)).to(tl.int64)
-    for i in range(0, width, BLOCK):
-        c = i + tl.arange(0, BLOCK)
-        x = tl.load(table_ptr + row * width + c, mask=c < width)
-        tl.store(y_ptr + tl.program_id(0) * width + c, x, mask=c < width)
 
 
 @triton.jit
@@ -409,18 +390,6 @@ def scans(x_ptr, y_ptr, z_ptr, BLOCK: tl.constexpr):
     best, where = tl.reduce((x, offs), 0, combine_pair)
     tl.store(z_ptr, best + where + tl.sum(x, 0) + tl.argmax(x, 0))
     tl.store(z_ptr + 1 + offs, tl.sort(x))
-
-
-@triton.jit
-def checked(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Assert and print on the device; trips go on after them."""
-    tl.device_assert(n > 0, "n must be > 0: got less {(")
-    for i in range(n):
-        offs = i * BLOCK + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + offs)
-        tl.device_assert(x < 1.0)
-        tl.device_print("x = ", x)
-        tl.store(y_ptr + offs, x)
 
 
 @triton.jit
@@ -505,14 +474,6 @@ def branchy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         ptr = y_ptr
     for _ in range(trips):
         tl.atomic_add(ptr + offs, 1.0)
-
-
-@triton.jit
-def loaded_branch(x_ptr, y_ptr, flag_ptr, BLOCK: tl.constexpr):
-    """Branch on a value from memory."""
-    offs = tl.arange(0, BLOCK)
-    if tl.load(flag_ptr) > 0:
-        tl.store(y_ptr + offs, tl.load(x_ptr + offs))
 
 
 @triton.jit

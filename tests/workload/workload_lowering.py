@@ -49,3 +49,18 @@ def call(grid: tuple[int, ...], **values: Any) -> LaunchArguments:
     """A launch, its grid filled up to three axes."""
     x, y, z = (*grid, 1, 1)[:3]
     return LaunchArguments(values, (x, y, z))
+
+
+def moved(found: Work, kind: str) -> float:
+    """Bytes that a launch reads ("read"), writes ("write") or updates ("atomic")."""
+    own = (access.bytes for access in found.accesses if access.kind == kind)
+    return sum(own) * found.programs
+
+
+def flops(found: Work) -> dict[str, float]:
+    """FLOPs of a launch's matrix products by the type of their operands."""
+    sums: dict[str, float] = {}
+    for one in found.dots:
+        kind = one.dot.operand
+        sums[kind] = sums.get(kind, 0.0) + one.flops * found.programs
+    return sums

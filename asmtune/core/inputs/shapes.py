@@ -1,9 +1,7 @@
-"""NAME=VALUE options, and shapes from options or from a file in one of four formats."""
+"""NAME=VALUE options, and shapes from options or from a file."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -75,8 +73,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
 
 
 _FORMS: Final = (
-    "a file of shapes is a JSON list of objects (.json), an object a line (.jsonl), CSV with a "
-    "header (.csv), or a line such as M=4096,N=4096 each"
+    "a file of shapes is a JSON list of objects (.json), or a line such as M=4096,N=4096 each"
 )
 
 Placed = tuple[str, dict[str, Any]]
@@ -140,9 +137,8 @@ def shapes_of(
 def read_shapes(path: Path) -> list[Placed]:
     """Read the shapes of a file, with the line of each.
 
-    The suffix tells the format: a JSON list (.json), a JSON object per line (.jsonl), CSV with
-    a header (.csv), else a line such as "M=4096,N=4096" each; empty lines and comments after #
-    are skipped.
+    A .json file is a list of objects; any other has a line such as "M=4096,N=4096" for each, and
+    may have empty lines and comments after #.
 
     Raises:
         InputError: it cannot be read or has another format; names file and line.
@@ -153,8 +149,8 @@ def read_shapes(path: Path) -> list[Placed]:
         raise InputError(f"--shapes {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"--shapes {path}: no text: {error.reason}; {_FORMS}") from error
-    readers = {".json": _json, ".jsonl": _json_lines, ".csv": _csv}
-    placed = list(readers.get(path.suffix.lower(), _lines)(str(path), text))
+    read = _json if path.suffix.lower() == ".json" else _lines
+    placed = list(read(str(path), text))
     if not placed:
         raise InputError(f"--shapes {path}: it holds no shape; {_FORMS}")
     return placed
@@ -185,48 +181,11 @@ def _json(path: str, text: str) -> Iterator[Placed]:
         yield where, _mapping(where, shape)
 
 
-def _json_lines(path: str, text: str) -> Iterator[Placed]:
-    for where, line in _numbered(path, text.splitlines()):
-        try:
-            shape = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: {shortened(line)!r} is no JSON object") from error
-        yield where, _mapping(where, shape)
-
-
-def _csv(path: str, text: str) -> Iterator[Placed]:
-    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
-    header: list[str] | None = None
-    try:
-        for row in reader:
-            where = f"--shapes {path}, line {reader.line_num}"
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            if header is None:
-                header = cells
-                if not all(cells) or len(set(cells)) != len(cells):
-                    raise InputError(f"{where}: expected a header of names, each once")
-                continue
-            if len(cells) != len(header) or not all(cells):
-                filled = sum(map(bool, cells))
-                raise InputError(f"{where}: {filled} values for {len(header)} columns")
-            yield where, dict(zip(header, map(parse_value, cells), strict=True))
-    except csv.Error as error:
-        raise InputError(f"--shapes {path}, line {reader.line_num}: {error}") from error
-
-
 def _lines(path: str, text: str) -> Iterator[Placed]:
-    lines = (line.partition("#")[0] for line in text.splitlines())
-    for where, line in _numbered(path, lines):
-        yield where, parse_assignments(line.strip().rstrip(","), where)
-
-
-def _numbered(path: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines that are not empty, each after its place."""
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield f"--shapes {path}, line {number}", line
+    for number, whole in enumerate(text.splitlines(), 1):
+        if line := whole.partition("#")[0].strip():
+            where = f"--shapes {path}, line {number}"
+            yield where, parse_assignments(line.rstrip(","), where)
 
 
 def _mapping(where: str, shape: Any) -> dict[str, Any]:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 
-# Longer text could nest too deeply for the parser and for `_value`.
+# Longer text could nest too deeply for the parser.
 _LENGTH: Final = 200
 LARGEST: Final = 1 << 63
 """The largest number that a size or an argument may be."""
-_ALLOWED: Final = "whole numbers, names, + - * // % **"
-
-
-def _power(base: int, exponent: int) -> int:
-    if exponent < 0:
-        raise ArithmeticError(f"{base} ** {exponent} is no whole number")
-    if exponent >= LARGEST.bit_length() and abs(base) > 1:
-        raise ArithmeticError(f"{base} ** {exponent} is beyond 64 bits")
-    return int(base**exponent)
 
 
 def _next_power_of_2(number: int) -> int:
@@ -31,26 +21,18 @@ def _next_power_of_2(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: _power,
+_FUNCTIONS: Final[Mapping[str, Any]] = {
+    "cdiv": lambda number, divisor: (number + divisor - 1) // divisor,
+    "max": max,
+    "min": min,
+    "next_power_of_2": _next_power_of_2,
 }
-_SIGNS: Final[Mapping[type[ast.unaryop], Callable[[int], int]]] = {
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-}
-
-# Functions by name, with their least and largest number of arguments.
-_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., int], int, int]]] = {
-    "cdiv": (lambda number, divisor: (number + divisor - 1) // divisor, 2, 2),
-    "max": (max, 2, _LENGTH),
-    "min": (min, 2, _LENGTH),
-    "next_power_of_2": (_next_power_of_2, 1, 1),
-}
+# No powers: whatever 200 characters of these compute takes no time and no memory.
+_ALLOWED: Final = (
+    *(ast.Name, ast.Load, ast.Constant, ast.Call, ast.UnaryOp, ast.UAdd, ast.USub),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
+)
+_FORMS: Final = f"whole numbers, names, + - * // %, {', '.join(_FUNCTIONS)}"
 
 
 class Sizes:
@@ -77,7 +59,8 @@ class Sizes:
         if not 1 <= len(self._parts) <= len(limits):
             raise self._error(f"{len(self._parts)} sizes; expected 1 to {len(limits)}")
         for part in self._parts:
-            self._check(part)
+            for node in ast.walk(part):
+                self._check(node)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,10 +74,9 @@ class Sizes:
             InputError: names it, and the nearest known one.
         """
         names = list(dict.fromkeys(names_known))
-        for part in self._parts:
-            for node in _names(part):
-                if node.id not in names:
-                    self._refuse(node, f"no number is called {node.id!r}; {listed(node.id, names)}")
+        for node in (node for part in self._parts for node in _names(part)):
+            if node.id not in names:
+                self._refuse(node, f"no number is called {node.id!r}; {listed(node.id, names)}")
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[int, ...]:
         """Compute the sizes from a launch's values by name.
@@ -106,48 +88,39 @@ class Sizes:
         return tuple(self._size(part, limit, values) for part, limit in parts)
 
     def _size(self, part: ast.expr, limit: int, values: Mapping[str, Any]) -> int:
+        used = {name: values.get(name) for name in dict.fromkeys(n.id for n in _names(part))}
+        under = " ".join(f"{name}={value}" for name, value in used.items())
+        where = f"{ast.unparse(part)}, under {under}" if under else ast.unparse(part)
+        odd = next((name for name, value in used.items() if not isinstance(value, int)), None)
+        if odd is not None:
+            raise self._error(f"{odd} is {used[odd]!r}, no whole number")
+        code = compile(ast.Expression(part), self._option, "eval")
         try:
-            size = _value(part, values)
-        except ArithmeticError as error:
-            raise self._error(f"{_under(part, values)}: {error}") from error
+            size = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, used))
+        except (ArithmeticError, TypeError) as error:
+            raise self._error(f"{where}: {error}") from error
         if not 1 <= size <= limit:
-            where = _under(part, values)
             raise self._error(f"{where}, is {size}; expected a whole number from 1 to {limit:,}")
         return size
 
-    def _check(self, node: ast.expr) -> None:
-        """Refuse operations that are not listed above, at any depth."""
-        match node:
-            case ast.Name():
-                pass
-            case ast.Constant(value=number) if type(number) is int:
-                pass
-            case ast.UnaryOp(op=op, operand=operand) if type(op) in _SIGNS:
-                self._check(operand)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                self._check(left)
-                self._check(right)
-            case ast.BinOp(op=ast.Div()):
-                self._refuse(node, "/ gives fractions; write // or cdiv(a, b)")
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-                self._check_call(node, name, args)
-            case ast.Call(func=ast.Name(id=name)) if name not in _FUNCTIONS:
+    def _check(self, node: ast.AST) -> None:
+        """Refuse all but whole numbers, names, and the operators and functions above."""
+        if isinstance(node, ast.Div):
+            raise self._error("/ gives fractions; write // or cdiv(a, b)")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if (name := node.func.id) not in _FUNCTIONS:
                 self._refuse(node, f"no function is called {name!r}; {listed(name, _FUNCTIONS)}")
-            case _:
-                allowed = f"{_ALLOWED}, {', '.join(_FUNCTIONS)}"
-                self._refuse(node, f"{ast.unparse(node)} is not allowed; write {allowed}")
+            is_allowed = not node.keywords
+        else:
+            is_number = not isinstance(node, ast.Constant) or type(node.value) is int
+            is_allowed = isinstance(node, _ALLOWED) and is_number and not isinstance(node, ast.Call)
+        if not is_allowed:
+            shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            self._refuse(node, f"{shown} is not allowed; write {_FORMS}")
 
-    def _check_call(self, node: ast.expr, name: str, args: Sequence[ast.expr]) -> None:
-        _, fewest, most = _FUNCTIONS[name]
-        if not fewest <= len(args) <= most:
-            wanted = f"{fewest}" if fewest == most else f"at least {fewest}"
-            self._refuse(node, f"{name} takes {wanted} arguments, not {len(args)}")
-        for arg in args:
-            self._check(arg)
-
-    def _refuse(self, node: ast.expr, what: str) -> NoReturn:
-        # Python counts the bytes before a node, the user characters.
-        before = self._text.encode()[: node.col_offset].decode()
+    def _refuse(self, node: ast.AST, what: str) -> NoReturn:
+        # Python counts the bytes before a node, the user characters; operators have no place.
+        before = self._text.encode()[: getattr(node, "col_offset", 0)].decode()
         raise self._error(f"{what} (position {len(before) + 1})")
 
     def _error(self, what: str) -> InputError:
@@ -160,41 +133,8 @@ def listed(name: str, names: Iterable[str]) -> str:
     return f"known: {', '.join(names) or 'none'}{did_you_mean(name, names)}"
 
 
-def _names(node: ast.expr) -> Iterator[ast.Name]:
-    """Yield the names of values, not of functions, in the order of the text."""
+def _names(node: ast.expr) -> list[ast.Name]:
+    """Return the names of values, not of functions, in the order of the text."""
     names = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
     called = [item.func for item in ast.walk(node) if isinstance(item, ast.Call)]
-    return iter(sorted((n for n in names if n not in called), key=lambda n: n.col_offset))
-
-
-def _under(part: ast.expr, values: Mapping[str, Any]) -> str:
-    """Return the text of a size with the values that it depends on, for messages."""
-    used = dict.fromkeys(node.id for node in _names(part))
-    under = " ".join(f"{name}={values[name]}" for name in used if name in values)
-    return f"{ast.unparse(part)}, under {under}" if under else ast.unparse(part)
-
-
-def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
-    """Evaluate a checked expression.
-
-    Raises:
-        ArithmeticError: it has no value, or one beyond 64 bits.
-    """
-    match node:
-        case ast.Constant(value=int(number)):
-            value = number
-        case ast.Name(id=name) if isinstance(values.get(name), int):
-            value = int(values[name])
-        case ast.Name(id=name):
-            raise ArithmeticError(f"{name} is {values.get(name)!r}, no whole number")
-        case ast.UnaryOp(op=sign, operand=operand):
-            value = _SIGNS[type(sign)](_value(operand, values))
-        case ast.BinOp(left=left, op=op, right=right):
-            value = _OPERATORS[type(op)](_value(left, values), _value(right, values))
-        case ast.Call(func=ast.Name(id=name), args=args):
-            value = _FUNCTIONS[name][0](*(_value(arg, values) for arg in args))
-        case _:
-            raise ArithmeticError(f"{ast.unparse(node)} was not checked")
-    if abs(value) > LARGEST:
-        raise ArithmeticError(f"{ast.unparse(node)} is beyond 64 bits")
-    return value
+    return sorted((n for n in names if n not in called), key=lambda n: n.col_offset)

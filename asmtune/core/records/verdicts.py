@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.core.config import Config
+from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics
 
@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 
 STORED: Final = "stored"
 """Rule of the last reason of the config that a record holds, in a report that is made with it."""
+
+_COLUMNS: Final[Mapping[str, str]] = {
+    "kept": "bool",
+    "dropped_at": "string",
+    "rank": "Int64",
+    "score": "float64",
+    "predicted_us": "float64",
+    "bottleneck": "string",
+    "reasons": "string",
+}
+"""Pandas dtypes of the columns of verdicts; features are `float64`, axes are inferred."""
+
+_MEASURED: Final = ("measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd")
+"""Columns of verdicts with measured times."""
+
+_SHOWN: Final = ("regs_per_thread", "spill_words", "shared_bytes", "occupancy")
+"""Features that a notebook shows of a report."""
 
 
 class Features(Mapping[str, float]):
@@ -49,10 +66,11 @@ class Features(Mapping[str, float]):
 
         return series(self._values, "value")
 
-    def _repr_html_(self) -> str:
-        from asmtune.core.records.rows import features_html
+    def _repr_html_(self) -> str | None:
+        from asmtune.core.records.rows import notebook_html
 
-        return features_html(self)
+        lines = ("units are in the names; `asmtune features` says what each means",)
+        return notebook_html(lines, lambda: self.to_pandas().to_frame())
 
 
 @dataclass(frozen=True)
@@ -114,6 +132,30 @@ class Verdict:
     terms_us: Mapping[str, float] | None = None
     measured_us: float | None = None
     measured: SampleStatistics | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the verdict as a row: axes of its config, decision, reasons, features."""
+        from asmtune.core.records.rows import axes_row
+
+        row: dict[str, Any] = {
+            **axes_row(self.config, {*_COLUMNS, *_MEASURED, "target"}),
+            "kept": self.kept,
+            "dropped_at": self.dropped_at,
+            "rank": self.rank,
+            "score": self.score,
+            "predicted_us": self.predicted_us,
+            **self._times(),
+            "bottleneck": self.bottleneck,
+            "reasons": "; ".join(map(str, self.reasons)),
+        }
+        # A config's own num_warps is not overwritten by the feature of that name.
+        return row | {n: value for n, value in (self.features or {}).items() if n not in row}
+
+    def _times(self) -> dict[str, float | None]:
+        own = self.measured
+        cited = () if own is None else (own.p90_us, own.p99_us, own.rsd)
+        times = () if self.measured_us is None else (self.measured_us, *cited)
+        return dict(zip(_MEASURED, times, strict=False))
 
 
 @dataclass(frozen=True)
@@ -260,11 +302,35 @@ class PruneReport:
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        from asmtune.core.records.rows import report_frame
+        from asmtune.base.json_codec import to_json
+        from asmtune.base.pandas_frames import frame
+        from asmtune.core.records.rows import OPTION_DTYPES
 
-        return report_frame(self)
+        facts = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
+        attrs: dict[str, Any] = {name: to_json(getattr(self, name)) for name in facts}
+        features = dict.fromkeys(self._features(), "float64")
+        dtypes = {**OPTION_DTYPES, **_COLUMNS, **features}
+        return frame([verdict.row() for verdict in self.verdicts], dtypes, attrs)
 
-    def _repr_html_(self) -> str:
-        from asmtune.core.records.rows import report_html
+    def _repr_html_(self) -> str | None:
+        from asmtune.core.records.rows import notebook_html
 
-        return report_html(self)
+        sizes = " ".join(f"{name}={value}" for name, value in self.shape.items())
+        dtypes = "/".join(dict.fromkeys(self.dtypes.values()))
+        lines = (
+            f"{self.kernel} {sizes} on {self.target}",
+            f"{dtypes}; ranked by {self.scorer}",
+            self.summary(),
+            *self.notes,
+        )
+        return notebook_html(lines, self._short_frame)
+
+    def _features(self) -> list[str]:
+        """Return the features of the verdicts; a config's own value has the name before one."""
+        names = dict.fromkeys(n for verdict in self.verdicts for n in verdict.features or ())
+        taken = {name for verdict in self.verdicts for name in verdict.config.kwargs}
+        return [n for n in names if n not in {*taken, *OPTION_AXES, *_COLUMNS}]
+
+    def _short_frame(self) -> pd.DataFrame:
+        left_out = [name for name in self._features() if name not in _SHOWN]
+        return self.to_pandas().drop(columns=left_out)

@@ -9,8 +9,17 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.ir.ttir.addresses import AddressReader
 from asmtune.ir.ttir.arguments import Parameter, bind
-from asmtune.ir.ttir.costs import BARRIERS, PRODUCTS, Placement, class_of, element_count, read_dot
+from asmtune.ir.ttir.costs import (
+    BARRIERS,
+    PRODUCTS,
+    Dot,
+    Placement,
+    class_of,
+    element_count,
+    read_dot,
+)
 from asmtune.ir.ttir.evaluate import (
     BLOCKS,
     DEFAULT_TRIPS,
@@ -34,7 +43,7 @@ from asmtune.ir.ttir.memory import (
     steering_loads,
 )
 from asmtune.ir.ttir.parser import parse_ttir, well_formed
-from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state, walk_reason
+from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.slots import ConfigSlots, SlotFinder
 from asmtune.ir.ttir.strides import Strides
@@ -96,9 +105,6 @@ class LaunchArguments:
             that constexprs and tensors may be among them.
         grid: programs along three axes.
         tensor_bytes: memory behind pointers and descriptors by parameter name, where known.
-        names: parameters that are left in the text, in order, where the caller knows; without
-            them the text's locations tell, which is enough but for parameters that the
-            source gives a second name.
         processors: multiprocessors of the machine; decides what a small grid is.
         default_trips: trips of a loop that cannot be evaluated.
         read_table: gives what is in the memory of an index tensor, by the parameter's name, or
@@ -108,7 +114,6 @@ class LaunchArguments:
     arguments: Mapping[str, Any]
     grid: tuple[int, int, int]
     tensor_bytes: Mapping[str, int] = field(default_factory=dict)
-    names: Sequence[str] | None = None
     processors: int = PROCESSORS
     default_trips: int = DEFAULT_TRIPS
     read_table: Callable[[str], IndexTable | str] = lambda _: "no values are given"
@@ -145,12 +150,18 @@ class Kernel:
         """
         with well_formed():
             module = self._flow.tree.module
-            parameters = bind(module, call.arguments, call.tensor_bytes, call.names)
+            parameters = bind(module, call.arguments, call.tensor_bytes)
             tables, steering = self._tables(parameters, call)
             plan = self._plan(frozenset().union(*(self._steering[place] for place in tables)))
             launch = _Launch(call, parameters, tables, steering)
             work = _Count(plan, self.placement, self.operations, launch).work(self._escapes)
             return replace(work, foreign_places=self.foreign_places)
+
+    @cached_property
+    def dots(self) -> tuple[Dot, ...]:
+        """Return its matrix products, those of called functions included."""
+        products = (node for node in self.tree.nodes() if node.name in PRODUCTS)
+        return tuple(read[0] for read in map(read_dot, products) if read is not None)
 
     @cached_property
     def foreign_places(self) -> tuple[str, ...]:
@@ -164,7 +175,7 @@ class Kernel:
         """Return the slots of arguments that the programs of a launch write; raises as `work`."""
         with well_formed():
             module = self._flow.tree.module
-            parameters = bind(module, call.arguments, call.tensor_bytes, call.names)
+            parameters = bind(module, call.arguments, call.tensor_bytes)
             operations, placement = self.operations, self.placement
             return SlotFinder(self._flow, operations, placement, parameters, call.grid).slots()
 
@@ -244,6 +255,9 @@ class _Count:
             machine.run(program, 1.0, room, blocks)
         for program in corners:
             machine.run(program, 0.0, room, blocks)
+        self._extents = Extents(
+            plan.flow, AddressReader(plan.flow, self._parameters, call.grid), call.grid
+        )
         self._runs = self._spread()
         self._correct_unknown_trips()
 
@@ -273,8 +287,6 @@ class _Count:
         )
         counts, plan = self._counts, self._plan
         context = LoopContext(plan, self._launch, self._operations, counts, self._call.processors)
-        state = carried_state(context)
-        reason = walk_reason(context) or (state.reason if state else "")
         assumptions = describe_assumptions(plan, counts, self._launch)
         elements, barriers = self._elements()
         return Work(
@@ -288,11 +300,9 @@ class _Count:
             assumptions=assumptions,
             evaluated=len(self._programs),
             exact=not (self._sampled or assumptions or counts.capped),
-            persistent=bool(reason),
-            persistent_reason=reason,
             barriers=barriers,
             steering=self._steering,
-            state=state,
+            state=carried_state(context),
         )
 
     def _spread(self) -> list[float]:
@@ -326,7 +336,6 @@ class _Count:
                         foreign=operation.foreign,
                         elements=operation.elements,
                         element_bytes=operation.element_bytes,
-                        masked=operation.masked,
                         by_index=operation.by_index,
                         strides=strides.of(operation),
                         share=strides.share(operation),
@@ -342,9 +351,8 @@ class _Count:
         for node in self._plan.tree.nodes():
             read = read_dot(node) if node.name in PRODUCTS else None
             if read is not None and self._placement.is_live(node):
-                scaled = node.name.endswith("_scaled")
                 loop, line, runs = self._place(node)
-                dots.append(DotWork(*read, scaled, loop, line, runs))
+                dots.append(DotWork(*read, loop, line, runs))
         return tuple(dots)
 
     def _elements(self) -> tuple[dict[str, float], float]:
@@ -367,6 +375,7 @@ class _Count:
         self, place: int, bound: Parameter, accesses: tuple[MemoryAccess, ...], escapes_: bool
     ) -> ArgumentUse:
         kinds = {operation.kind for operation in self._operations if place in operation.roots}
+        own = [one for one in self._operations if bound.size_bytes and one.roots == (place,)]
         bytes_by_kind = {"read": 0.0, "write": 0.0, "atomic": 0.0}
         x, y, z = self._call.grid
         for access in accesses:
@@ -384,13 +393,5 @@ class _Count:
             written_bytes=bytes_by_kind["write"],
             atomic_bytes=bytes_by_kind["atomic"],
             size_bytes=bound.size_bytes,
-            end_bytes=self._end(place) if bound.size_bytes else 0,
+            end_bytes=max((self._extents.end(one) or 0 for one in own), default=0),
         )
-
-    def _end(self, place: int) -> int:
-        """Return the furthest byte that the first and the last program reach of an argument."""
-        x, y, z = self._launch.grid
-        corners = {(0, 0, 0), (x - 1, 0, 0), (0, y - 1, 0), (x - 1, y - 1, z - 1)}
-        own = [operation for operation in self._operations if operation.roots == (place,)]
-        programs = [Extents(self._plan, self._launch, corner) for corner in corners]
-        return max((program.end(one) or 0 for program in programs for one in own), default=0)

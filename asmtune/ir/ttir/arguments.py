@@ -8,7 +8,7 @@ x_ptr`), the text has that name around the first: `"ptr"("x_ptr"(#loc))`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ class Parameter:
 
     Attributes:
         name: as in the source; parts of descriptors and tuples as `a.shape.0`, `t.1`; ""
-            if neither text nor caller tells it.
+            if the text does not tell it.
         is_memory: whether it is a pointer or descriptor.
         value: its number, or why it is unknown.
         size_bytes: memory behind it, or None.
@@ -40,22 +40,16 @@ class Parameter:
 
 
 def bind(
-    module: Module,
-    arguments: Mapping[str, Any],
-    tensor_bytes: Mapping[str, int],
-    names: Sequence[str] | None = None,
+    module: Module, arguments: Mapping[str, Any], tensor_bytes: Mapping[str, int]
 ) -> list[Parameter]:
     """Match the caller's arguments with the parameters in the text.
 
-    All but `module` are as in `asmtune.ir.ttir.analysis.LaunchArguments`.
+    `arguments` and `tensor_bytes` are as in `asmtune.ir.ttir.analysis.LaunchArguments`.
     """
     kernel = module.kernel
-    names_in_text = _named(kernel, names) if names else _read_names(module, kernel)
-    if "" in names_in_text:
-        names_in_text = _fill(names_in_text, arguments)
-    names_in_text = _number_parts(kernel, names_in_text)
+    names = _number_parts(kernel, _read_names(module, kernel))
     parameters = []
-    for argument, name in zip(kernel.arguments, names_in_text, strict=True):
+    for argument, name in zip(kernel.arguments, names, strict=True):
         memory = parse_type(argument.type).addresses
         value = Unknown("an address") if memory else _value(name, argument.type, arguments)
         parameters.append(Parameter(name, memory, value, tensor_bytes.get(name)))
@@ -81,16 +75,6 @@ def _read_name(module: Module, location: str) -> str:
     return name
 
 
-def _named(kernel: Function, names: Sequence[str]) -> list[str]:
-    """Spread the caller's names over the arguments; a descriptor takes several."""
-    count = len(kernel.arguments)
-    spread: list[str] = []
-    for name in names:
-        if len(spread) < count:
-            spread += [name] * (1 + _descriptor_parts(kernel, len(spread)))
-    return (spread + [""] * count)[:count]
-
-
 def _descriptor_parts(kernel: Function, place: int) -> int:
     """Return the number of arguments after a host descriptor that are its shape and strides."""
     kind = parse_type(kernel.arguments[place].type)
@@ -99,32 +83,6 @@ def _descriptor_parts(kernel: Function, place: int) -> int:
     expected = ["i32"] * rank + ["i64"] * rank
     fits = kind.role == "descriptor" and [a.type for a in following] == expected
     return 2 * rank if fits else 0
-
-
-def _fill(filled: list[str], arguments: Mapping[str, Any]) -> list[str]:
-    """Give arguments without a name the caller's unused names, in order."""
-    filled, order, start = list(filled), list(arguments), 0
-    while start < len(filled):
-        if filled[start]:
-            start += 1
-            continue
-        end = start
-        while end < len(filled) and not filled[end]:
-            end += 1
-        after = _place(order, filled[start - 1]) + 1 if start else 0
-        before = _place(order, filled[end]) if end < len(filled) else len(order)
-        free = [name for name in order[after:before] if name not in filled]
-        if len(free) > end - start:
-            free = [name for name in free if not _may_be_constant(arguments[name])]
-        if len(free) == end - start:
-            filled[start:end] = free
-        start = end
-    return filled
-
-
-def _place(order: list[str], name: str) -> int:
-    base = name.partition(".")[0]
-    return order.index(base) if base in order else -1
 
 
 def _may_be_constant(value: Any) -> bool:

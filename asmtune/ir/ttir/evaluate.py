@@ -159,10 +159,6 @@ class ProgramEvaluator:
         self._blocks(self._plan.tree.blocks, weight)
         return blocks - self._blocks_left
 
-    def value(self, value: int) -> Value:
-        """Return a needed value as the last program left it."""
-        return self._values[value]
-
     def _body(self, body: Body, weight: float) -> None:
         self._counts.runs[body.index] += weight
         self._blocks_left -= 1

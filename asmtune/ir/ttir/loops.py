@@ -9,8 +9,6 @@ from typing import Final
 
 from asmtune.ir.ttir.costs import PRODUCTS
 from asmtune.ir.ttir.evaluate import TOO_MANY, ExecutionCounts, ProgramArguments
-from asmtune.ir.ttir.memory import KINDS
-from asmtune.ir.ttir.persistent import carried_tensors
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown
 from asmtune.ir.ttir.tree import is_inside
@@ -24,8 +22,8 @@ def describe_loops(
     plan: EvaluationPlan, counts: ExecutionCounts, evaluated: int
 ) -> tuple[LoopWork, ...]:
     """Return every loop with its counts over the programs evaluated."""
-    dots, stores = _containing(plan)
-    unknown = {node.loop: reason for node, reason in counts.unknown.values() if node.loop >= 0}
+    products = (node for node in plan.tree.nodes() if node.name in PRODUCTS)
+    dots = {loop for node in products for loop in node.body.loops()}
     described: list[LoopWork] = []
     for node in plan.tree.loops:
         loop = node.loop
@@ -45,26 +43,10 @@ def describe_loops(
                 entries=entries / evaluated,
                 num_stages=int(stages[1]) if (stages := _STAGES(node.text)) else None,
                 unroll_factor=int(unroll[1]) if (unroll := _UNROLL(node.text)) else None,
-                warp_specialized="tt.warp_specialize" in node.text,
-                is_while=node.name == "scf.while",
                 has_dot=loop in dots,
-                carries_tensor=bool(carried_tensors(plan, node)),
-                stores=loop in stores,
-                unknown=unknown[loop].reason if loop in unknown else "",
             )
         )
     return tuple(described)
-
-
-def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
-    dots: set[int] = set()
-    stores: set[int] = set()
-    for node in plan.tree.nodes():
-        if node.name in PRODUCTS:
-            dots.update(node.body.loops())
-        elif KINDS.get(node.name, "read") != "read":
-            stores.update(node.body.loops())
-    return dots, stores
 
 
 def describe_assumptions(

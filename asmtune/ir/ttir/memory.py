@@ -35,11 +35,6 @@ KINDS: Final[dict[str, Kind]] = {
     "ttng.async_tma_copy_local_to_global": "write",
     "ttng.async_tma_scatter": "write",
     "ttng.async_tma_reduce": "atomic",
-    # Names before Triton 3.3.
-    "tt.experimental_descriptor_load": "read",
-    "tt.experimental_descriptor_gather": "read",
-    "tt.experimental_descriptor_store": "write",
-    "tt.experimental_descriptor_scatter": "write",
 }
 """Operations that touch memory; their address is the first operand."""
 
@@ -48,7 +43,6 @@ _FIRST: Final = frozenset(
     {
         "tt.addptr", "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor",
         "tt.reinterpret_tensor_descriptor", "ttng.reinterpret_tensor_descriptor",
-        "tt.experimental_descriptor_create",
     }
 )  # fmt: skip
 _PASSING: Final = frozenset(
@@ -86,7 +80,6 @@ class MemoryOperation:
     foreign: bool
     elements: int
     element_bytes: int
-    masked: bool
     by_index: bool
 
 
@@ -97,7 +90,7 @@ def memory_operations(flow: Flow) -> list[MemoryOperation]:
         kind = KINDS.get(node.name)
         if kind is not None and node.operands:
             tile, (arguments, foreign) = _tile(flow, node), roots(flow, node.operands[0])
-            parts = tile.elements, tile.bytes, _masked(node), _by_index(flow, node)
+            parts = tile.elements, tile.bytes, _by_index(flow, node)
             operations.append(MemoryOperation(node, kind, arguments, foreign, *parts))
     return operations
 
@@ -213,10 +206,6 @@ def _tile(flow: Flow, node: Node) -> ValueType:
     if node.name.endswith("scatter"):
         return parse_type(split_list(node.text.rpartition(" : ")[2])[-1])
     return flow.tree.type_of(node.operands[0])
-
-
-def _masked(node: Node) -> bool:
-    return mask_of(node) is not None or "boundaryCheck" in node.text
 
 
 MASKED: Final = {

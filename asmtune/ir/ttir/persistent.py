@@ -1,17 +1,16 @@
-"""Detect persistent kernels: walks over tiles, and loops whose state lives across steps."""
+"""Detect loops whose state lives across steps, as in recurrences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from asmtune.ir.ttir.costs import BARRIERS
-from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments, ProgramEvaluator
+from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.memory import MemoryOperation
-from asmtune.ir.ttir.plan import EvaluationPlan, terminator
-from asmtune.ir.ttir.scalars import Unknown
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import Node, is_inside
 from asmtune.ir.ttir.work import CarriedState
 
@@ -22,7 +21,7 @@ _FEW: Final = 2
 
 @dataclass(frozen=True)
 class LoopContext:
-    """A kernel, its launch and its counts, for judging whether a loop is persistent."""
+    """A kernel, its launch and its counts, for judging what a loop carries."""
 
     plan: EvaluationPlan
     launch: ProgramArguments
@@ -38,19 +37,6 @@ class LoopContext:
     def within(self, loop: Node) -> list[MemoryOperation]:
         """Return memory operations in a loop, inner loops included."""
         return [operation for operation in self.operations if is_inside(operation.node.body, loop)]
-
-
-def walk_reason(context: LoopContext) -> str:
-    """Return how a kernel's programs walk tiles, or "" if they do not."""
-    tree = context.plan.tree
-    for node in tree.loops:
-        if node.name == "scf.for" and tree.enclosing_loop(node.body) is not None:
-            continue
-        if any(operation.kind != "read" for operation in context.within(node)):
-            for test in (_walks_tiles, _takes_tiles, _flattened):
-                if reason := test(context, node):
-                    return reason + _line(context, node)
-    return ""
 
 
 def carried_state(context: LoopContext) -> CarriedState | None:
@@ -79,83 +65,6 @@ def carried_state(context: LoopContext) -> CarriedState | None:
 def _line(context: LoopContext, node: Node) -> str:
     position = context.plan.tree.line_of(node)
     return f" (line {position[1]})" if position else ""
-
-
-def _walks_tiles(context: LoopContext, node: Node) -> str:
-    """Detect a `for` from the program id in steps of the grid that stores in its body."""
-    if node.name != "scf.for" or not _comes_from(context, node.operands[:1], "tt.get_program_id"):
-        return ""
-    if _comes_from(context, node.operands[2:3], "tt.get_num_programs"):
-        return "a loop walks tiles from the program id in steps of the grid"
-    if _exceeds(context, node.operands[0], node.operands[2]):
-        return "a loop walks tiles from the program id in steps as wide as the grid"
-    return ""
-
-
-def _exceeds(context: LoopContext, start: int, step: int | tuple[int, int] | None) -> bool:
-    """Return whether a loop's step exceeds the distance between any two programs' starts.
-
-    `step` is a value, or the values before and after a step.
-    """
-    if step is None:
-        return False
-    runs = [_evaluated_program(context, program) for program in _neighbours(context.launch.grid)]
-    starts = [machine.value(start) for machine in runs]
-    if isinstance(step, tuple):
-        steps = [runs[0].value(value) for value in step]
-    else:
-        steps = [0, runs[0].value(step)]
-    numbers: list[Any] = [*starts, *steps]
-    if any(isinstance(value, Unknown) for value in numbers):
-        return False
-    first, *others, before, after = numbers
-    spread = sum(
-        abs(other - first) * (size - 1)
-        for other, size in zip(others, context.launch.grid, strict=True)
-    )
-    return bool(spread and after - before > spread)
-
-
-def _takes_tiles(context: LoopContext, node: Node) -> str:
-    """Detect a storing `while` that goes by the grid's size or takes tiles from a counter."""
-    if node.name != "scf.while":
-        return ""
-    arguments = node.regions[0][0].arguments
-    has_inner = any(is_inside(other.body, node) for other in context.plan.tree.loops)
-    for place, start in enumerate(node.operands):
-        if arguments[place] not in context.plan.needed:
-            continue
-        if _comes_from(context, [start], "tt.atomic_rmw"):
-            return "a while loop takes tile after tile from a counter in memory"
-        if _comes_from(context, [start], "tt.get_program_id") and (
-            (context.is_small and has_inner) or _exceeds(context, start, _while_step(node, place))
-        ):
-            return "a while loop takes tile after tile, from the program id on"
-    return ""
-
-
-def _while_step(node: Node, place: int) -> tuple[int, int] | None:
-    after = node.regions[1][0]
-    last = terminator(after)
-    if last is None or place >= min(len(last.operands), len(after.arguments)):
-        return None
-    return after.arguments[place], last.operands[place]
-
-
-def _flattened(context: LoopContext, node: Node) -> str:
-    """Detect one loop over the steps of several tiles: it carries state and stores now and then."""
-    if not context.is_small or not _carried_floats(context.plan, node):
-        return ""
-    bounded = _comes_from(context, node.operands[:3], "tt.get_program_id")
-    shared = _comes_from(context, node.operands[:3], "tt.get_num_programs")
-    conditional = any(
-        operation.kind != "read" and operation.node.body.owner is not None
-        and operation.node.body.owner.name == "scf.if"
-        for operation in context.within(node)
-    )  # fmt: skip
-    if node.name == "scf.for" and (bounded or shared) and conditional:
-        return "one loop runs through the steps of several tiles"
-    return ""
 
 
 def _stored_state(context: LoopContext, node: Node) -> set[int] | None:
@@ -291,23 +200,8 @@ def carried_tensors(plan: EvaluationPlan, node: Node) -> list[int]:
     return [at for at, kind in kinds.items() if kind.is_tensor and not kind.addresses]
 
 
-def _carried_floats(plan: EvaluationPlan, node: Node) -> list[int]:
-    return [at for at in carried_tensors(plan, node) if plan.tree.type_of(at).is_float]
-
-
 def _comes_from(context: LoopContext, values: Iterable[int], name: str) -> bool:
     sources = context.plan.tree.sources
     reached = context.plan.flow.computed_from(values)
     owners = (sources[value][0] for value in reached)
     return any(isinstance(owner, Node) and owner.name == name for owner in owners)
-
-
-def _neighbours(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-    x, y, z = (min(1, size - 1) for size in grid)
-    return [(0, 0, 0), (x, 0, 0), (0, y, 0), (0, 0, z)]
-
-
-def _evaluated_program(context: LoopContext, program: tuple[int, int, int]) -> ProgramEvaluator:
-    machine = ProgramEvaluator(context.plan, context.launch, ExecutionCounts.of(context.plan))
-    machine.run(program, 0.0, 4)
-    return machine

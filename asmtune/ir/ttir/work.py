@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from asmtune.ir.ttir.costs import Dot
 from asmtune.ir.ttir.memory import Kind
-from asmtune.ir.ttir.strides import Repeated, Steps
+from asmtune.ir.ttir.strides import Steps
 
 _CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
 
@@ -95,12 +94,7 @@ class LoopWork:
         num_stages: the loop's own pipeline depth (`tl.range(num_stages=)`), or None.
         unroll_factor: copies of its body that Triton makes (`loop_unroll_factor=`), or None;
             trips are those of the source.
-        warp_specialized: whether the source asks for it.
-        is_while: whether it is a `while` loop.
         has_dot: whether a matrix product is in it, inner loops included.
-        carries_tensor: whether a tensor of numbers goes from trip to trip.
-        stores: whether memory is written in it, inner loops included.
-        unknown: why the trips could not be evaluated, so that a default stands for them; or "".
     """
 
     id: int
@@ -114,12 +108,7 @@ class LoopWork:
     entries: float
     num_stages: int | None
     unroll_factor: int | None
-    warp_specialized: bool
-    is_while: bool
     has_dot: bool
-    carries_tensor: bool
-    stores: bool
-    unknown: str = ""
 
     @property
     def iterations(self) -> float:
@@ -134,7 +123,6 @@ class DotWork:
     Attributes:
         dot: shapes and element types; for scaled ones of unpacked numbers (`f4E2M1FN`).
         precision: how 32-bit floats are multiplied ("tf32", "ieee"), or "".
-        scaled: whether it is a `tt.dot_scaled`.
         loop: id of the innermost loop around it, or None.
         line: line of the source, 0 if unknown.
         runs: executions by one program, on average.
@@ -142,7 +130,6 @@ class DotWork:
 
     dot: Dot
     precision: str
-    scaled: bool
     loop: int | None
     line: int
     runs: float
@@ -164,7 +151,6 @@ class MemoryAccess:
         foreign: whether the address may belong to no argument, such as one kept in memory.
         elements: of the tile; parts that a mask leaves out are counted.
         element_bytes: of one element in memory.
-        masked: whether a mask or a bounds check may leave parts out.
         by_index: whether the address is computed from what the kernel loads.
         strides: elements between neighbours along each axis of the tile, 0 where all are the
             same, `Repeated` of a quotient, None where not known; empty for a single element.
@@ -181,7 +167,6 @@ class MemoryAccess:
     foreign: bool
     elements: int
     element_bytes: int
-    masked: bool
     by_index: bool
     strides: Steps
     share: float
@@ -194,18 +179,6 @@ class MemoryAccess:
         """Return the bytes moved by one program, on average."""
         return self.elements * self.share * self.element_bytes * self.runs
 
-    @property
-    def stride(self) -> int | None:
-        """Return the elements between the closest neighbours of the tile.
-
-        1 if it is contiguous along some axis, 0 if it is one element or all are the same;
-        None if not known.
-        """
-        steps = [abs(s.step if isinstance(s, Repeated) else s) for s in self.strides if s]
-        if 1 in steps:
-            return 1
-        return None if None in self.strides else min(steps, default=0)
-
 
 @dataclass(frozen=True, slots=True)
 class ArgumentUse:
@@ -214,7 +187,7 @@ class ArgumentUse:
     What may happen counts, whether or not this launch comes to it.
 
     Attributes:
-        name: the parameter's name; "" where neither text nor caller tells it.
+        name: the parameter's name; "" where the text does not tell it.
         index: position among the arguments in the text.
         reads: it is loaded from, or updated atomically.
         writes: it is stored to, or updated atomically.
@@ -240,11 +213,6 @@ class ArgumentUse:
     atomic_bytes: float
     size_bytes: int | None
     end_bytes: int = 0
-
-    @property
-    def inplace(self) -> bool:
-        """Return whether it is read and written, so that a second run may give another result."""
-        return self.reads and self.writes
 
     @property
     def unique_read_bytes(self) -> float:
@@ -280,9 +248,8 @@ class Work:
         assumptions: what could not be evaluated.
         evaluated: how many programs were evaluated.
         exact: whether counts are exact: every program that differs and every trip was walked.
-        persistent: whether few programs walk many tiles or steps, each in a sequential loop.
-        persistent_reason: why so, in words; "" if not.
-        state: what goes from step to step of such a loop; None if every tile starts anew.
+        state: what goes from step to step of a sequential loop on a small grid; None if every
+            tile starts anew.
         barriers: barriers that one program asks for itself, on average.
         steering: index tensors that decide trips or branches, and where each is known from.
         foreign_places: where memory may be written that no argument stands for, as `file:line`.
@@ -298,8 +265,6 @@ class Work:
     assumptions: tuple[Assumption, ...]
     evaluated: int
     exact: bool
-    persistent: bool
-    persistent_reason: str
     barriers: float
     steering: tuple[SteeringArgument, ...] = ()
     state: CarriedState | None = None
@@ -308,45 +273,12 @@ class Work:
     @classmethod
     def unread(cls, grid: tuple[int, int, int]) -> Work:
         """Return the work of a launch of which only the grid is known."""
-        return cls("", grid, (), (), (), (), {}, (), 0, False, False, "", 0.0)
+        return cls("", grid, (), (), (), (), {}, (), 0, False, 0.0)
 
     @property
     def programs(self) -> int:
         """Return the programs of the launch."""
         return self.grid[0] * self.grid[1] * self.grid[2]
-
-    @cached_property
-    def flops_per_program(self) -> Mapping[str, float]:
-        """Return the FLOPs of matrix products by one program, by operand type ("f16")."""
-        flops: dict[str, float] = {}
-        for work in self.dots:
-            flops[work.dot.operand] = flops.get(work.dot.operand, 0.0) + work.flops
-        return flops
-
-    @property
-    def flops(self) -> Mapping[str, float]:
-        """Return the FLOPs of matrix products by the launch, by operand type."""
-        return {kind: value * self.programs for kind, value in self.flops_per_program.items()}
-
-    @property
-    def total_flops(self) -> float:
-        """Return the FLOPs of matrix products by the launch."""
-        return sum(self.flops.values())
-
-    @property
-    def bytes_read(self) -> float:
-        """Return the bytes that the launch loads, repeated loads included, atomics left out."""
-        return self._bytes("read")
-
-    @property
-    def bytes_written(self) -> float:
-        """Return the bytes that the launch stores, atomics left out."""
-        return self._bytes("write")
-
-    @property
-    def bytes_atomic(self) -> float:
-        """Return the bytes of the launch's atomic updates."""
-        return self._bytes("atomic")
 
     @property
     def unique_read_bytes(self) -> float:
@@ -362,9 +294,6 @@ class Work:
     def foreign_writes(self) -> bool:
         """Return whether memory may be written that no argument stands for."""
         return bool(self.foreign_places)
-
-    def _bytes(self, kind: Kind) -> float:
-        return sum(a.bytes for a in self.accesses if a.kind == kind) * self.programs
 
     def updates(self, operation: str) -> float:
         """Return how often the launch updates one address by an atomic operation, on average.

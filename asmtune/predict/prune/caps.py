@@ -22,7 +22,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import register_cap_for
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Features, Reason, Verdict
-from asmtune.ir.ttir.costs import accumulator_registers
+from asmtune.ir.ttir.parser import parse_ttir
+from asmtune.ir.ttir.tree import build_tree
+from asmtune.predict.features.sketch.layouts import read_aliases
+from asmtune.predict.features.sketch.values import Values
 from asmtune.predict.score.scorer import Candidate, Scorer
 
 RULE: Final = "derived_cap"
@@ -126,6 +129,29 @@ def caps_of(features: Features, target: Target) -> dict[int, int]:
     return caps
 
 
+_PRODUCTS: Final = frozenset({"tt.dot", "tt.dot_scaled", "ttng.warp_group_dot"})
+
+# ptxas 12.8 and 13 name the least register target they accept: 42, 58, 90 and 154 for wgmma of
+# N = 32, 64, 128 and 256, so N/2 accumulators and 26 more. mma.sync has no such limit, but 24 over
+# the accumulators of five tiles on sm_80, 38 to 116 words a thread were spilled.
+_BESIDES: Final = 26
+
+
+def accumulator_registers(artifact: Artifact) -> int:
+    """Return the registers a thread needs for the largest product: accumulators and 26 more.
+
+    No register cap may go below this. Products that are alive together, as two in an attention
+    loop are, need more. The result is 0 without a product, and where tcgen05 keeps all results in
+    tensor memory.
+    """
+    ttgir = artifact.outputs["ttgir"]
+    tree = build_tree(parse_ttir(ttgir))
+    values = Values(tree, read_aliases(ttgir), int(artifact.metadata["num_warps"]))
+    results = [node.results[0] for node in tree.nodes() if node.name in _PRODUCTS]
+    held = (values.layout(one).elements * values.kind(one).bits for one in results)
+    return max(math.ceil(bits / 32) for bits in held) + _BESIDES if results else 0
+
+
 def _of_one(verdict: Verdict, source: CapSource) -> Iterator[tuple[Config, Reason]]:
     features, config = verdict.features, verdict.config
     # A hand-edited file states its own register limit.
@@ -134,7 +160,7 @@ def _of_one(verdict: Verdict, source: CapSource) -> Iterator[tuple[Config, Reaso
     artifact = source.cache.get(verdict.artifact or "") if caps else None
     if features is None or not isinstance(artifact, Artifact):
         return
-    needed = accumulator_registers(artifact.outputs["ttgir"])
+    needed = accumulator_registers(artifact)
     used, now = features["regs_per_thread"], features["programs_per_sm"]
     for cap, programs in caps.items():
         if cap >= needed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -25,7 +25,7 @@ from asmtune.core.problem import Problem, heuristic_rules, no_launch
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
-from asmtune.ir.ttir.costs import Dot, find_dots
+from asmtune.ir.ttir.costs import Dot
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
@@ -60,17 +60,15 @@ class Judge:
         self._problem = problem
         self._target = target
         self._kernels = kernels
-        self._dots: dict[str, tuple[Dot, ...]] = {}
         self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
         self._slots: dict[tuple[str, tuple[int, int, int]], ConfigSlots] = {}
         self._tensor_bytes = problem.tensor_bytes
 
     def refusal(self, config: Config, request: LowerRequest) -> Failure | None:
         """Apply the rules that need the IR; return the first broken one, or None."""
-        if request.ttir not in self._dots:
-            # Gluon's kernels choose their tensor instructions themselves.
-            self._dots[request.ttir] = () if request.gluon else find_dots(request.ttir)
-        candidate = Candidate(config, self._target, self._dots[request.ttir])
+        # Gluon's kernels choose their tensor instructions themselves.
+        dots = () if request.gluon else self._dots(request.ttir)
+        candidate = Candidate(config, self._target, dots)
         broken = broken_rules(candidate, "ir", hard=True)
         return Failure("rules", broken[0].rule, broken[0].text) if broken else None
 
@@ -134,12 +132,19 @@ class Judge:
             read_table=self._problem.index_table,
         )
 
+    def _dots(self, ttir: str) -> tuple[Dot, ...]:
+        with suppress(ParseError):
+            return self._kernel(ttir).dots
+        return ()
+
+    def _kernel(self, ttir: str) -> Kernel:
+        if ttir not in self._kernels:
+            self._kernels[ttir] = Kernel(ttir)
+        return self._kernels[ttir]
+
     def _analyse(self, config: Config, ttir: str, grid: tuple[int, int, int]) -> Work:
-        kernels, call = self._kernels, self._call(config, grid)
         try:
-            if ttir not in kernels:
-                kernels[ttir] = Kernel(ttir)
-            return kernels[ttir].work(call)
+            return self._kernel(ttir).work(self._call(config, grid))
         except ParseError:
             # The compiler took the text, so the config can run; it is ranked as if
             # no loop took more than one trip.

@@ -84,14 +84,14 @@ class Detection:
         """Return why to hold, by axis; axes that may be searched are left out."""
         axes = [n for n, values in space.axes.items() if n not in OPTION_AXES and len(values) > 1]
         problem = self.front.problem
-        if not axes or not (work.state or work.persistent or not callable(problem.grid)):
-            return {}
-        points = space.points(**problem.shape)
         reasons = {}
         for axis in axes:
-            other = _neighbour(points, default, axis)
-            changed = None if other is None else self.front.work(other)
-            if other is not None and isinstance(changed, Work):
+            other = _neighbour(space, problem.shape, default, axis)
+            # Without state only an axis that the grid does not follow can leave a result unwritten.
+            if other is None or not (work.state or problem.grid_of(other) == work.grid):
+                continue
+            changed = self.front.work(other)
+            if isinstance(changed, Work):
                 reasons[axis] = _reason(work, changed, f"{axis}={other.kwargs[axis]}")
         return {axis: reason for axis, reason in reasons.items() if reason}
 
@@ -106,19 +106,30 @@ def _reason(work: Work, changed: Work, change: str) -> str:
     return f"recurrence: {work.state.reason}"
 
 
-def _neighbour(points: SpaceTable, default: Config, axis: str) -> Config | None:
+def _neighbour(space: Space, shape: Mapping[str, Any], default: Config, axis: str) -> Config | None:
     """Return the config least unlike the default that has another value of an axis, or None.
 
     Of equally unlike ones the one with the least value of it, which needs most programs.
     """
     own = {**OPTION_DEFAULTS, **default.values()}
+    for value in sorted((v for v in space.axes[axis] if v != own[axis]), key=_size):
+        alone = Config(**{**vars(default), "kwargs": {**default.kwargs, axis: value}})
+        if space.lacks(alone, **shape) is None:
+            return alone
+    return _among(space.points(**shape), own, axis)
+
+
+def _size(value: Any) -> float:
+    return float(value) if isinstance(value, Real) else 0.0
+
+
+def _among(points: SpaceTable, own: Mapping[str, Any], axis: str) -> Config | None:
     others = points.take(np.flatnonzero(~points.equal(axis, own[axis])))
     if not len(others):
         return None
     unlike = {name: ~others.equal(name, own.get(name, LACKING)) for name in others.values}
     tiles = np.sum([unlike[name] for name in unlike if name not in OPTION_AXES], axis=0)
-    order = [float(v) if isinstance(v, Real) else 0.0 for v in others.values[axis]]
-    sizes = np.array(order)[others.columns[axis]]
+    sizes = np.array([_size(v) for v in others.values[axis]])[others.columns[axis]]
     return others[int(np.lexsort([sizes, np.sum([*unlike.values()], axis=0), tiles])[0])]
 
 

@@ -82,10 +82,8 @@ def _tensor_depth(candidate: Candidate) -> str | None:
     if candidate.target.backend != "cuda":
         return None
     for dot in candidate.dots or ():
-        # Bytes of a float product hold two 4-bit floats each, as in a scaled product: hardware
-        # without an instruction for them unpacks them first.
-        is_packed = dot.operand == "i8" and dot.accumulator.startswith("f")
-        if dot.operand_bits <= 16 and not is_packed:
+        # Hardware without an instruction for 4-bit floats unpacks them first.
+        if 8 <= dot.operand_bits <= 16:
             depth = _DEPTH_BITS // dot.operand_bits
             if dot.k % depth:
                 return (

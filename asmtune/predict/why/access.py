@@ -147,7 +147,7 @@ class KernelAccesses:
         tree = self.kernel.values.tree
         self.call, self.work, self.target = call, work, target
         self._flow = Flow(tree)
-        self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
+        self._parameters = bind(tree.module, call.arguments, call.tensor_bytes)
         self.symbols = Symbols(self._flow)
         x, y, z = call.grid
         self.addresses = self.of_program((x // 2, y // 2, z // 2))
