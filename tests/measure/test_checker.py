@@ -22,6 +22,7 @@ from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
+from asmtune.measure.checks.tensors import RegionCopy
 from tests.interpreter import Interpreter
 from tests.measure import effect_kernels as kernels
 from tests.workload.workload_lowering import pointer, work
@@ -648,6 +649,26 @@ def test_contents_come_back_after_any_end() -> None:
     assert x.tolist() == [3] * 10
 
 
+@pytest.mark.parametrize("interrupts", [1, 8])
+def test_ctrl_c_while_contents_come_back(interrupts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is raised when all is restored; after eight the copies are kept for another close."""
+    x, y = torch.ones(4), torch.ones(4)
+    checker = checker_of({"x": x, "y": y}, effects("x y", "x y"))
+    restore, left = RegionCopy.restore, [KeyboardInterrupt()] * interrupts
+
+    def interrupted(copy: RegionCopy) -> None:
+        if copy.region.tensors[0].name == "y" and left:
+            raise left.pop()
+        restore(copy)
+
+    monkeypatch.setattr(RegionCopy, "restore", interrupted)
+    x.zero_(), y.zero_()
+    with pytest.raises(KeyboardInterrupt):
+        checker.close()
+    checker.close()
+    assert (x.tolist(), y.tolist()) == ([1.0] * 4, [1.0] * 4)
+
+
 def test_a_gpu_that_takes_no_work_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where contents cannot be given back, an error says what to do."""
     checker = checker_of({"x": torch.ones(3)}, effects("x", "x"))
@@ -775,9 +796,7 @@ def test_many_arguments() -> None:
 def test_a_full_gpu_keeps_copies_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a copy finds no room on the device it lies in host memory, and a note says so."""
     asked = []
-    monkeypatch.setattr(
-        "asmtune.measure.checks.tensors._has_room", lambda _, length: asked.append(length)
-    )
+    monkeypatch.setattr("asmtune.measure.memory.has_room", lambda _, length: asked.append(length))
     x = torch.arange(10.0)
     with checker_of({"x": x}, effects("x", "x")) as checker:
         assert checker.set_reference(lambda: x.mul_(2)) is None

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.measure.checks.tensors import preserved
+from asmtune.measure.checks.tensors import RegionCopy, preserved
 
 VIEWS = {
     "a tensor": lambda tensor: tensor,
@@ -115,3 +115,20 @@ def test_contents_come_back_meanwhile_too() -> None:
         assert torch.equal(tensor, before)
         tensor.fill_(4)
     assert torch.equal(tensor, before)
+
+
+def test_ctrl_c_does_not_cut_restoring_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two interrupts in the middle of it are raised after the last tensor has its contents."""
+    tensors = [torch.arange(4.0), torch.arange(4.0)]
+    restore, seen = RegionCopy.restore, []
+
+    def interrupted(copy: RegionCopy) -> None:
+        seen.append(copy)
+        if len(seen) in (1, 3):
+            raise KeyboardInterrupt
+        restore(copy)
+
+    monkeypatch.setattr(RegionCopy, "restore", interrupted)
+    with pytest.raises(KeyboardInterrupt), preserved(tensors):
+        torch._foreach_zero_(tensors)
+    assert [tensor.tolist() for tensor in tensors] == [[0, 1, 2, 3]] * 2
