@@ -16,13 +16,12 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.history import run_rows
 from asmtune.store.safe_store import SafeStore
-from asmtune.store.trace.run import CostRow, Ending, Header
+from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
-from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
 
 if TYPE_CHECKING:
-    from asmtune.tuning.finals import FinalDecision
+    from asmtune.tuning.stages import FinalDecision
 
 
 class RunWatch(ProgressListener):
@@ -109,20 +108,6 @@ class RunWatch(ProgressListener):
         self._writer.final(decision.outcomes)
         timed = ((c, o) for c, o in decision.outcomes if isinstance(o, Measurement))
         self._final_us = {config: outcome.median_us for config, outcome in timed}
-        if decision.costs:
-            front = {one.config for one in pareto_front(decision.costs)}
-            self._writer.costs(
-                CostRow(
-                    config=c.config,
-                    time_us=c.time_us,
-                    energy_mj=c.energy_mj,
-                    memory_bytes=c.memory_bytes,
-                    on_front=c.config in front,
-                    flops=c.flops,
-                    error=c.error,
-                )
-                for c in decision.costs
-            )
 
     def end(self, ending: Ending) -> None:
         """Record that the run has ended well."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,7 +14,6 @@ from torch import Tensor
 from asmtune.base.json_codec import to_json
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.slots import ConfigSlots
-from asmtune.measure.bench.messages import slots_of
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.compare import fill_poison
 from asmtune.measure.checks.effects import Effects
@@ -99,13 +97,6 @@ def test_what_is_compared_is_said() -> None:
         workspaces = workspaces_of(slots_in(name, other), slots_in(name, "default"))
         reductions[name] = workspaces[argument].reduction
     assert reductions == dict.fromkeys(WORKSPACES, "sums") | UNSUMMED
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_slots_travel_to_the_process_that_times(name: str) -> None:
-    """They are the same after they were JSON."""
-    slots = slots_in(name, "default")
-    assert slots_of(json.loads(json.dumps(to_json(slots)))) == slots
 
 
 EXPECTED = {

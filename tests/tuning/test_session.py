@@ -440,17 +440,6 @@ def test_many_problems_share_their_compiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_objective_of_memory(tmp_path: Path) -> None:
-    """With all weight on memory the config that holds least on chip wins, not the fastest."""
-    fast = workshop(tmp_path / "time", HostMachine(), "exhaustive")
-    lean = workshop(tmp_path / "memory", HostMachine(), "exhaustive", objective="memory")
-    one, other = (resolved(made).record for made in (fast, lean))
-    assert one is not None
-    assert other is not None
-    assert other.winner.num_warps < one.winner.num_warps
-
-
-@pytest.mark.slow
 def test_nothing_that_can_run(tmp_path: Path) -> None:
     """A space whose configs all fail is an error that names the reason and writes no record."""
     huge = Space({"BLOCK": (1 << 21, 1 << 22), "FLAW": (0,)})

@@ -14,8 +14,9 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.child_bench import ChildBench, Team
+from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.team import Team
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -73,10 +74,6 @@ class DedupBench:
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Time each binary again, once."""
         return self._outcomes(candidates, self._time_distinct(self._bench.final, candidates))
-
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch, measured again."""
-        return self._bench.energy(candidate)
 
     def close(self) -> None:
         """Close the bench that times."""
@@ -143,7 +140,7 @@ def open_bench(
         MeasureError: there is no GPU, or it cannot be used.
     """
     if devices is not None:
-        check_devices(devices)
+        _check_devices(devices)
     bench: Bench
     if devices is not None and len(devices) > 1:
         bench = Team(setup, devices)
@@ -154,12 +151,7 @@ def open_bench(
     return DedupBench(setup.lowering.problem, bench)
 
 
-def check_devices(devices: Sequence[int]) -> None:
-    """Check that devices are distinct indices of GPUs.
-
-    Raises:
-        InputError: they are not.
-    """
+def _check_devices(devices: Sequence[int]) -> None:
     sound = all(type(index) is int and index >= 0 for index in devices)
     if not devices or not sound or len({*devices}) != len(devices):
         raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")
