@@ -48,10 +48,9 @@ from asmtune.tuning.initial_state import (
     seed_notes,
     with_edited,
 )
-from asmtune.tuning.notices import tell_of_failures
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.run_log import RunWatch
+from asmtune.tuning.run_log import RunWatch, tell_of_failures
 from asmtune.tuning.search.base import Predictor, Strategy
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import WholeList, make_strategy

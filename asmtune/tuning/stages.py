@@ -235,7 +235,7 @@ class Stages:
             entrants = [*finalists, *self._alternatives(finalists)]
             outcomes = self.timer.final(entrants)
             decision = decide(entrants, outcomes, self.options.effort.policy)
-        self.watch.decided(decision)
+        self.watch.decided(decision.outcomes)
         self.front.hand_to_triton(decision.winner.config)
         return decision
 

@@ -19,7 +19,7 @@ from asmtune.base.errors import CompileError, ForeignWriteError, MeasureError, P
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.base.user_state import carried, outside, within
-from asmtune.compile.load import launch_values
+from asmtune.compile.load import LoadedLaunch, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded, required
@@ -179,24 +179,28 @@ class UnrankedSession:
     def _call(self, problem: Problem, config: Config) -> Callable[[], None]:
         """Return a function that launches once, with all that Triton does around a launch."""
         values, bound = _hook_values(problem, config, warmup=False), problem.bind(config)
-        hooks, checks = self.options.hooks, self.options.checks
+        checks = self.options.checks
         copies = {name: values[name].clone() for name in checks.restore_value if name in values}
+
+        def prepare() -> None:
+            if config.pre_hook is not None:
+                within(config.pre_hook)(values)
+
+        def run() -> None:
+            _launch(problem, config, bound, warmup=False)
+
+        launch = self.options.hooks.around(LoadedLaunch(prepare, run), values)
 
         @outside()
         def call() -> None:
-            if config.pre_hook is not None:
-                within(config.pre_hook)(values)
-            if hooks.pre is not None:
-                within(hooks.pre)(values)
+            launch.prepare()
             for name in checks.reset_to_zero:
                 values[name].data.zero_()  # also of a tensor that inference has made
             for name, copy in copies.items():
                 values[name].data.copy_(copy)
             self._restore(problem)
-            with hooks.reporting(values):
-                _launch(problem, config, bound, warmup=False)
-            if hooks.post is not None:
-                within(hooks.post)(values, exception=None)
+            launch.run()
+            launch.finish()
 
         return call
 

@@ -23,8 +23,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import AccessStrides, ConfigSlots, ProgramStride, WrittenSlots
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import Team
 from asmtune.measure.bench.gpu import environment
-from asmtune.measure.bench.team import Team
 from tests.bench.bench_support import CHILD, entrant, setup
 
 
@@ -180,12 +180,6 @@ def test_a_default_that_kills_is_replaced() -> None:
     outcomes = bench.trial([entrant("segfault", 2.0), entrant("good", 1.0), entrant("wrong", 2.0)])
     assert told(outcomes) == ["crash", "wrong_output", 2.0]
     bench.close()
-
-
-def test_an_argument_that_cannot_travel_is_named() -> None:
-    """It is refused before a process is started."""
-    with pytest.raises(InputError, match="argument n: object"):
-        ChildBench(setup(n=object()), command=CHILD)
 
 
 def test_a_child_that_dies_at_its_start() -> None:

@@ -205,7 +205,6 @@ def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) 
         "timed": 3,
         "seconds": 1.5,
         "error": None,
-        "costs": [],
     }
 
 

@@ -14,9 +14,8 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.dedup import open_bench
+from asmtune.measure.bench.dedup import Team, open_bench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.team import Team
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 from tests.gpu import argument_kernels, fault_kernels

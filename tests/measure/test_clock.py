@@ -62,15 +62,6 @@ def test_a_prompt_host_costs_one_flush_a_sample() -> None:
     assert clock.delayed == 0
 
 
-def test_many_subjects_are_timed_in_batches() -> None:
-    """Seventy subjects come back in their order, each launched once."""
-    gpu = SimulatedGpu()
-    clock = awake(gpu)
-    times = [float(n) for n in range(1, 71)]
-    assert clock.round([launched(gpu, us) for us in times]) == pytest.approx(times)
-    assert gpu.begun[1::2] == [f"run {us:g}" for us in times]
-
-
 @given(
     seed=st.integers(0, 10_000),
     share=st.floats(0.0, 1.0),
@@ -152,21 +143,6 @@ def test_one_that_outlasts_every_hold_makes_no_other_late() -> None:
         samples = dict(zip((s.config for s in order), clock.round(order), strict=True))
         assert samples[subjects[1].config] == pytest.approx(40.0)
         assert clock.delayed == 1
-
-
-def test_the_lead_is_given_up() -> None:
-    """When the other thread is done, the GPU is soon no longer held back."""
-    gpu = SimulatedGpu()
-    clock = awake(gpu)
-    subject = launched(gpu, 30.0)
-    gpu.stall = lambda: 400.0
-    clock.round([subject])
-    gpu.stall = lambda: 0.0
-    for _ in range(8):
-        clock.round([subject])
-    gpu.begun.clear()
-    clock.round([subject])
-    assert gpu.begun == ["flush", "run 30"]
 
 
 # ---------------------------------------------------------------- idle clocks

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import triton
 import triton.language as tl
 
-from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile import pool
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
 from asmtune.compile.toolchain import Toolchain
@@ -32,7 +31,7 @@ from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
 from asmtune.tuning import background_compiler, initial_state, session
-from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
+from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer
 from tests.tuning_support import (
@@ -236,16 +235,6 @@ def test_bits_equal_to_the_default(tmp_path: Path) -> None:
     assert winners == [(0, 8), (1e-4, 8), (0, 8)]
 
 
-@pytest.mark.parametrize(
-    "choices",
-    [{"bits": "same"}, {"bits": "equal", "check": False}, {"bits": "equal", "reference": len}],
-)
-def test_bad_bits(choices: Choices) -> None:
-    """Another value, and bits="equal" with what replaces the default's output, give one line."""
-    with pytest.raises(InputError, match=r"^bits='(same|equal)'.*$"):
-        TuneOptions.of(choices)
-
-
 def test_held_tiles_are_told(tmp_path: Path) -> None:
     """Whoever tunes is warned in a line which axes are held, why, and how to search them."""
     fixed = replace(problem(), grid=(16,))
@@ -276,16 +265,6 @@ def test_an_unsteady_winner_is_told(tmp_path: Path) -> None:
     assert f"({result.remark})" in result_line(result)
     (path,) = run_files(tmp_path / "runs")
     assert f"winner: {result.remark}" in read_trace(path).notes
-
-
-@pytest.mark.slow
-def test_arguments_are_whole_afterwards(tmp_path: Path) -> None:
-    """Whatever configs wrote, the user's tensors hold what they held."""
-    made = problem()
-    before = {n: v.clone() for n, v in made.arguments.items() if isinstance(v, torch.Tensor)}
-    resolved(workshop(tmp_path, HostMachine()), space(flaws=(0, 1)), made)
-    for name, tensor in before.items():
-        assert torch.equal(made.arguments[name], tensor)
 
 
 def test_what_computes_something_else_never_wins(tmp_path: Path) -> None:
@@ -353,16 +332,6 @@ def test_what_a_sample_shows_to_differ_is_looked_at_in_all_tiles(
     assert not any(f.kind == "unsaved" for _, f in record.failures)
 
 
-def test_a_reference_overrules_the_default(tmp_path: Path) -> None:
-    """With `reference=` the default itself is checked; where it is wrong, the right ones win."""
-    flawed = Space({"BLOCK": (256, 1024), "FLAW": (1, 0), "num_warps": (4,)})
-    machine = HostMachine()
-    made = workshop(tmp_path, machine, reference=lambda v: v["x_ptr"] + v["y_ptr"])
-    record = resolved(made, flawed).record
-    assert record is not None
-    assert record.winner == Config({"BLOCK": 1024, "FLAW": 0}, num_warps=4)
-
-
 @pytest.mark.slow
 def test_a_space_that_grew_reuses_timings(tmp_path: Path) -> None:
     """With one more value on an axis, only what is new is searched; the old compete in finals."""
@@ -389,13 +358,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert reference.record is not None
     assert resumed.record.winner == reference.record.winner == BEST
     assert resumed.timed <= reference.timed
-
-
-def test_all_configs_of_a_small_space_are_tried(tmp_path: Path) -> None:
-    """An exhaustive run has a timing of every config of the space."""
-    result = resolved(workshop(tmp_path, HostMachine(), "exhaustive"))
-    assert result.record is not None
-    assert {m.config for m in result.record.measurements} == set(space())
 
 
 def test_the_trace_tells_the_run(tmp_path: Path) -> None:

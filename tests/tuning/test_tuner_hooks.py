@@ -55,14 +55,6 @@ def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_known_keys_call_no_hook(tmp_path: Path) -> None:
-    """What the store knows is not tuned, and nothing is to be reset."""
-    resolved(workshop(tmp_path, HostMachine()))
-    maker = workshop(tmp_path, HostMachine(), pre_hook=lambda *_, **__: pytest.fail("called"))
-    assert resolved(maker).outcome == "known"
-
-
-@pytest.mark.slow
 def test_a_hook_that_always_raises_is_named(tmp_path: Path) -> None:
     """Where no config can be launched, the reason is what the hook raised."""
 

@@ -14,9 +14,9 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.compile.interpreter import exact_floats, is_interpreting
 from asmtune.core.failures import required
-from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
-from asmtune.measure.distributions import ErrorHistogram
+from asmtune.measure.accuracy import AccuracyStats, measure_with_bins
 from asmtune.runtime.determinism import deterministic
+from asmtune.workshop.regression.accuracy_histogram import ErrorHistogram, error_histogram
 from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
 from asmtune.workshop.regression.accuracy_subject import (
     AccuracySubject,
@@ -214,15 +214,16 @@ class AccuracyRequest:
         rows = []
         for name, output in found.items():
             most = None if limit is None else _by_blocks(limit, output)
-            measure = partial(measure_with_histogram, output, wanted[name], limit=most)
+            measure = partial(measure_with_bins, output, wanted[name], limit=most)
             label = name if len(found) > 1 else ""
             about = f"{where} {label}".strip()
             try:
-                errors = required("accuracy", measure)
+                stats, bins = required("accuracy", measure)
             except InputError as error:
                 raise InputError(f"{about}: {error}") from error
-            if math.isnan(errors[0].p99):
+            if math.isnan(stats.p99):
                 raise InputError(f"{about}: output and reference have no finite number to compare")
+            errors = stats, error_histogram(bins)
             rows.append(AccuracyRow(variant.name, label, dtype, *errors, _scales(scales)))
         return rows
 
