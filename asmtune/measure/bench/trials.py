@@ -17,7 +17,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.base import TimingSetup
-from asmtune.measure.bench.gpu import BenchGpu, DeviceLossCheck, WatchedClock
+from asmtune.measure.bench.gpu import BenchGpu, WatchedClock, confirm_device
 from asmtune.measure.bench.hooks import QUANTILES, DoBench
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.timing.clock import Subject, short_switch_interval
@@ -71,7 +71,7 @@ class UserTimer:
             timed = partial(within(self.do_bench), kernel_call, quantiles=QUANTILES)
             returned = guarded("launch", timed)
         if isinstance(returned, Failure):
-            DeviceLossCheck(self.machine, [subject.config]).confirm(returned.detail)
+            confirm_device(self.machine, [subject.config], returned.detail)
             if not calls:
                 message = returned.detail.strip().splitlines()[0]
                 raise InputError(f"do_bench failed before it launched anything: {message}")
@@ -177,7 +177,7 @@ class Trials:
             return None
         energy_mj = guarded("launch", lambda: self._machine.energy(subject))
         if isinstance(energy_mj, Failure):
-            DeviceLossCheck(self._machine, [candidate.config]).confirm(energy_mj.detail)
+            confirm_device(self._machine, [candidate.config], energy_mj.detail)
             return None
         return energy_mj
 
@@ -212,7 +212,7 @@ class Trials:
         if config not in self._checked:
             failure = self._check_output(candidate, launch)
             if failure is not None:
-                DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
+                confirm_device(self._machine, [config], failure.detail)
                 return failure
             self._checked[config] = self._checker.error
 

@@ -6,7 +6,6 @@ survey        from a launch to its two points: which config is tuned, and where 
 chart         points under a machine's roofs (`predict.roofs`)
 document      the chart as table and JSON
 figure        the chart as a picture, whose labels `label_places` places
-rates         what is measured of the GPU here for its roofs: `asmtune targets measure`
 
 The form is that of Williams, Waterman and Patterson (2009). A record's time counts only for the
 size it was taken at.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asmtune.measure.accuracy import AccuracyStats, measure_with_bins
-from asmtune.workshop.regression.accuracy_histogram import ErrorHistogram, error_histogram
+from asmtune.workshop.regression.accuracy_run import ErrorHistogram, error_histogram
 
 
 def counted(output: Tensor, reference: Tensor) -> tuple[AccuracyStats, ErrorHistogram]:

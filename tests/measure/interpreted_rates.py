@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from asmtune.workshop.roofline.rates import nothing, read_again
+from asmtune.measure.rates import nothing, read_again
 
 
 def sums(tiles: int, steps: int, programs: int, block: int) -> list[float]:

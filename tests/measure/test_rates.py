@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
+from asmtune.cli import targets as command
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -20,9 +21,9 @@ from asmtune.core.hardware.driver import DeviceAttributes
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.measure import rates
+from asmtune.measure.rates import MeasuredRate, MeasuringSizes, RateMeter, measured_target
 from asmtune.measure.timing.clock import Subject
-from asmtune.workshop.roofline import measure_command, rates
-from asmtune.workshop.roofline.rates import MeasuredRate, MeasuringSizes, RateMeter, measured_target
 from tests.command_lines import Commands
 from tests.driver_tables import pretend
 from tests.interpreter import Interpreter
@@ -132,7 +133,7 @@ def test_reads_that_are_not_those_of_l2_are_left_out() -> None:
 @pytest.mark.slow(seconds=2)
 def test_the_kernel_reads_every_tile(interpreter: Interpreter) -> None:
     """Programs walk round the buffer, each from its own tile on."""
-    found = interpreter.call("tests.workshop.roofline.interpreted_rates:sums", 5, 3, 4, 16)
+    found = interpreter.call("tests.measure.interpreted_rates:sums", 5, 3, 4, 16)
     tiles = [sum(range(16 * tile, 16 * tile + 16)) for tile in range(5)]
     assert found == [sum(tiles[(start + 4 * step) % 5] for step in range(3)) for start in range(4)]
 
@@ -178,9 +179,7 @@ def test_the_command_writes_a_descriptor(
     """The measured target is found by launches and commands from then on."""
     monkeypatch.setenv("ASMTUNE_TARGETS", str(tmp_path / "own"))
     measured = [MeasuredRate("measured_dram_bytes_per_s", 8.1e11, "device copy")]
-    monkeypatch.setattr(
-        measure_command, "_rates", lambda _: (measured, {"l2_bytes_per_s": "no room"})
-    )
+    monkeypatch.setattr(command, "_rates", lambda _: (measured, {"l2_bytes_per_s": "no room"}))
     commands = Commands(tmp_path, capsys)
     ran = commands.run("targets", "measure")
     assert ran.code == 0, ran
