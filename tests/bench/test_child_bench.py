@@ -50,7 +50,6 @@ def told(outcomes: list[Any]) -> list[Any]:
 
 def child_of(bench: ChildBench) -> int:
     """The process id of the child."""
-    assert bench._session is not None
     return bench._session.pid
 
 
@@ -107,7 +106,6 @@ def test_a_best_that_kills_does_not_stop_the_search(bench: ChildBench) -> None:
     """A process that dies of who was best before is replaced by one that does not time it."""
     bench.trial([entrant("print", 1.0)])
     best = bench.best
-    assert best is not None
     # From now on its number stands for a launch that crashes.
     bench.candidates[best[1]] = entrant("segfault", 1.0)
     os.kill(child_of(bench), signal.SIGKILL)
@@ -236,7 +234,6 @@ def test_the_child_dies_with_its_parent() -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root, text=True
     )
-    assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     assert is_running(pid)
     parent.kill()

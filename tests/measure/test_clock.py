@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import (
     GpuClock,
     Subject,
@@ -230,7 +229,6 @@ def test_what_cannot_be_captured_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     subject = Subject(Config({}), run, lambda: None)
     failure = GpuClock(GRAPH, gpu).warm_up(subject)
-    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("launch", "capture")
     assert "not permitted when stream is capturing" in failure.detail
     clock = GpuClock(EVENTS, gpu)
@@ -253,7 +251,6 @@ def test_warming_up_runs_once_and_says_why_not() -> None:
         raise RuntimeError("out of resource: shared memory, Required: 300000")
 
     failure = clock.warm_up(Subject(Config({}), refuse, lambda: None))
-    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("launch", "shared_memory")
 
 

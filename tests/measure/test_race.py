@@ -87,7 +87,6 @@ def test_one_entrant_is_settled_at_once() -> None:
     race = Race(clock, POLICY)
     race.trial(subjects)
     assert counts(clock) == [POLICY.coarse_rounds]
-    assert race.best is not None
     assert race.best.median_us == 50.0
 
 
@@ -147,7 +146,6 @@ def test_drift_common_to_all_never_decides(
     race = Race(clock, POLICY, seed=seed)
     for first in range(0, 12, 4):
         race.trial(subjects[first : first + 4])
-    assert race.best is not None
     finalists = [s for s in subjects if by_config[s.config] < 42 or s.config == race.best.config]
     found = [m for _, m in race.final(finalists) if isinstance(m, Measurement)]
     assert winner(found, even, POLICY).config == subjects[order.index(40.0)].config
@@ -159,10 +157,8 @@ def test_a_newcomer_meets_the_best_at_the_same_clocks() -> None:
     clock = SimulatedClock(times, drift=lambda now_us: 1.0 if now_us < 500 else 2.0)
     race = Race(clock, POLICY)
     ((_, first),) = race.trial(subjects[:1])
-    assert isinstance(first, Measurement)
     assert first.median_us == 50.0
     ((config, second),) = race.trial(subjects[1:])
-    assert isinstance(second, Measurement)
     assert second.median_us == 95.0
     assert race.best == second
     assert config == subjects[1].config
@@ -193,7 +189,6 @@ def test_an_early_outlier_never_drops_the_best(seed: int, early: int, size: floa
     clock = Unlucky(by_config, noise=lambda g, _: g.gauss(1, 0.003), seed=seed)
     race = Race(clock, POLICY, seed=seed)
     race.trial(subjects)
-    assert race.best is not None
     assert race.best.config == best
     assert clock.taken[best] == max(clock.taken.values())
 
@@ -235,9 +230,7 @@ def test_the_best_is_chosen_nearly_always(noise: Noise) -> None:
         timed: dict[Config, float] = {}
         for first in range(0, 60, 20):
             for config, found in race.trial(subjects[first : first + 20]):
-                assert isinstance(found, Measurement)
                 timed[config] = found.median_us
-        assert race.best is not None
         nearest = sorted(timed, key=timed.__getitem__)[:8]
         finalists = [s for s in subjects if s.config in nearest or s.config == race.best.config]
         found = [m for _, m in race.final(finalists) if isinstance(m, Measurement)]
@@ -372,12 +365,9 @@ def test_one_that_fails_in_a_round_is_found_out() -> None:
     clock = Breaking(times, noise=lambda generator, _: generator.gauss(1, 0.02))
     race = Race(clock, POLICY)
     (_, first), (_, second), (_, third) = race.trial(subjects)
-    assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)
     assert len(first.samples_us) > 3
-    assert isinstance(third, Failure)
     assert "misaligned address" in third.detail
-    assert race.best is not None
     assert race.best.config != broken
 
 

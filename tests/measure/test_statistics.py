@@ -61,7 +61,6 @@ def test_spread() -> None:
 def test_cited_statistics_are_those_of_the_libraries(values: list[float]) -> None:
     """p50, p90 and p99 are NumPy's, the deviation is `statistics.stdev` over the mean, of all."""
     found = summarise(CONFIG, values).statistics
-    assert found is not None
     assert found.samples == len(values)
     for share, us in ((0.5, found.p50_us), (0.9, found.p90_us), (0.99, found.p99_us)):
         assert us == pytest.approx(float(np.quantile(values, share)), rel=1e-9)

@@ -118,7 +118,6 @@ def test_imported_seeds_are_timed_first(tmp_path: Path) -> None:
     SeedFolder(tmp_path / "cache" / "seeds").add([KeyedConfigs(asked.key, (seed,))])
     result = tuner.resolve(asked)
     assert seed in list(dict.fromkeys(machine.timed))[:16]  # last but two without the import
-    assert result.record is not None
     assert result.record.winner == BEST
     trace = (tmp_path / "cache" / "runs" / f"{result.run}.jsonl").read_text()
     assert "imported configs that are in the space: 1" in trace
