@@ -423,10 +423,6 @@ def test_space_is_made_on_first_use(bench: Bench) -> None:
         ({"configs": [Config({})], "space": {"BLOCK": [1]}}, "give either configs= or space="),
         ({"space": AXES, "effort": "hard"}, "unknown effort 'hard': the efforts are quick, bal"),
         ({"space": AXES, "efort": "quick"}, "unknown option 'efort'; did you mean effort?"),
-        (
-            {"space": AXES, "objective": "joy"},
-            "objective 'joy': give time, energy, memory or error",
-        ),
         ({"space": AXES, "on_busy": "cry"}, "on_busy='cry': give 'wait' or 'heuristic'"),
         ({"space": AXES, "key": ["m"]}, "key 'm' is no parameter of add: they are x_ptr, y_ptr, n"),
     ],

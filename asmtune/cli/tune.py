@@ -13,14 +13,11 @@ import typer
 from rich.console import Group
 
 from asmtune.base.errors import InputError
-from asmtune.base.settings import Settings
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import Dtype, Tiles
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
-from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
@@ -35,7 +32,6 @@ class TuneRequest:
 
     effort: str = "balanced"
     strategy: str | None = None
-    objective: str = "time"
     devices: Sequence[str] = ()
     seconds: float | None = None
     compiles: int | None = None
@@ -47,7 +43,7 @@ class TuneRequest:
         """Convert the options to those of the library.
 
         Raises:
-            InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds
+            InputError: an effort, strategy or GPU is unknown, or a number of seconds
                 is none above 0.
         """
         from asmtune.measure.accuracy import Bound
@@ -59,7 +55,7 @@ class TuneRequest:
         flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
         flags |= {"bits": cast("Bits", self.bits)}
         flags |= {"accuracy": None if self.accuracy is None else Bound.parse(self.accuracy)}
-        options = TuneOptions.of({"effort": self.effort, "objective": self.objective, **flags})
+        options = TuneOptions.of({"effort": self.effort, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
         return replace(options, effort=effort, devices=self._devices())
@@ -116,9 +112,6 @@ Devices = Annotated[
     typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
 ]
 Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which may die.")]
-Objective = Annotated[
-    str, typer.Option(help='What is best: time, "time=1,energy=0.2,memory=0.1", or pareto.')
-]
 BitsName = Annotated[
     str, typer.Option(help="How outputs may differ from the default's: close, or equal.")
 ]
@@ -146,7 +139,6 @@ def tune(
     timings: Most = None,
     devices: Devices = [],  # noqa: B006 - typer copies it
     isolate: Isolate = True,
-    objective: Objective = "time",
     tiles: Tiles = False,
     bits: BitsName = "close",
     accuracy: AccuracyBound = None,
@@ -172,12 +164,10 @@ def tune(
     check_destinations([("--output", output)] if output else [])
     if from_ is not None:
         given = {"--shape": shape, "--shapes": shapes, "--dtype": dtype, "--tiles": tiles}
-        _check_alone(given | {"--objective": objective != "time"})
+        _check_alone(given)
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    aims = (effort, strategy, objective)
-    limits = (seconds, compiles, timings)
-    request = TuneRequest(*aims, devices, *limits, bits, accuracy)
+    request = TuneRequest(effort, strategy, devices, seconds, compiles, timings, bits, accuracy)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
@@ -290,21 +280,10 @@ def _module(kernel: str | None) -> KernelModule:
 def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: bool) -> None:
     from asmtune.report.tuning import results_json, results_table
 
-    costs = _costs(results)
     if as_json:
-        write_result(results_json(results, costs), output)
+        write_result(results_json(results), output)
     elif results:
         kernels: dict[str, list[TuningResult]] = {}
         for result in results:
             kernels.setdefault(result.request.problem.name, []).append(result)
-        write_result(Group(*(results_table(own, costs) for own in kernels.values())), output)
-
-
-def _costs(results: Sequence[TuningResult]) -> dict[str, Sequence[CostRow]]:
-    folder = Settings.from_environment().runs_dir
-    costs: dict[str, Sequence[CostRow]] = {}
-    for result in results:
-        # A trace that could not be written was warned of when the run began.
-        if result.run is not None and (path := folder / f"{result.run}.jsonl").is_file():
-            costs[result.run] = read_trace(path).costs
-    return costs
+        write_result(Group(*(results_table(own) for own in kernels.values())), output)

@@ -21,21 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.shapes import parse_assignments
-from asmtune.measure.distributions import (
-    ErrorHistogram,
-    binned,
-    divergence,
-    error_histogram,
-    quantiles,
-    value_counts,
-    widened_pieces,
-)
+from asmtune.measure.checks.compare import pieces
+from asmtune.measure.distributions import binned, divergence, quantiles, value_counts
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST: Final = 1e300  # errors beyond it count as this, so that sums of them stay finite
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+PIECE: Final = 1 << 20
+"""Elements measured at once: their temporaries take some 100 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,24 +173,25 @@ def measure_accuracy(
     Raises:
         InputError: the shapes differ, `limit` does not broadcast, or a dtype cannot be compared.
     """
-    return measure_with_histogram(output, reference, limit=limit)[0]
+    return measure_with_bins(output, reference, limit=limit)[0]
 
 
-def measure_with_histogram(
+def measure_with_bins(
     output: Tensor, reference: Tensor, *, limit: float | Tensor | None = None
-) -> tuple[AccuracyStats, ErrorHistogram]:
-    """Measure as `measure_accuracy`, and count elements by relative error."""
+) -> tuple[AccuracyStats, Any]:
+    """Measure as `measure_accuracy`, and count relative errors by `binned`; None of no element."""
     import torch
 
     output, reference = _comparable(output, reference)
     if not output.numel():
-        return AccuracyStats(elements=0), ErrorHistogram((), (), 0)
+        return AccuracyStats(elements=0), None
     with torch.no_grad():
         sums = _Sums(output, reference, _limit_of(output, limit))
         for add in (sums.add_scale, sums.add_error):
-            for got, want, place in widened_pieces(output, reference):
-                add(got, want, place)
-        return sums.stats(), error_histogram(sums.bins.get("rel"))
+            for place in pieces(output.shape, PIECE):
+                want = reference[place].to(output.device).to(torch.float64)
+                add(output[place].to(torch.float64), want, place)
+        return sums.stats(), sums.bins.get("rel")
 
 
 def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:

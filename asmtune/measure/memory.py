@@ -106,6 +106,29 @@ def require_host(length: int, what: str) -> None:
         )
 
 
+def allocated(length: int, device: Any, leave: int = 0) -> tuple[Any, bool]:
+    """Allocate bytes; return whether they lie on the host because the device has no room.
+
+    Raises:
+        MemoryShortError: the host has no room either.
+    """
+    import torch
+
+    if has_room(device, length + leave):
+        try:
+            return torch.empty(length, dtype=torch.uint8, device=device), False
+        except torch.OutOfMemoryError:
+            pass  # free, but not in one piece
+    if device.type == "cuda":
+        require_host(length, "a copy of an argument")
+    return torch.empty(length, dtype=torch.uint8, device="cpu"), True
+
+
+def has_room(device: Any, length: int) -> bool:
+    """Return whether a device has room for so many bytes, and for kernels and comparisons."""
+    return device.type != "cuda" or length + RESERVE_BYTES <= free_bytes(device)
+
+
 def require_device(index: int | None, length: int, what: str) -> None:
     """Check that another process has room for so many bytes on a CUDA device.
 

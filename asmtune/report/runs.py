@@ -1,10 +1,10 @@
-"""Tuning runs from their traces, as text and JSON: costs, funnel, timings, and the end."""
+"""Tuning runs from their traces, as text and JSON: funnel, timings, and the end."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -23,7 +23,7 @@ from asmtune.report.cells import (
 )
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
-from asmtune.store.trace.run import CostRow, Summary, Timing, TracedRun
+from asmtune.store.trace.run import Summary, Timing, TracedRun
 
 
 class FunnelLine(NamedTuple):
@@ -118,8 +118,6 @@ def run_report(run: TracedRun) -> Group:
     if timings:
         parts.append(_timed(run, timings))
         parts += _compared(run, timings)
-    if run.costs:
-        parts.append(costs_table(run.costs))
     if failures := run.failures():
         table = plain_table("Failed", ("kind", "stage", "configs", "the first of them"), left=4)
         kinds = Counter((f.kind, f.stage) for f in failures.values())
@@ -263,39 +261,6 @@ def runs_table(runs: Sequence[Summary]) -> ReportTable:
     return table
 
 
-def costs_table(costs: Iterable[CostRow]) -> ReportTable:
-    """Tabulate time, energy, memory and error of a launch; a star marks configs that none beats."""
-    title = "Costs of a launch; * where no other config is better in everything"
-    headings: tuple[str, ...]
-    headings = ("", "config", "us", "mJ", "GOPS", "GOPS/W", "memory KiB a program")
-    costs = list(costs)
-    has_error = any(cost.error is not None for cost in costs)
-    headings += ("p99 error",) if has_error else ()
-    table = plain_table(title, headings, left=2, spare=("GOPS",))
-    for cost in sorted(costs, key=lambda cost: cost.time_us):
-        table.add_row(
-            "*" if cost.on_front else "",
-            one_line(str(cost.config)),
-            number(cost.time_us),
-            number(cost.energy_mj, 2),
-            number(cost.gops),
-            number(cost.gops_per_w, 2),
-            number(cost.memory_bytes / 1024),
-            *([number(cost.error, 5)] if has_error else []),
-        )
-    return table
-
-
-def costs_json(costs: Iterable[CostRow]) -> list[dict[str, Any]]:
-    """Convert costs to JSON values, with the rates where they are known."""
-    return [
-        encoded(cost) | encoded({"gops": cost.gops, "gops_per_w": cost.gops_per_w})
-        if cost.flops
-        else encoded(cost)
-        for cost in costs
-    ]
-
-
 RUN_FORMAT: Final = "asmtune-run"
 RUNS_FORMAT: Final = "asmtune-runs"
 
@@ -323,7 +288,6 @@ def run_json(run: TracedRun) -> str:
         "failed": failed,
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
         "foreseen": encoded(run.ranking),
-        "costs": costs_json(run.costs),
         "ending": encoded(run.ending),
         "notes": list(run.notes),
     }

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +18,8 @@ from rich.text import Text
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, share, words
 from asmtune.report.documents import document_text
-from asmtune.report.runs import costs_json, costs_table
 from asmtune.store.trace.reader import encoded
-from asmtune.store.trace.run import CostRow, Ending, Header
+from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
@@ -41,10 +40,8 @@ def speedup_of(result: TuningResult) -> float | None:
     return result.default_us / median_us
 
 
-def results_table(
-    results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
-) -> Group:
-    """Tabulate problems of one kernel, costs of launches by run, and a sum in a sentence."""
+def results_table(results: Sequence[TuningResult]) -> Group:
+    """Tabulate problems of one kernel, with a sum in a sentence."""
     key = results[0].request.key
     title = Text.assemble(
         (one_line(results[0].request.problem.name), "bold"),
@@ -53,9 +50,6 @@ def results_table(
     failed = [result for result in results if result.outcome == "failed"]
     lines = [Text(f"{words(r.request.problem.shape)}: {one_line(r.error)}", "red") for r in failed]
     parts: list[RenderableType] = [title, _table(results), Text(summary(results)), *lines]
-    for result in results:
-        if run_costs := (costs or {}).get(result.run or ""):
-            parts += [Text(words(result.request.problem.shape), "bold"), costs_table(run_costs)]
     return Group(*parts)
 
 
@@ -86,15 +80,9 @@ def summary(results: Sequence[TuningResult]) -> str:
     return line
 
 
-def results_json(
-    results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
-) -> str:
+def results_json(results: Sequence[TuningResult]) -> str:
     """Write the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
-    rows = [
-        _result(result) | {"costs": costs_json((costs or {}).get(result.run or "", ()))}
-        for result in results
-    ]
-    return document_text(TUNING_FORMAT, {"results": rows})
+    return document_text(TUNING_FORMAT, {"results": [_result(result) for result in results]})
 
 
 def _table(results: Sequence[TuningResult]) -> ReportTable:

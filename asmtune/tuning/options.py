@@ -14,7 +14,6 @@ from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions, Restore
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.tuning.objective import Objective
 from asmtune.tuning.search.base import BatchSizes, Limits
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ class Choices(TypedDict, total=False):
     alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does: called
         with a launch's arguments (by position up to the first that the launch leaves to the config,
         by name after it), they write its outputs. They are checked like a config, timed beside
-        the finalists, stored by name, and called where one wins. Only time may be the objective.
+        the finalists, stored by name, and called where one wins.
 
     foreign, restore: a kernel that may write memory of no tensor argument, such as that behind a
         table of addresses, is not timed, and the model's pick is launched, unless it is told what
@@ -273,7 +272,6 @@ class Choices(TypedDict, total=False):
     effort: str | Effort
     isolate: bool
     devices: tuple[int, ...] | None
-    objective: str | Objective
     seed: int
     tiles: bool
     force: bool
@@ -307,7 +305,6 @@ class TuneOptions:
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
         devices: indices of the GPUs to time on, one process each (which isolates as well); None
             for the current one.
-        objective: meaning of "best".
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
         tiles: whether to search the tile axes of a recurrence on a small grid as well, which
@@ -325,7 +322,6 @@ class TuneOptions:
     effort: Effort
     isolate: bool = False
     devices: tuple[int, ...] | None = None
-    objective: Objective = field(default_factory=lambda: Objective({"time": 1.0}))
     seed: int = 0
     tiles: bool = False
     force: bool = False
@@ -345,30 +341,21 @@ class TuneOptions:
         """Make options from a user's keywords.
 
         Raises:
-            InputError: no such effort or objective, or a choice has an invalid value.
+            InputError: no such effort, or a choice has an invalid value.
         """
-        objective = choices.get("objective", "time")
         on_busy = choices.get("on_busy", "wait")
         if on_busy not in ("wait", "heuristic"):
             raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'heuristic'")
         effort = effort_of(choices.get("effort", "balanced"))
-        objective = Objective.parse(objective) if isinstance(objective, str) else objective
-        checks = checks_of(choices)
-        if "error" in objective.weights and (checks.accuracy is None or checks.reference is None):
-            raise InputError(
-                f"objective {objective}: the error is that against reference=, within accuracy=; "
-                "give both, such as accuracy=Bound(max_rel=0.1)"
-            )
         return cls(
             effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
-            objective=objective,
             seed=choices.get("seed", 0),
             tiles=choices.get("tiles", False),
             force=choices.get("force", False),
             on_busy=on_busy,
-            checks=checks,
+            checks=checks_of(choices),
             hooks=hooks_of(choices),
             do_bench=do_bench_of(choices),
             alternatives=checked_alternatives(choices.get("alternatives")),

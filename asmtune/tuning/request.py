@@ -25,7 +25,6 @@ from asmtune.core.space.space import Space
 from asmtune.core.space.table import SpaceTable
 from asmtune.measure.timing.nvml import driver_version
 from asmtune.store.lookup import StoreWarning
-from asmtune.tuning.objective import Costs, Objective
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import Choices
@@ -150,7 +149,6 @@ class TuningResult:
         seconds: wall clock.
         default_us: the default config's time, where it was measured.
         compiled, timed: number of configs.
-        costs: the finalists' costs, if more than time counts.
         error: why it failed, in one line.
         remark: that the winner's samples vary too much, in words; "" if they do not.
     """
@@ -163,7 +161,6 @@ class TuningResult:
     default_us: float | None = None
     compiled: int = 0
     timed: int = 0
-    costs: tuple[Costs, ...] = ()
     error: str = ""
     remark: str = ""
 
@@ -184,18 +181,15 @@ def provenance(
     space: Space,
     *,
     tiles: bool = False,
-    objective: Objective | None = None,
     clock: str = "",
     checked_by: Sequence[str] = (),
 ) -> Provenance:
     """Make the provenance of a config that is tuned here and now.
 
-    No `objective` stands for time, and no name of a `clock`, the user's function, for ours.
-    `checked_by` says how outputs are checked where that is not by the dtypes' tolerances.
+    `clock` is the name of the user's function that times, empty for ours. `checked_by` says how
+    outputs are checked where that is not by the dtypes' tolerances.
     """
-    aims: tuple[str, ...] = ("tiles",) if tiles else ()
-    if objective is not None and not objective.only_time:
-        aims += (str(objective),)
+    aims = ("tiles",) if tiles else ()
     made_with = versions()
     source = source_digest(problem.kernel)
     return Provenance(
@@ -215,11 +209,8 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
     """Make the provenance by a user's choices; load nothing that tunes.
 
     Raises:
-        InputError: no such objective, or another choice has an invalid value.
+        InputError: a choice has an invalid value.
     """
-    objective = choices.get("objective")
-    if isinstance(objective, str):
-        objective = Objective.parse(objective)
     clock = ""
     if choices.get("do_bench") is not None:
         from asmtune.tuning.options import TuneOptions
@@ -231,14 +222,7 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
     if (accuracy := choices.get("accuracy")) is not None:
         checked_by += [canonical(accuracy.limits), _source_of(choices.get("reference"))]
-    return provenance(
-        problem,
-        space,
-        tiles=tiles,
-        objective=objective,
-        clock=clock,
-        checked_by=checked_by,
-    )
+    return provenance(problem, space, tiles=tiles, clock=clock, checked_by=checked_by)
 
 
 def _source_of(function: Any) -> str:

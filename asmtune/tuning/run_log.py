@@ -1,12 +1,14 @@
-"""`RunWatch`: writes a run's trace, reports its progress and stores its timings."""
+"""`RunWatch`: writes a run's trace, reports its progress and stores its timings; warnings of it."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Final, Self
 
+from asmtune.base.text import amount, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance
@@ -16,13 +18,9 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.history import run_rows
 from asmtune.store.safe_store import SafeStore
-from asmtune.store.trace.run import CostRow, Ending, Header
+from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
-from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
-
-if TYPE_CHECKING:
-    from asmtune.tuning.finals import FinalDecision
 
 
 class RunWatch(ProgressListener):
@@ -104,25 +102,11 @@ class RunWatch(ProgressListener):
         self._writer.trial(self._trials, seconds, outcomes, best_us=best_us, expected_gain=gain)
         self._report_progress()
 
-    def decided(self, decision: FinalDecision) -> None:
+    def decided(self, outcomes: Sequence[Outcome]) -> None:
         """Record the finals."""
-        self._writer.final(decision.outcomes)
-        timed = ((c, o) for c, o in decision.outcomes if isinstance(o, Measurement))
+        self._writer.final(outcomes)
+        timed = ((c, o) for c, o in outcomes if isinstance(o, Measurement))
         self._final_us = {config: outcome.median_us for config, outcome in timed}
-        if decision.costs:
-            front = {one.config for one in pareto_front(decision.costs)}
-            self._writer.costs(
-                CostRow(
-                    config=c.config,
-                    time_us=c.time_us,
-                    energy_mj=c.energy_mj,
-                    memory_bytes=c.memory_bytes,
-                    on_front=c.config in front,
-                    flops=c.flops,
-                    error=c.error,
-                )
-                for c in decision.costs
-            )
 
     def end(self, ending: Ending) -> None:
         """Record that the run has ended well."""
@@ -159,3 +143,56 @@ class RunWatch(ProgressListener):
         self._since = time.perf_counter()
         if self._state is not None:
             self._listener.progress(self._state)
+
+
+class DefaultOnlyWarning(UserWarning):
+    """Every config that was tried computes something else than the default, which is kept."""
+
+
+class CompileMemoryWarning(UserWarning):
+    """The limit of memory of compiles has cost a search several configs."""
+
+
+_told: Final[set[tuple[str, type[UserWarning]]]] = set()
+
+_SEVERAL: Final = 2
+
+
+def tell_of_failures(kernel: str, state: State, compile_memory_bytes: int) -> None:
+    """Warn of what explains a search's failures, each once for a kernel."""
+    failures = {c: failure for c, failure in state.failures.items() if c != state.default}
+    wrong = {c: f for c, f in failures.items() if f.stage == "check" and f.kind != "unchecked"}
+    if wrong and set(state.timings) == {state.default}:
+        _tell(
+            kernel,
+            DefaultOnlyWarning,
+            f"nothing was tuned, since the output of each of {len(wrong)} configs that ran differs "
+            f"from the default's: {_first(wrong)}; make the kernel compute the same with every "
+            "config, or say what is right by reference=",
+        )
+    starved = {c: f for c, f in state.failures.items() if f.kind == "memory" and _compiles(f)}
+    if len(starved) >= _SEVERAL:
+        _tell(
+            kernel,
+            CompileMemoryWarning,
+            f"{len(starved)} of {len({*state.verdicts, *state.failures})} configs could not be "
+            f"compiled within {amount(compile_memory_bytes, 'B')} of address space: "
+            f"{_first(starved)}; set ASMTUNE_COMPILE_MEMORY_MB higher, or take large tiles out of "
+            "the space",
+        )
+
+
+def _compiles(failure: Failure) -> bool:
+    return failure.stage not in ("launch", "check", "restore")
+
+
+def _first(failures: dict[Config, Failure]) -> str:
+    config, failure = next(iter(failures.items()))
+    detail = failure.detail.splitlines()
+    return f"the first, {config}: {detail[0] if detail else failure.kind}"
+
+
+def _tell(kernel: str, kind: type[UserWarning], text: str) -> None:
+    if (kernel, kind) not in _told:
+        _told.add((kernel, kind))
+        warnings.warn(f"kernel {kernel}: {text}", kind, stacklevel=user_stacklevel("contextlib"))

@@ -38,7 +38,6 @@ from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
-from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import (
     Experience,
     FirstRanking,
@@ -49,14 +48,13 @@ from asmtune.tuning.initial_state import (
     seed_notes,
     with_edited,
 )
-from asmtune.tuning.notices import tell_of_failures
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.run_log import RunWatch
+from asmtune.tuning.run_log import RunWatch, tell_of_failures
 from asmtune.tuning.search.base import Predictor, Strategy
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import WholeList, make_strategy
-from asmtune.tuning.stages import BenchTimer, SearchSetup, Stages, derived_caps
+from asmtune.tuning.stages import BenchTimer, FinalDecision, SearchSetup, Stages, derived_caps
 
 
 class AccuracyWarning(UserWarning):
@@ -322,7 +320,6 @@ class Session:
             default_us=ending.default_us,
             compiled=state.compiles,
             timed=state.trials,
-            costs=decision.costs,
             remark=remark,
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,11 +22,12 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import winner
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.tuning.background_compiler import BackgroundCompiler
-from asmtune.tuning.finals import FinalDecision, Finals, named_for_best
 from asmtune.tuning.options import Effort, TuneOptions
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Ended, Limits, Strategy
@@ -88,11 +90,6 @@ class BenchTimer:
         outcomes.update(self.bench.final(entrants) if entrants else ())
         return [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
 
-    def energy(self, verdict: Verdict) -> float | None:
-        """Measure millijoules of one launch; None if the GPU has no counter."""
-        entrants, _ = self._entrants([verdict])
-        return self.bench.energy(entrants[0]) if entrants else None
-
     def _entrants(
         self, verdicts: Sequence[Verdict]
     ) -> tuple[list[TimingCandidate], dict[Config, Measurement | Failure]]:
@@ -119,6 +116,54 @@ def derived_caps(funnel: Funnel, state: State, effort: Effort) -> list[Config]:
     fastest = state.finalists(effort.limits.finalists)
     parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
     return list(caps_for(parents, funnel.cap_source(), effort.caps))
+
+
+@dataclass(frozen=True)
+class FinalDecision:
+    """Holds the result of the last rounds.
+
+    Attributes:
+        winner: the timing of the config to launch.
+        outcomes: timings or failures of the finalists, in their order.
+    """
+
+    winner: Measurement
+    outcomes: tuple[Outcome, ...]
+
+
+def decide(
+    finalists: Sequence[Verdict], outcomes: Sequence[Outcome], policy: TimingPolicy
+) -> FinalDecision:
+    """Choose the winner of finalists that were timed afresh.
+
+    An alternative wins where no config is as good. Each is named after the best config, which is
+    launched where the name is unknown.
+
+    Raises:
+        MeasureError: none of them could be timed.
+    """
+    by_config = {verdict.config: verdict for verdict in finalists}
+
+    def cost(config: Config) -> tuple[float, float]:
+        if config.alternative is not None:
+            return math.inf, math.inf
+        features: Mapping[str, float] = by_config[config].features or {}
+        return features.get("regs_per_thread", 0.0), features.get("shared_bytes", 0.0)
+
+    timed = [m for _, m in outcomes if isinstance(m, Measurement)]
+    best = winner(timed, cost, policy)
+    configs = [m for m in timed if m.config.alternative is None]
+    launched = (winner(configs, cost, policy) if configs else best).config.plain
+
+    def named(config: Config) -> Config:
+        name = config.alternative
+        return config if name is None else launched.with_alternative(name)
+
+    renamed = [
+        (named(c), replace(o, config=named(c)) if isinstance(o, Measurement) else o)
+        for c, o in outcomes
+    ]
+    return FinalDecision(replace(best, config=named(best.config)), tuple(renamed))
 
 
 @dataclass(frozen=True)
@@ -185,27 +230,22 @@ class Stages:
         Raises:
             MeasureError: none of them can be timed.
         """
-        effort = self.options.effort
-        finals = Finals(self.timer.final, self.timer.energy, effort.policy, self.options.objective)
         with self.watch.timed_stage("finals"):
             finalists = self._finalists()
             entrants = [*finalists, *self._alternatives(finalists)]
-            decision = named_for_best(finals.decide(entrants, self.state.default))
-        self.watch.decided(decision)
+            outcomes = self.timer.final(entrants)
+            decision = decide(entrants, outcomes, self.options.effort.policy)
+        self.watch.decided(decision.outcomes)
         self.front.hand_to_triton(decision.winner.config)
         return decision
 
     def _alternatives(self, finalists: Sequence[Verdict]) -> list[Verdict]:
         """Return the user's functions, each as one that stands in a finalist's place."""
-        names = tuple(self.options.alternatives)
-        if not names or not finalists:
-            return []
-        if not self.options.objective.only_time:
-            text = f"alternatives are not timed ({', '.join(names)}): more than time counts"
-            self.watch.note(text)
-            return []
-        base = finalists[0]
-        return [replace(base, config=base.config.with_alternative(name)) for name in names]
+        return [
+            replace(base, config=base.config.with_alternative(name))
+            for base in finalists[:1]
+            for name in self.options.alternatives
+        ]
 
     def _finalists(self) -> list[Verdict]:
         """Return the fastest of different code, and the default; equal binaries share samples."""

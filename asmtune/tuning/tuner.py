@@ -118,7 +118,7 @@ class Tuner:
     ) -> TuningRequest:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
-        names = ("tiles", "objective", "do_bench", "alternatives")
+        names = ("tiles", "do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
         checked = ("accuracy", "reference", "tolerance")

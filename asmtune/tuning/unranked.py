@@ -6,7 +6,6 @@ of machine code and no launcher of asmtune's own is needed. Outputs are not chec
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from asmtune.base.errors import CompileError, ForeignWriteError, MeasureError, ParseError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.base.user_state import carried, outside, within
-from asmtune.compile.load import launch_values
+from asmtune.compile.load import LoadedLaunch, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded, required
@@ -30,7 +29,7 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.measure.bench.gpu import allocating
 from asmtune.measure.bench.hooks import QUANTILES, DoBench
-from asmtune.measure.bench.trials import times_of
+from asmtune.measure.bench.trials import timed_by_user
 from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning.options import TuneOptions
@@ -38,8 +37,6 @@ from asmtune.tuning.request import TuningRequest, TuningResult
 
 if TYPE_CHECKING:
     from asmtune.predict.prune.flow import Funnel
-
-_US: Final = 1e3
 
 
 class UnrankedWarning(UserWarning):
@@ -169,7 +166,8 @@ class UnrankedSession:
             for config in configs:
                 call = self._call(problem, config)
                 returned = guarded("launch", partial(do_bench, call, quantiles=QUANTILES))
-                outcomes[config] = _outcome(config, returned)
+                failed = isinstance(returned, Failure)
+                outcomes[config] = returned if failed else timed_by_user(config, returned)
                 self.listener.advance()
         return outcomes
 
@@ -181,24 +179,28 @@ class UnrankedSession:
     def _call(self, problem: Problem, config: Config) -> Callable[[], None]:
         """Return a function that launches once, with all that Triton does around a launch."""
         values, bound = _hook_values(problem, config, warmup=False), problem.bind(config)
-        hooks, checks = self.options.hooks, self.options.checks
+        checks = self.options.checks
         copies = {name: values[name].clone() for name in checks.restore_value if name in values}
+
+        def prepare() -> None:
+            if config.pre_hook is not None:
+                within(config.pre_hook)(values)
+
+        def run() -> None:
+            _launch(problem, config, bound, warmup=False)
+
+        launch = self.options.hooks.around(LoadedLaunch(prepare, run), values)
 
         @outside()
         def call() -> None:
-            if config.pre_hook is not None:
-                within(config.pre_hook)(values)
-            if hooks.pre is not None:
-                within(hooks.pre)(values)
+            launch.prepare()
             for name in checks.reset_to_zero:
                 values[name].data.zero_()  # also of a tensor that inference has made
             for name, copy in copies.items():
                 values[name].data.copy_(copy)
             self._restore(problem)
-            with hooks.reporting(values):
-                _launch(problem, config, bound, warmup=False)
-            if hooks.post is not None:
-                within(hooks.post)(values, exception=None)
+            launch.run()
+            launch.finish()
 
         return call
 
@@ -246,16 +248,6 @@ def _foreign_places(compiled: Any) -> tuple[str, ...]:
         return Kernel(text).foreign_places if text else ()
     except ParseError:
         return ()
-
-
-def _outcome(config: Config, returned: Any) -> Measurement | Failure:
-    if isinstance(returned, Failure):
-        return returned
-    times = times_of(returned)
-    if any(math.isinf(one) for one in times):
-        return Failure("launch", "untimed", f"the clock gave {returned}")
-    median_us, p20_us, p80_us = (one * _US for one in (times * 3)[:3])
-    return Measurement(config, median_us, p20_us, p80_us, (median_us,))
 
 
 def triton_clock() -> DoBench:

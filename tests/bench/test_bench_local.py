@@ -10,7 +10,6 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import TimingCandidate
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import entrant, setup
@@ -38,14 +37,6 @@ def test_each_entrant_gets_its_outcome_in_order() -> None:
     assert [config for config, _ in outcomes] == [e.config for e in entrants]
     assert told(outcomes) == [7.0, "wrong_output", "unwritten", "memory", 12.0]
     bench.close()
-
-
-def test_a_wrong_config_is_never_timed() -> None:
-    """It is launched once, to see what it computes."""
-    machine = CpuMachine()
-    bench = opened(machine)
-    bench.trial([entrant("wrong", 1.0), entrant("good", 7.0)])
-    assert machine.launched.count("wrong") == 1
 
 
 def test_without_the_check_all_are_timed() -> None:
@@ -78,19 +69,6 @@ def test_the_tensors_hold_what_they_held() -> None:
         assert torch.equal(arguments[name], held)
 
 
-def test_hooks_run_before_each_launch() -> None:
-    """A config's hook sees the arguments and the config's own values, as Triton gives them."""
-    seen: list[dict[str, Any]] = []
-    machine = CpuMachine()
-    bench = opened(machine)
-    seen_before = len(machine.launched)
-    hooked = entrant("good", 3.0, pre_hook=lambda values: seen.append(dict(values)))
-    bench.trial([hooked])
-    launches = len(machine.launched) - seen_before
-    assert len(seen) >= launches - 3 > 0  # the best so far runs along, without a hook
-    assert {"x_ptr", "y_ptr", "n", "MODE", "US", "num_warps"} <= seen[-1].keys()
-
-
 def test_a_broken_context_is_recognised() -> None:
     """The error names the config and what survives it; then nothing is tried any more."""
     machine = CpuMachine()
@@ -121,18 +99,6 @@ def test_another_takes_the_place_of_a_default_that_fails() -> None:
     bench.close()
 
 
-def test_a_users_reference_decides() -> None:
-    """With one, a default that computes something else fails, and others may be right."""
-
-    def triple(values: Any) -> Any:
-        return values["x_ptr"] * 3
-
-    bench = LocalBench(setup({"reference": triple}), CpuMachine())
-    assert told([bench.begin(entrant("good"))]) == ["wrong_output"]
-    assert told(bench.trial([entrant("wrong", 3.0), entrant("good", 4.0)])) == [3.0, "wrong_output"]
-    bench.close()
-
-
 def test_options_that_triton_refuses_cost_one_config() -> None:
     """Three warps are no launch; the next entrant is timed."""
     bench = opened()
@@ -148,10 +114,3 @@ def test_energy_is_the_machines() -> None:
     assert [bench.energy(one) for one in entrants] == [0.005, None, None, None]
     with pytest.raises(DeviceLostError):
         bench.energy(entrant("fault", 5.0))
-
-
-def test_nothing_is_asked_of_an_empty_trial() -> None:
-    """No entrants, no outcomes."""
-    bench = opened()
-    none: list[TimingCandidate] = []
-    assert bench.trial(none) == bench.final(none) == []

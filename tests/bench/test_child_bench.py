@@ -23,6 +23,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import AccessStrides, ConfigSlots, ProgramStride, WrittenSlots
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import Team
 from asmtune.measure.bench.gpu import environment
 from tests.bench.bench_support import CHILD, entrant, setup
 
@@ -49,8 +50,7 @@ def told(outcomes: list[Any]) -> list[Any]:
 
 def child_of(bench: ChildBench) -> int:
     """The process id of the child."""
-    assert bench._children._session is not None
-    return bench._children._session._child.pid
+    return bench._session.pid
 
 
 def is_running(pid: int) -> bool:
@@ -105,20 +105,11 @@ def test_a_process_killed_between_trials_is_replaced(bench: ChildBench) -> None:
 def test_a_best_that_kills_does_not_stop_the_search(bench: ChildBench) -> None:
     """A process that dies of who was best before is replaced by one that does not time it."""
     bench.trial([entrant("print", 1.0)])
-    best = bench._children.state.best
-    assert best is not None
+    best = bench.best
     # From now on its number stands for a launch that crashes.
-    bench._children.configs.candidates[best[1]] = entrant("segfault", 1.0)
+    bench.candidates[best[1]] = entrant("segfault", 1.0)
     os.kill(child_of(bench), signal.SIGKILL)
     assert told(bench.trial([entrant("good", 4.0)])) == [4.0]
-
-
-@pytest.mark.slow
-def test_energy_is_measured_in_the_child(bench: ChildBench) -> None:
-    """Of what runs there; a config that kills the process has none, and the next one has."""
-    modes = ["good", "segfault", "good"]
-    found = [bench.energy(entrant(mode, 5.0)) for mode in modes]
-    assert found == [0.005, None, 0.005]
 
 
 def test_nothing_reaches_the_terminal(bench: ChildBench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -189,12 +180,6 @@ def test_a_default_that_kills_is_replaced() -> None:
     bench.close()
 
 
-def test_an_argument_that_cannot_travel_is_named() -> None:
-    """It is refused before a process is started."""
-    with pytest.raises(InputError, match="argument n: object"):
-        ChildBench(setup(n=object()), command=CHILD)
-
-
 def test_a_child_that_dies_at_its_start() -> None:
     """After three in a row the last words of the last one are the error."""
     with pytest.raises(MeasureError, match=r"died 3 times in a row.*the driver is too old"):
@@ -242,14 +227,13 @@ def test_the_child_dies_with_its_parent() -> None:
         "from tests.bench.bench_support import CHILD, entrant, setup\n"
         "bench = ChildBench(setup(run_timeout_s=600.0), command=CHILD)\n"
         "bench.begin(entrant('good'))\n"
-        "print(bench._children._session._child.pid, flush=True)\n"
+        "print(bench._session.pid, flush=True)\n"
         "bench.trial([entrant('hang')])\n"
     )
     root = Path(__file__).parents[2]
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root, text=True
     )
-    assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     assert is_running(pid)
     parent.kill()
@@ -277,6 +261,57 @@ def test_a_gpu_that_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     with pytest.raises(InputError, match=r"GPU 2: CUDA_VISIBLE_DEVICES=5,7 shows 2"):
         environment(2)
+
+
+@pytest.fixture
+def team(monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
+    """Two GPUs of one model, that have begun with a right config of 10 us."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    made = Team(setup(), [1, 0], command=(*CHILD, "names:H200,H200"))
+    assert told([made.begin(entrant("good"))]) == [10.0]
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+def test_a_team_keeps_the_order_of_the_entrants(team: Team) -> None:
+    """Shares of two GPUs, one of whose processes dies, are put together as asked."""
+    assert team.device == "H200"
+    assert [member.gpu for member in team._members] == [1, 0]
+    modes = ["good", "wrong", "good", "segfault", "nothing", "good", "good"]
+    entrants = [entrant(mode, 1.0 + place) for place, mode in enumerate(modes)]
+    outcomes = team.trial(entrants)
+    assert [config for config, _ in outcomes] == [e.config for e in entrants]
+    assert told(outcomes) == [1.0, "wrong_output", 3.0, "crash", "unwritten", 6.0, 7.0]
+    assert told(team.final([entrants[5], entrants[2]])) == [6.0, 3.0]
+    assert "started again 1 times" in team.notes[-1]
+    assert told(team.trial([entrant("good", 2.0)])) == [2.0]
+    assert team.trial([]) == []
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_lost_is_the_teams_error(team: Team) -> None:
+    """It names the GPU, after the others have timed their shares."""
+    lost = team._members[1]
+    lost._command = ("false",)
+    os.kill(child_of(lost), signal.SIGKILL)
+    with pytest.raises(MeasureError, match="on GPU 0 died 3 times"):
+        team.trial([entrant("good", 1.0 + place) for place in range(4)])
+    assert team._members[0].best == (1.0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seen", "names", "message"),
+    [("0,1", "H200,A100", r"GPU 0: H200, GPU 1: A100"), ("0", "H200", "DEVICES=0 shows 1")],
+)
+def test_gpus_that_make_no_team(
+    monkeypatch: pytest.MonkeyPatch, seen: str, names: str, message: str
+) -> None:
+    """Two models, and a GPU that is not there, are refused."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    with pytest.raises(InputError, match=message):
+        Team(setup(), [0, 1], command=(*CHILD, f"names:{names}"))
 
 
 @pytest.mark.slow(seconds=3)

@@ -53,11 +53,6 @@ class Recorder:
 
     final = trial
 
-    def energy(self, entrant: TimingCandidate) -> float | None:
-        """Of an entrant that was asked for."""
-        self.asked.append(entrant.config)
-        return 2.0
-
     def close(self) -> None:
         """Forget who was asked for."""
         self.asked = []
@@ -166,7 +161,6 @@ def test_the_rest_is_the_inner_benchs() -> None:
     bench = DedupBench(problem(), inner)
     assert (bench.device, bench.notes) == ("a GPU", ("a note",))
     bench.trial(twins(1))
-    assert bench.energy(twins(1)[0]) == 2.0
     bench.close()
     assert inner.asked == []
 

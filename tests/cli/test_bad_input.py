@@ -216,7 +216,6 @@ WHOLE = "expected a whole number"
         (("tune", "{}/raises.py", "--dtype", "fp99"), "unknown dtype 'fp99'"),
         (("tune", "{}/raises.py", "--effort", "hard"), "unknown effort 'hard'"),
         (("tune", "{}/raises.py", "--strategy", "luck"), "luck"),
-        (("tune", "{}/raises.py", "--objective", "time=nan"), "time=nan"),
         (("tune", "{}/raises.py", "--seconds", "nan"), "--seconds: nan is no number above 0"),
         (("tune", "{}/raises.py", "--seconds", "-1"), "--seconds: -1 is no number above 0"),
         (("tune", "{}/raises.py", "--compiles", "0"), "--compiles"),

@@ -25,7 +25,6 @@ from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from tests.command_lines import Commands
-from tests.trace_runs import write_run
 
 MADE = versions()
 PROVENANCE = Provenance(
@@ -206,21 +205,7 @@ def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) 
         "timed": 3,
         "seconds": 1.5,
         "error": None,
-        "costs": [],
     }
-
-
-def test_costs(workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where more than time counts, what the finalists cost is read from the run and listed."""
-    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(commands.folder / "cache"))
-    run = write_run(commands.folder / "cache" / "runs").run
-    workshop.answers = [lambda job: replace(tuned(job), run=run)] * 2
-    base = ("tune", "{}/doubled.py", "--shape", "n=8", "--objective", "pareto")
-    text = commands.run(*base).out
-    assert "* where no other config is better in everything" in text
-    assert [line.split()[0] for line in text.splitlines() if "mJ" not in line][-2:] == ["*", "│"]
-    (result,) = json.loads(commands.run(*base, "--json").out)["results"]
-    assert [cost["on_front"] for cost in result["costs"]] == [True, False]
 
 
 def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
@@ -231,10 +216,10 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     options = workshop.options
     assert options is not None
     assert (options.effort.name, options.isolate, options.devices) == ("balanced", True, None)
-    assert (options.seed, options.force, options.objective.only_time) == (0, False, True)
+    assert (options.seed, options.force) == (0, False)
     commands.run(
         *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
-        "--timings", "5", "--no-isolate", "--objective", "time=1,memory=0.5", "--seed", "3",
+        "--timings", "5", "--no-isolate", "--seed", "3",
         "--force", "--tiles", "--bits", "equal",
     )  # fmt: skip
     options = workshop.options
@@ -245,7 +230,6 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
     assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
     assert options.checks.bits_equal
-    assert options.objective.weights == {"time": 1.0, "memory": 0.5}
     commands.run(*base, "--accuracy", "p99=3e-2, clip=0.03,nonfinite=1")
     assert workshop.options is not None
     assert workshop.options.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
@@ -411,7 +395,6 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("tune", "{}/doubled.py", "--seconds", "nan"), "--seconds: nan is no number above 0"),
         (("tune", "{}/doubled.py", "--compiles", "0"), "--compiles"),
         (("tune", "{}/doubled.py", "--timings", "-1"), "--timings"),
-        (("tune", "{}/doubled.py", "--objective", "speed"), "objective 'speed'"),
         (("tune", "{}/doubled.py", "--devices", "first"), "--devices: 'first' is neither"),
         (("tune", "{}/doubled.py", "--devices", "0,0"), "--devices: '0,0' names a GPU twice"),
         (("tune", "{}/doubled.py", "--devices", ""), "--devices: ''"),
@@ -490,7 +473,7 @@ def test_recorded_keys(workshop: FakeWorkshop, commands: Commands) -> None:
 def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Commands) -> None:
     """Options of shapes, an unknown kernel, and a script that is gone are told in one line."""
     path = recorded(commands, 64)
-    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--objective", "energy"), ("--tiles",)):
+    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--tiles",)):
         said = commands.refused("tune", "--from", path, *given)
         assert f"{given[0]} and --from: recorded keys have their own shapes" in said
     said = commands.refused("tune", "triple", "--from", path)

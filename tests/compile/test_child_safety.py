@@ -23,7 +23,7 @@ from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.workers import Workers
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.child_supervisor import COMMAND as BENCH_CHILD
+from asmtune.measure.bench.child_bench import COMMAND as BENCH_CHILD
 from asmtune.workshop.regression.processes import COMMAND as BENCH_PROCESS
 from tests.compile.process_tree import comes_true
 

@@ -205,19 +205,6 @@ def test_hooks_run_around_functions_as_around_configs(tmp_path: Path) -> None:
     assert torch.equal(made.arguments["out_ptr"], torch.full((4096,), 7.0))
 
 
-def test_an_objective_beside_time_leaves_functions_out(tmp_path: Path) -> None:
-    """Registers of a library are not known: nothing says what it costs."""
-    choices = {"alternatives": {"vendor": vendor}, "objective": "time=1,memory=0.1"}
-    maker = workshop(tmp_path, HostMachine(us_of(3.0)), "quick", **choices)
-    record = resolved(maker, space(warps=(4, 8))).record
-    assert record is not None
-    assert record.winner.alternative is None
-    # The record says so, or each process would try again.
-    assert record.tried == {"vendor"}
-    again = workshop(tmp_path, HostMachine(), "quick", **choices)
-    assert resolved(again, space(warps=(4, 8))).outcome == "known"
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

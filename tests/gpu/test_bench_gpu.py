@@ -13,8 +13,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
-from asmtune.measure.bench.child_bench import ChildBench, Team
-from asmtune.measure.bench.dedup import open_bench
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import Team, open_bench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -105,14 +105,13 @@ def test_graph_mode(kind: type[LocalBench | ChildBench], here: Target) -> None:
         assert prepared.is_whole()
 
 
-@BOTH
-def test_energy(kind: type[LocalBench | ChildBench], here: Target) -> None:
+def test_energy(here: Target) -> None:
     """A launch takes more than nothing, or there is no meter; eight times the data takes more."""
     found = []
     for size in (1 << 22, 1 << 25):
         problem = fault_kernels.problems(size)["double"]
         prepared = fault_kernels.prepare(problem, [fault_kernels.config()], here)
-        bench = kind(prepared.setup)
+        bench = LocalBench(prepared.setup)
         bench.begin(prepared.entrants[0])
         found.append(bench.energy(prepared.entrants[0]))
         bench.close()
@@ -130,9 +129,9 @@ def test_a_killed_child_is_replaced(here: Target) -> None:
     prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
     bench = ChildBench(prepared.setup)
     bench.begin(prepared.entrants[0])
-    session = bench._children._session
+    session = bench._session
     assert session is not None
-    os.kill(session._child.pid, signal.SIGKILL)
+    os.kill(session.pid, signal.SIGKILL)
     outcomes = bench.trial(prepared.entrants[1:])
     assert all(isinstance(result, Measurement) for _, result in outcomes)
     assert bench.device == torch.cuda.get_device_name()

@@ -10,11 +10,14 @@ from typing import Any
 
 import torch
 
-from asmtune.measure.bench.messages import slots_of
+from asmtune.base.json_codec import JsonCodec, scalar_of, text_of
+from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
+
+CODEC = JsonCodec(decoders={str: text_of, int: scalar_of, bool: scalar_of})
 
 
 def verdicts(case: Case, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +26,9 @@ def verdicts(case: Case, facts: Mapping[str, Any]) -> dict[str, Any]:
     tensors = {name: torch.randn(*size, generator=generator) for name, size in case.shapes.items()}
     before = {name: tensor.clone() for name, tensor in tensors.items()}
     effects = Effects(**{name: frozenset(names) for name, names in facts["effects"].items()})
-    slots = {name: slots_of(value) for name, value in facts["slots"].items()}
+    slots = {
+        name: CODEC.read(ConfigSlots, value, "slots") for name, value in facts["slots"].items()
+    }
 
     def launch(name: str) -> Callable[[], None]:
         values = {n: value for n, value in case.configs[name].items() if n != "num_stages"}

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import (
     GpuClock,
     Subject,
@@ -60,15 +59,6 @@ def test_a_prompt_host_costs_one_flush_a_sample() -> None:
     kinds = ["flush", "run 30", "prepare", "flush", "run 2", "flush", "run 900"]
     assert gpu.begun == kinds
     assert clock.delayed == 0
-
-
-def test_many_subjects_are_timed_in_batches() -> None:
-    """Seventy subjects come back in their order, each launched once."""
-    gpu = SimulatedGpu()
-    clock = awake(gpu)
-    times = [float(n) for n in range(1, 71)]
-    assert clock.round([launched(gpu, us) for us in times]) == pytest.approx(times)
-    assert gpu.begun[1::2] == [f"run {us:g}" for us in times]
 
 
 @given(
@@ -152,21 +142,6 @@ def test_one_that_outlasts_every_hold_makes_no_other_late() -> None:
         samples = dict(zip((s.config for s in order), clock.round(order), strict=True))
         assert samples[subjects[1].config] == pytest.approx(40.0)
         assert clock.delayed == 1
-
-
-def test_the_lead_is_given_up() -> None:
-    """When the other thread is done, the GPU is soon no longer held back."""
-    gpu = SimulatedGpu()
-    clock = awake(gpu)
-    subject = launched(gpu, 30.0)
-    gpu.stall = lambda: 400.0
-    clock.round([subject])
-    gpu.stall = lambda: 0.0
-    for _ in range(8):
-        clock.round([subject])
-    gpu.begun.clear()
-    clock.round([subject])
-    assert gpu.begun == ["flush", "run 30"]
 
 
 # ---------------------------------------------------------------- idle clocks
@@ -254,7 +229,6 @@ def test_what_cannot_be_captured_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     subject = Subject(Config({}), run, lambda: None)
     failure = GpuClock(GRAPH, gpu).warm_up(subject)
-    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("launch", "capture")
     assert "not permitted when stream is capturing" in failure.detail
     clock = GpuClock(EVENTS, gpu)
@@ -277,7 +251,6 @@ def test_warming_up_runs_once_and_says_why_not() -> None:
         raise RuntimeError("out of resource: shared memory, Required: 300000")
 
     failure = clock.warm_up(Subject(Config({}), refuse, lambda: None))
-    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("launch", "shared_memory")
 
 

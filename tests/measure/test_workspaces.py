@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,7 +14,6 @@ from torch import Tensor
 from asmtune.base.json_codec import to_json
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.slots import ConfigSlots
-from asmtune.measure.bench.messages import slots_of
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.compare import fill_poison
 from asmtune.measure.checks.effects import Effects
@@ -99,13 +97,6 @@ def test_what_is_compared_is_said() -> None:
         workspaces = workspaces_of(slots_in(name, other), slots_in(name, "default"))
         reductions[name] = workspaces[argument].reduction
     assert reductions == dict.fromkeys(WORKSPACES, "sums") | UNSUMMED
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_slots_travel_to_the_process_that_times(name: str) -> None:
-    """They are the same after they were JSON."""
-    slots = slots_in(name, "default")
-    assert slots_of(json.loads(json.dumps(to_json(slots)))) == slots
 
 
 EXPECTED = {
@@ -196,13 +187,11 @@ def test_sums_of_other_slots_are_compared(dtype: torch.dtype) -> None:
         default_of(checker, lambda: parts(buffer, 4, 64))
         assert verdict(checker, lambda: parts(buffer, 2, 128)) is None
         wrong = verdict(checker, lambda: parts(buffer, 2, 128)[3:4].add_(8.0))
-        assert wrong is not None
         assert wrong[0] == "wrong_output"
         assert "1 of 5 sums over the slots of partial_ptr differ" in wrong[1]
         infinite = verdict(checker, lambda: parts(buffer, 2, 128)[3:4].fill_(math.nan))
         assert infinite == ("wrong_output", "1 elements of partial_ptr are NaN or infinite")
         hole = verdict(checker, lambda: buffer[:9].copy_(parts(spare, 2, 128)[:9]))
-        assert hole is not None
         assert hole[0] == "unwritten"
         beyond = verdict(checker, lambda: (parts(buffer, 2, 128), buffer[20:].zero_()))
         assert beyond == (
@@ -250,7 +239,6 @@ def test_a_buffer_that_a_hook_fills() -> None:
         default_of(checker, hooked(lambda: parts(buffer, 4, 64)))
         assert verdict(checker, hooked(lambda: parts(buffer, 2, 128))) is None
         missing = verdict(checker, hooked(lambda: parts(buffer, 2, 128)[3:4].zero_()))
-        assert missing is not None
         assert missing[0] == "wrong_output"
         # Without its hook the rest stays as it was, and the caller may read it.
         unhooked = verdict(checker, lambda: parts(buffer, 2, 128))
@@ -264,7 +252,6 @@ def test_rows_without_room_are_missed() -> None:
     with parts_checker(buffer, reset_to_zero=("partial_ptr",)) as checker:
         default_of(checker, lambda: parts(buffer, 4, 64))
         cut = verdict(checker, lambda: buffer.copy_(parts(spare, 8, 32)[:32]), "narrow")
-        assert cut is not None
         assert cut[0] == "wrong_output"
 
 
@@ -275,7 +262,6 @@ def test_a_buffer_that_is_reset_to_zero() -> None:
         default_of(checker, lambda: parts(buffer, 4, 64))
         assert verdict(checker, lambda: parts(buffer, 2, 128)) is None
         missing = verdict(checker, lambda: parts(buffer, 2, 128)[3:4].zero_())
-        assert missing is not None
         assert missing[0] == "wrong_output"
 
 

@@ -17,7 +17,6 @@ from asmtune.report.cells import changes
 from asmtune.report.runs import (
     MOST_ROWS,
     NOT_ENDED,
-    costs_table,
     funnel_steps,
     run_json,
     run_report,
@@ -266,7 +265,6 @@ def test_run_json(run: TracedRun) -> None:
     }
     assert first["best_us"] == 21.0
     assert document["funnel"][0] == {"stage": "space", "what": "candidates", "configs": 6}
-    assert document["costs"][0]["on_front"] is True
     assert document["notes"] == ["clocks were not locked"]
 
 
@@ -285,13 +283,6 @@ def test_the_list(tmp_path: Path) -> None:
     first, second = json.loads(runs_json(summaries))["runs"]
     assert first["ending"]["median_us"] == 10.0
     assert second["ending"] is None
-
-
-def test_costs(run: TracedRun) -> None:
-    """Costs stand fastest first, and a star marks what no other beats in everything."""
-    first, second = rows(costs_table(reversed(run.costs)))[-2:]
-    assert first == ["*", str(FAST), "10.0", "1.50", "300.0", "2.00", "4.0"]
-    assert second == ["", str(DEFAULT), "20.0", "-", "-", "-", "2.0"]
 
 
 def test_an_axis_that_some_lack() -> None:

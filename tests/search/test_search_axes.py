@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.axes import Axes, steps
+from asmtune.tuning.search.base import Axes, steps
 
 
 def test_places_follow_the_values() -> None:

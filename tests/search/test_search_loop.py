@@ -72,14 +72,6 @@ def test_default_and_seeds_come_first() -> None:
     assert len(set(bench.noted("start"))) == len(bench.noted("start")) == len(SPACE)
 
 
-def test_default_comes_first_whatever_the_model_selects() -> None:
-    """A default that the strategy would not time is timed all the same."""
-    bench = Bench(bowl(A=128, B=64))
-    strategy = make_strategy("model", pace=BatchSizes(first=6, batch=4, trial=1))
-    run(strategy, State(foreseen(SPACE), SPACE[24]), bench, bench, Limits())
-    assert bench.noted("trial")[0] == SPACE[24]
-
-
 def test_ends_with_reason_and_finalists() -> None:
     """The fastest are named, fastest first, with the default behind where it is not one."""
     ended = searched(State(foreseen(SPACE), DEFAULT), Bench(TIME), Limits(finalists=3))

@@ -108,19 +108,6 @@ def test_same_seed_same_search(name: str) -> None:
     assert one == other
 
 
-def test_one_strategy_for_many_problems() -> None:
-    """A strategy that has searched one problem searches the next as a new one would."""
-    used = make_strategy("model", pace=BatchSizes(first=16, batch=8))
-    other = bowl(A=16, B=512, C=16)
-    events = []
-    for strategy in (used, make_strategy("model", pace=BatchSizes(first=16, batch=8))):
-        for time in (TIME, other) if strategy is used else (other,):
-            bench = Bench(time)
-            run(strategy, State(foreseen(SPACE), SPACE[0]), bench, bench, Limits())
-        events.append(bench.events)
-    assert events[0] == events[1]
-
-
 @settings(max_examples=40)
 @given(
     name=st.sampled_from(["model", "exhaustive", "random", "hierarchical"]),

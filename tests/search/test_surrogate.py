@@ -56,16 +56,6 @@ def test_equations_against_a_library() -> None:
     assert believed.deviation == pytest.approx(deviation * np.sqrt(fitted._scale))
 
 
-def test_near_a_timing_little_is_unknown() -> None:
-    """Where a config lies at a timed one its time is taken over; far from all it is wide open."""
-    timed = points([0.0, 0.0], [[0.0], [0.3]])
-    believed = Surrogate(timed, np.array([1.0, 1.4])).posterior(
-        points([0.0] * 3, [[0], [0.3], [9]])
-    )
-    assert believed.mean[:2] == pytest.approx([1.0, 1.4], abs=0.02)
-    assert believed.deviation[0] < 0.2 * believed.deviation[2]
-
-
 def test_error_of_the_scorer_is_learned() -> None:
     """Where the scorer is wrong about a corner of the space, its neighbours are corrected."""
     timed = points([0.0, 0.0, 0.5, 0.5], [[0.0], [0.1], [2.0], [2.1]])

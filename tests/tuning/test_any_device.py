@@ -49,7 +49,6 @@ def test_a_shipped_descriptor_is_of_the_device(name: str, monkeypatch: pytest.Mo
     """A device that its driver names is found in the files, and its driver agrees with them."""
     pretend(name, monkeypatch)
     target = match_device(name)
-    assert target is not None
     assert target is shipped.shipped_target(name)
     assert "driver" not in {figure.kind for figure in target.figures.values()}
 
@@ -95,7 +94,6 @@ def test_a_derived_target_is_near_the_shipped_one(
     pretend(name, monkeypatch)
     monkeypatch.setattr(shipped, "shipped_target", lambda _: None)
     derived = match_device(name)
-    assert derived is not None
     for field in ("arch", "sms", "clock_hz", "max_warps_per_sm", "max_blocks_per_sm"):
         assert getattr(derived, field) == getattr(described, field), field
     for field in ("shared_bytes_per_sm", "shared_bytes_per_block", "registers_per_sm"):
@@ -117,7 +115,6 @@ def test_a_slice_is_what_its_driver_says(monkeypatch: pytest.MonkeyPatch) -> Non
     name = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
     pretend(name, monkeypatch)
     target, whole = match_device(name), load_target("H100")
-    assert target is not None
     assert (target.sms, target.l2_bytes) == (16, 6.25 * 2**20)
     share = target.tensor_flops_per_s["bf16"] / whole.tensor_flops_per_s["bf16"]
     assert share == pytest.approx(16 / 132, rel=0.1)
@@ -130,7 +127,6 @@ def test_a_part_of_a_shipped_name_with_other_sms_is_derived(
     name = "NVIDIA GeForce RTX 3080"
     pretend(name, monkeypatch, attributes(name) | {"sms": 70, "bus_bits": 384})
     target = match_device(name)
-    assert target is not None
     assert (target.name, target.sms) == (name, 70)
     assert target.dram_bytes_per_s == pytest.approx(912e9, rel=0.01)
 
@@ -143,7 +139,6 @@ def test_a_newer_architecture_says_whose_rates_it_has(monkeypatch: pytest.Monkey
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert match_device("NVIDIA Later") == target
-    assert target is not None
     assert target.arch == "sm_107"
     figure = target.figure("tensor_flops_per_s.bf16")
     assert "compute capability 10.3, the nearest known to 10.7" in figure.source
@@ -166,7 +161,6 @@ def test_a_driver_that_tells_little_suffices(
     told = {name: v for name, v in attributes("NVIDIA A30").items() if name not in missing}
     pretend("NVIDIA A30", monkeypatch, told)
     target = match_device("NVIDIA A30")
-    assert target is not None
     assert (target.sms, target.arch) == (56, "sm_80")
 
 
@@ -177,7 +171,6 @@ def test_a_driver_that_contradicts_itself_is_believed_in_part(
     told = attributes("NVIDIA A30") | {"shared_bytes_per_block": 1 << 30}
     pretend("NVIDIA A30", monkeypatch, told)
     target = match_device("NVIDIA A30")
-    assert target is not None
     assert (target.sms, target.shared_bytes_per_block) == (56, 163 << 10)
 
 
@@ -262,7 +255,6 @@ def test_everything_is_timed_where_nothing_is_known(
     made = problem()
     with pytest.warns(UnrankedWarning, match="NVIDIA H200: no descriptor .*all 20 are compiled"):
         result = resolved(unknown_tuner(tmp_path), made=made)
-    assert result.record is not None
     assert result.record.winner == BEST
     assert len(result.record.measurements) == 20
     assert sorted(stand_in.compiled) == sorted(set(stand_in.compiled)) == sorted(stand_in.timed)
@@ -279,7 +271,6 @@ def test_configs_that_fail_are_left_out(stand_in: TritonStandIn, tmp_path: Path)
     stand_in.fails = (1024,)
     with pytest.warns(UnrankedWarning):
         result = resolved(unknown_tuner(tmp_path))
-    assert result.record is not None
     assert result.record.winner.kwargs["BLOCK"] != 1024
     assert [failure.kind for _, failure in result.record.failures] == ["compiler"] * 4
 
@@ -290,7 +281,6 @@ def test_a_config_without_a_grid_is_left_out(stand_in: TritonStandIn, tmp_path: 
     made = replace(problem(), grid=sizes)
     with pytest.warns(UnrankedWarning):
         result = resolved(unknown_tuner(tmp_path), made=made)
-    assert result.record is not None
     assert result.record.winner == BEST
     assert {config.kwargs["BLOCK"] for config, _ in result.record.failures} == {256}
     assert stand_in.timed
@@ -350,7 +340,6 @@ def test_what_asmtune_cannot_compile_or_read_is_tuned_without_it(
     tuning = ranked_workshop(tmp_path, HostMachine())
     with pytest.warns(UnrankedWarning, match=f"NVIDIA H200: {told}"):
         result = resolved(tuning)
-    assert result.record is not None
     assert result.record.winner == BEST
     stand_in.fails = (128, 256, 512, 1024, 2048)
     with pytest.raises(CompileError, match="no config of add can run on H200") as caught:
@@ -385,7 +374,6 @@ def test_an_amd_gpu_is_tuned_by_triton(
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # the tensors are the host's
     with pytest.warns(UnrankedWarning):
         result = resolved(opened)
-    assert result.record is not None
     assert result.record.winner == BEST
     assert len(stand_in.timed) == 20
 
@@ -421,7 +409,6 @@ def test_no_function_is_timed_where_outputs_are_not_checked(
     with pytest.warns(UnrankedWarning):
         result = resolved(maker)
     assert len(stand_in.timed) == 20
-    assert result.record is not None
     assert result.record.winner == BEST
     assert "no alternative was timed" in result.remark
 

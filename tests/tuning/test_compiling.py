@@ -122,7 +122,6 @@ def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [verdict.config for verdict in verdicts] == CONFIGS
     (lost,) = [verdict for verdict in verdicts if not verdict.kept]
     assert lost.config == CONFIGS[3]
-    assert lost.failure is not None
     assert lost.failure.kind == "timeout"
 
 
@@ -209,7 +208,6 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert compiler.collect() == []
     assert {verdict.config for verdict in came} == {*CONFIGS} - {SLOW}
     assert lost.config == SLOW
-    assert lost.failure is not None
     assert lost.failure.kind == "timeout"
     assert "at least 22 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
 

@@ -10,8 +10,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.tuning import notices
-from asmtune.tuning.notices import CompileMemoryWarning, DefaultOnlyWarning, tell_of_failures
+from asmtune.tuning import run_log
+from asmtune.tuning.run_log import CompileMemoryWarning, DefaultOnlyWarning, tell_of_failures
 from asmtune.tuning.search.state import State
 from tests.tuning_support import HostMachine, problem, resolved, space, workshop
 
@@ -19,7 +19,7 @@ from tests.tuning_support import HostMachine, problem, resolved, space, workshop
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was told before."""
-    monkeypatch.setattr(notices, "_told", set())
+    monkeypatch.setattr(run_log, "_told", set())
 
 
 def test_a_default_whose_rivals_all_compute_something_else_is_told_once(
@@ -32,7 +32,6 @@ def test_a_default_whose_rivals_all_compute_something_else_is_told_once(
     tuner = workshop(tmp_path, HostMachine())
     for n in (4096, 8192):
         record = resolved(tuner, rivals, problem(n)).record
-        assert record is not None
         assert record.winner.kwargs["BLOCK"] == 256
     (warning,) = [w for w in recwarn if w.category is DefaultOnlyWarning]
     text = str(warning.message)

@@ -16,7 +16,7 @@ from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
-from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
@@ -75,7 +75,6 @@ def ptx() -> str:
     request = Lowering(problem(), target, 30).request(PLAIN)
     assert not isinstance(request, Failure)
     made = compile_one(request, Settings.from_environment())
-    assert isinstance(made, Artifact)
     text = made.outputs["ptx"]
     assert PLUS_ZERO in text
     return text
@@ -94,7 +93,6 @@ def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> Non
     space = listed(path, "// better\n" + ptx)
     machine = EditedMachine(edited_us)
     record = resolved(workshop(tmp_path / "w", machine), space).record
-    assert record is not None
     winner = record.winner
     assert winner.ir_override is not None
     assert Path(winner.ir_override).read_text() == path.read_text()
@@ -103,7 +101,6 @@ def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> Non
     later = EditedMachine(edited_us)
     again = resolved(workshop(tmp_path / "w", later), space)
     assert (again.outcome, later.timed) == ("known", [])
-    assert again.record is not None
     assert again.record.winner == winner
     assert again.record.median_us == record.median_us
     with Store.open(tmp_path / "w" / "store.sqlite") as store:
@@ -120,7 +117,6 @@ def test_an_edit_that_computes_something_else_never_wins(tmp_path: Path, ptx: st
     space = listed(tmp_path / "add.ptx", ptx.replace(PLUS_ZERO, PLUS_ONE))
     machine = EditedMachine(edited_us)
     record = resolved(workshop(tmp_path / "w", machine), space).record
-    assert record is not None
     assert record.winner in (PLAIN, OTHER)
     ((config, failure),) = record.failures
     assert config.ir_override is not None
@@ -138,7 +134,6 @@ def test_an_edit_that_writes_an_input_is_caught(
     space = listed(tmp_path / "add.ptx", "// scribbles\n" + ptx)
     maker = workshop(tmp_path / "w", EditedMachine(edited_us), reference=reference)
     record = resolved(maker, space, made).record
-    assert record is not None
     assert record.winner in (PLAIN, OTHER)
     ((_, failure),) = record.failures
     assert (failure.stage, failure.kind) == ("check", "wrong_output")
@@ -154,14 +149,11 @@ def test_an_edited_file_is_a_new_candidate(tmp_path: Path, ptx: str) -> None:
     mended = listed(path, "// mended\n" + ptx)
     second = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), mended)
     assert (first.outcome, second.outcome) == ("tuned", "tuned")
-    assert first.record is not None
-    assert second.record is not None
     assert first.record.winner.ir_override is None
     assert second.record.winner.ir_override is not None
     assert first.record.provenance.space != second.record.provenance.space
     back = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
     third = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), back)
-    assert third.record is not None
     assert third.record.winner.ir_override is None
 
 
@@ -174,7 +166,6 @@ def test_a_hook_stays_with_its_edited_config(tmp_path: Path, ptx: str) -> None:
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx, pre_hook=hook)
     resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)
     found = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
-    assert found is not None
     assert found.winner.pre_hook is hook
     assert found.median_us is not None
 
@@ -187,7 +178,6 @@ def test_a_file_that_is_no_use_costs_itself(tmp_path: Path, ptx: str, text: str 
     if text is None:
         path.unlink()
     result = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)
-    assert result.record is not None
     assert result.record.winner in (PLAIN, OTHER)
     ((_, failure),) = result.record.failures
     assert failure.kind == "override"
@@ -203,7 +193,6 @@ def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
     """A file says itself how many registers it may have: a cap beside it would do nothing."""
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
     record = resolved(workshop(tmp_path / "w", EditedMachine(edited_us), "exhaustive"), space)
-    assert record.record is not None
     measured = [m.config for m in record.record.measurements]
     assert any(config.ir_override for config in measured)
     assert not any(config.ir_override and config.maxnreg for config in measured)
@@ -226,7 +215,6 @@ def test_a_pick_that_nobody_checks_is_no_file(tmp_path: Path, ptx: str) -> None:
     funnel = workshop(tmp_path / "w", EditedMachine()).funnel
     assert first_pick(funnel, problem(), space).config in (PLAIN, OTHER)
     small = small_pick(funnel, problem(), space, None)
-    assert small is not None
     assert small.config in (PLAIN, OTHER)
 
 

@@ -91,7 +91,6 @@ def test_a_config_with_other_partial_sums_wins(tmp_path: Path) -> None:
     listed = [Config({"BLOCK": block, "FLAW": 0}) for block in BLOCKS]
     listed.append(Config({"BLOCK": 2048, "FLAW": 1}))
     result = resolved(workshop(tmp_path, Machine(do_backward)), Space.from_configs(listed), made)
-    assert result.record is not None
     assert result.record.winner.kwargs["BLOCK"] == 1024
     failures = {config.kwargs["BLOCK"]: failure for config, failure in result.record.failures}
     assert list(failures) == [2048]
@@ -126,7 +125,6 @@ def test_each_configs_hook_runs_before_each_launch(tmp_path: Path, flawed: bool)
     total = torch.full((1,), 7.0)
     made = Problem(chunk_sum, {**tensors(), "sum_ptr": total}, grid, {"n": N})
     result = resolved(workshop(tmp_path, Machine(act)), Space.from_configs(listed), made)
-    assert result.record is not None
     assert result.record.winner.kwargs["BLOCK"] == (512 if flawed else 1024)
     assert {config.kwargs["BLOCK"] for config, _ in result.record.failures} == (
         {1024} if flawed else set()

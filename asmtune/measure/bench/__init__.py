@@ -6,6 +6,6 @@
 
 A config that cannot run, or whose output differs from the default config's, gets a failure.
 `open_bench` in `dedup` chooses among them. In the process that times, `trials` loads, checks and
-times configs on a `BenchGpu`. `child_supervisor` starts and restarts the child of a `ChildBench`,
-`child_main` is its program; `messages` and `argument_codec` are what the two send each other.
+times configs on a `BenchGpu`. `child_main` is the program of a `ChildBench`'s process; `messages`
+and `argument_codec` are what the two send each other.
 """

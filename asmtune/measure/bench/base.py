@@ -17,7 +17,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
-__all__ = ["Bench", "BenchSetup", "Outcome", "TimingCandidate", "TimingPlan"]
+__all__ = ["Bench", "BenchSetup", "Outcome", "TimingCandidate", "TimingSetup"]
 
 
 @dataclass(frozen=True)
@@ -34,39 +34,20 @@ class TimingCandidate:
     slots: ConfigSlots = field(default_factory=ConfigSlots)
 
 
-@dataclass(frozen=True)
-class TimingPlan:
-    """Says how to time configs that passed the check.
-
-    Attributes:
-        policy: how to race; unused with `do_bench`.
-        seed: seed of the order of launches.
-        do_bench: the user's function, which times in place of races.
-    """
-
-    policy: TimingPolicy
-    seed: int = 0
-    do_bench: DoBench | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
-class BenchSetup:
-    """Says what is timed, and how.
+class TimingSetup:
+    """Says how configs are checked and timed, in any process.
 
     Attributes:
-        lowering: the problem's, for the GPU that times.
         effects: what the kernel does to its arguments.
         checks: how outputs are checked.
-        policy: how to time.
+        policy: how to race; unused with `do_bench`.
         seed: seed of the order of launches.
-        do_bench: the user's function that times, in place of our clock.
+        do_bench: the user's function that times, in place of races.
         hooks: called around every launch.
         alternatives: the user's functions that candidates' configs name.
-        run_timeout_s: seconds that one config may take for one step (loading, one launch,
-            comparing its output) before its process is ended; used in child processes only.
     """
 
-    lowering: Lowering
     effects: Effects
     checks: CheckOptions
     policy: TimingPolicy
@@ -74,16 +55,27 @@ class BenchSetup:
     do_bench: DoBench | None = None
     hooks: TunerHooks = field(default_factory=TunerHooks)
     alternatives: Alternatives = field(default_factory=dict)
-    run_timeout_s: float = 10.0
 
-    @property
-    def plan(self) -> TimingPlan:
-        """Return the part of the setup that says how to time."""
-        return TimingPlan(self.policy, self.seed, self.do_bench)
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSetup(TimingSetup):
+    """Says what is timed, and how.
+
+    Attributes:
+        lowering: the problem's, for the GPU that times.
+        run_timeout_s: seconds that one config may take for one step (loading, one launch,
+            comparing its output) before its process is ended; used in child processes only.
+    """
+
+    lowering: Lowering
+    run_timeout_s: float = 10.0
 
 
 class Bench(Protocol):
     """Times configs of one problem; a config that cannot run costs itself alone.
+
+    Each method raises a `MeasureError` when nothing can be timed any more, and an `InputError` when
+    a function of the user's cannot be sent to the process that times.
 
     Attributes:
         device: name of the GPU, as its driver gives it.
@@ -101,33 +93,16 @@ class Bench(Protocol):
 
         Has to be called first. If the config cannot run, the first config of a trial that runs
         takes its place.
-
-        Raises:
-            MeasureError: nothing can be timed any more.
         """
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Check each candidate's output, race those that pass, and return outcomes in order.
 
         A config that is clearly slower than the best so far is not timed to the end.
-
-        Raises:
-            MeasureError: nothing can be timed any more.
         """
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Time all candidates again, interleaved, and return outcomes in order.
-
-        Raises:
-            MeasureError: nothing can be timed any more.
-        """
-
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch; None without a meter, or if the config fails.
-
-        Raises:
-            MeasureError: nothing can be timed any more.
-        """
+        """Time all candidates again, interleaved, and return outcomes in order."""
 
     def close(self) -> None:
         """Restore the contents of every argument, and free all memory and processes."""

@@ -1,30 +1,123 @@
-"""Timing in child processes, which a config may hang, break or kill: one, or one a GPU."""
+"""Timing in a child process, which a config may hang, break or kill."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
+from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, MeasureError
+from asmtune.compile.load import Binary
 from asmtune.compile.lower import PRE_HOOK_LOCK
+from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
+from asmtune.measure.bench.gpu import environment
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, require_device
+
+COMMAND: Final = module_command("asmtune.measure.bench.child_main")
+
+_USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
+_COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
+_COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
+_MOST_CRASHES: Final = 3
+_START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class ChildCrash:
+    """Says how a child ended: `culprit` is the number of the config that ran, None if none did."""
+
+    culprit: int | None
+    failure: Failure
+
+
+class ChildSession:
+    """Sends requests to one child until it dies.
+
+    Attributes:
+        pid: its process id.
+        fresh: whether it has not timed anything yet.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.pid = child.pid
+        self.fresh = True
+        self._child = child
+        # Killing it from another thread wakes the thread that waits for its answer.
+        self.stop, self.close = child.stop, child.kill
+
+    def open(self, opening: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
+        """Wait for the child's start, send it setup and arguments, and return as `ask` does."""
+        started = self._answer(None, _START_S)
+        return started if isinstance(started, ChildCrash) else self.ask(opening, limit_s)
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
+        """Return the answer to a request, or how the child died.
+
+        Each step that the child announces may take `limit_s` seconds.
+
+        Raises:
+            InputError: a function of the user's cannot be loaded there.
+            MeasureError: the child cannot serve the request, whatever the config.
+        """
+        try:
+            self._child.send(request)
+        except ChildGoneError:
+            return self._gone(None)
+        answer = self._answer(None, limit_s)
+        if isinstance(answer, ChildCrash):
+            return answer
+        if "refused" in answer:
+            kind = InputError if answer["input"] else MeasureError
+            raise kind(answer["refused"])
+        if "outcomes" in answer:
+            self.fresh = False
+        return answer
+
+    def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
+        while True:
+            try:
+                message = self._child.receive(limit_s)
+            except TimeoutError:
+                self._child.kill()
+                detail = f"no end after {limit_s:.3g} s: the process that timed it was ended"
+                return ChildCrash(running, Failure("launch", "timeout", detail))
+            except ChildGoneError:
+                return self._gone(running)
+            if "lost" in message:
+                self._child.kill()
+                return ChildCrash(message["lost"], Failure("launch", "fault", message["detail"]))
+            if "running" not in message:
+                return message
+            running = message["running"]
+
+    def _gone(self, running: int | None) -> ChildCrash:
+        detail = f"the process that timed it {self._child.kill(_PATIENCE_S)}"
+        return ChildCrash(running, Failure("launch", "crash", detail))
 
 
 class ChildBench:
     """Times configs in a process of their own, on copies of the arguments.
 
     A config at which the process hangs or dies gets a failure, and a new process goes on with the
-    rest. Nothing is launched in the parent.
+    rest: it first runs the config whose output is the reference, and the best so far. Nothing is
+    launched in the parent.
+
+    Attributes:
+        device: name of the GPU.
+        gpu: its index among those that this process sees; None for the current one.
+        candidates: all that were sent; their places are the configs' numbers.
+        best: the best so far: its median in microseconds, and its number.
 
     Args:
         gpu: index of the GPU among those that this process sees; by default the GPU that the
@@ -45,102 +138,76 @@ class ChildBench:
         shared: SharedArguments | None = None,
         command: Sequence[str] = COMMAND,
     ) -> None:
+        self.device = ""
+        self.candidates: list[TimingCandidate] = []
+        self.best: tuple[float, int] | None = None
+        self._setup, self._command = setup, command
+        self._numbers: dict[Config, int] = {}
+        self._hooks: dict[Callable[..., Any], str] = {}
+        self._default: int | None = None
+        self._reference: int | None = None
         self._notes: tuple[str, ...] = ()
+        self._restarts = self._crashes = 0
+        self._session: ChildSession | None = None
+        self._spare: ChildSession | None = None
         self._closed = False
         self._turn = threading.RLock()
         self._shared = pack(setup) if shared is None else shared
         self._owns_shared = shared is None
         with ExitStack() as undo:
             undo.callback(self.close)
-            home = _home(setup) if gpu is None else gpu
-            if home is not None:
+            self.gpu = _home(setup) if gpu is None else gpu
+            if self.gpu is not None:
                 what = "a process that times, with its own copy of the arguments"
-                require_device(home, self._shared.nbytes + PROCESS_BYTES, what)
-            self._children = ChildSupervisor(setup, home, self._shared, command)
-            self._children.ready()
+                require_device(self.gpu, self._shared.nbytes + PROCESS_BYTES, what)
+            self._opening = {
+                "do": "open",
+                "path": sys.path,
+                "arguments": self._shared.to_json(),
+                "setup": messages.setup_text(setup),
+                "functions": bool(messages.functions_of(setup)),
+            }
+            self._ready()
             undo.pop_all()
-
-    @property
-    def device(self) -> str:
-        """Return the name of the GPU."""
-        return self._children.device
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return remarks on how outputs were checked, and on processes that died."""
-        if not self._children.restarts:
-            return self._notes
-        again = f"the process that times was started again {self._children.restarts} times"
-        return (*self._notes, again)
+        again = f"the process that times was started again {self._restarts} times"
+        return (*self._notes, again) if self._restarts else self._notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Make the default config's output the reference, and time the config.
-
-        Raises:
-            InputError: its hook cannot be sent to a process; names it.
-            MeasureError: the process dies again and again.
-        """
-        self._children.state.default = self._children.configs.number(default)
+        """Make the default config's output the reference, and time the config."""
+        self._default = self._number(default)
         (outcome,) = self._contest("begin", [default])
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Check and race candidates, and return outcomes in order.
-
-        Raises:
-            InputError: a hook cannot be sent to a process; names it.
-            MeasureError: the process dies again and again.
-        """
+        """Check and race candidates, and return outcomes in order."""
         return self._contest("trial", candidates)
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Time candidates again, interleaved, and return outcomes in order.
-
-        Raises:
-            InputError: a hook cannot be sent to a process; names it.
-            MeasureError: the process dies again and again.
-        """
+        """Time candidates again, interleaved, and return outcomes in order."""
         return self._contest("final", candidates)
-
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch; None without a meter, or if the config fails.
-
-        Raises:
-            InputError: its hook cannot be sent to a process; names it.
-            MeasureError: the process dies again and again.
-        """
-        number = self._children.configs.number(candidate)
-        described = self._children.configs.describe(number)
-        with self._turn:
-            while not isinstance(described, Failure):
-                answer = self._children.ask("energy", [described])
-                if not isinstance(answer, ChildCrash):
-                    energy_mj: float | None = answer["energy_mj"]
-                    return energy_mj
-                if answer.culprit == number:
-                    break
-                self._children.record_crash(answer)
-        return None
 
     def close(self) -> None:
         """End the process; a thread that waits for its answer gets a `MeasureError`."""
         if self._closed:
             return
         self._closed = True
-        children = getattr(self, "_children", None)
-        if children is not None:
-            children.stop()
+        if (session := self._session) is not None:
+            session.stop()
         with self._turn:
-            if children is not None:
-                children.close()
+            for started in (self._session, self._spare):
+                if started is not None:
+                    started.close()
             if self._owns_shared:
                 self._shared.close()
 
     def _contest(self, verb: str, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Ask until every candidate has an outcome; a candidate that kills the child fails."""
-        children = self._children
-        numbers = [children.configs.number(candidate) for candidate in candidates]
-        described = {number: children.configs.describe(number) for number in numbers}
+        numbers = [self._number(candidate) for candidate in candidates]
+        described = {number: self._described(number) for number in numbers}
         results: dict[int, Measurement | Failure] = {
             number: description
             for number, description in described.items()
@@ -148,29 +215,122 @@ class ChildBench:
         }
         with self._turn:
             while waiting := [number for number in described if number not in results]:
-                answer = children.ask(verb, [described[number] for number in waiting])
+                answer = self._ask(self._ready(), verb, [described[n] for n in waiting])
                 if not isinstance(answer, ChildCrash):
+                    self._crashes = 0
                     results |= self._record_results(answer, waiting)
-                elif answer.culprit in waiting:
+                    continue
+                self._session = None
+                if answer.culprit in waiting:
                     results[answer.culprit] = answer.failure
                 else:
-                    children.record_crash(answer)
+                    self._record_crash(answer)
         return [(e.config, results[n]) for e, n in zip(candidates, numbers, strict=True)]
 
     def _record_results(
         self, answer: Mapping[str, Any], numbers: Sequence[int]
     ) -> dict[int, Measurement | Failure]:
         """Return the outcomes in an answer; record the state that the next child needs."""
-        state, configs = self._children.state, self._children.configs
-        self._notes, state.reference = tuple(answer["notes"]), answer["reference"]
+        self._notes, self._reference = tuple(answer["notes"]), answer["reference"]
         results = {}
         for number, message in zip(numbers, answer["outcomes"], strict=True):
-            result = messages.result_of(message, configs.candidates[number].config)
+            result = messages.result_of(message, self.candidates[number].config)
             results[number] = result
             if isinstance(result, Measurement):
                 timing = (result.median_us, number)
-                state.best = timing if state.best is None else min(state.best, timing)
+                self.best = timing if self.best is None else min(self.best, timing)
         return results
+
+    def _record_crash(self, crash: ChildCrash) -> None:
+        """Count a crash that no candidate is charged with.
+
+        Raises:
+            MeasureError: there were too many in a row.
+        """
+        self._session, self.best = None, None  # the best so far may be what kills
+        self._crashes += 1
+        if self._crashes >= _MOST_CRASHES:
+            where = "" if self.gpu is None else f" on GPU {self.gpu}"
+            raise MeasureError(
+                f"the process that times{where} died {self._crashes} times in a row while no new "
+                f"config ran; the last one: {crash.failure.detail}"
+            )
+
+    def _number(self, candidate: TimingCandidate) -> int:
+        number = self._numbers.setdefault(candidate.config, len(self.candidates))
+        if number == len(self.candidates):
+            self.candidates.append(candidate)
+        return number
+
+    def _described(self, number: int) -> dict[str, Any] | Failure:
+        """Describe what a child needs to run a candidate, or why its options are refused."""
+        candidate = self.candidates[number]
+        hook, lowering = candidate.config.pre_hook, self._setup.lowering
+        # Specialising a launch runs its hook in this process, on the user's tensors.
+        self._shared.touched |= hook is not None
+        binary = Binary.of(lowering, candidate.config, candidate.artifact)
+        if isinstance(binary, Failure):
+            return binary
+        if hook is not None and hook not in self._hooks:
+            self._hooks[hook] = messages.pickled_function(hook, "pre_hook")
+        sent = messages.SentCandidate.of(lowering.problem, candidate, binary)
+        text = messages.pickled(sent, f"config {candidate.config}")
+        return {"number": number, "hook": self._hooks[hook] if hook else None, "sent": text}
+
+    def _ready(self) -> ChildSession:
+        """Return a child that has the state of those before it; start one if needed.
+
+        Raises:
+            InputError: the user's reference cannot be loaded there.
+            MeasureError: no child stays alive, or it cannot use the GPU.
+        """
+        while self._session is None:
+            self._restarts += bool(self.device)
+            self._session, self._spare = self._spare or self._start(), None
+            if self._closed:
+                raise MeasureError("this bench is closed: open another one")
+            crash = self._warm_up_child(self._session)
+            if crash is not None:
+                self._record_crash(crash)
+            elif self._restarts > 1:
+                # If two configs killed the child, others will: the next process imports meanwhile.
+                self._spare = self._start()
+        return self._session
+
+    def _start(self) -> ChildSession:
+        variables = environment(self.gpu)
+        return ChildSession(Child(self._command, variables, (self._shared.file,)))
+
+    def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
+        """Open a child and replay the known state; return how it died of that, if it did."""
+        limit_s = _START_S + self._shared.nbytes / _COPY_BYTES_PER_S
+        opened = session.open(self._opening, limit_s)
+        if isinstance(opened, ChildCrash):
+            return opened
+        self.device = opened["device"]
+        known = dict.fromkeys([self._reference, self.best and self.best[1]])
+        for number in known:
+            described = None if number is None else self._described(number)
+            if described is None or isinstance(described, Failure):
+                continue
+            verb = "begin" if number == self._default else "trial"
+            answer = self._ask(session, verb, [described])
+            if isinstance(answer, ChildCrash):
+                return answer
+        return None
+
+    def _ask(
+        self, session: ChildSession, verb: str, described: Sequence[Any]
+    ) -> dict[str, Any] | ChildCrash:
+        limit_s = self._setup.run_timeout_s + self._shared.nbytes / _COMPARED_BYTES_PER_S
+        limit_s += self._setup.policy.warmup_us * 1e-6
+        if session.fresh:
+            limit_s *= 2  # the context is made, and Triton's launcher is built
+            if self._setup.checks.reference is not None:
+                limit_s = max(limit_s, _USER_S)
+        if self._setup.do_bench is not None:
+            limit_s = max(limit_s, _USER_S)
+        return session.ask({"do": verb, "candidates": list(described)}, limit_s)
 
 
 def pack(setup: BenchSetup) -> SharedArguments:
@@ -197,156 +357,3 @@ def _home(setup: BenchSetup) -> int | None:
         if device.type == "cuda":
             return int(device.index)
     return None
-
-
-T = TypeVar("T")
-
-
-class Team:
-    """Spreads trials over GPUs of one model; finals are timed on the first alone.
-
-    A GPU that can no longer be used leaves the team; the others take its share.
-
-    Attributes:
-        device: name of the GPUs.
-
-    Args:
-        gpus: indices of the GPUs among those that this process sees.
-
-    Raises:
-        InputError: the GPUs are not of one model, or an argument cannot be sent.
-        MeasureError: a process cannot start.
-    """
-
-    def __init__(
-        self,
-        setup: BenchSetup,
-        gpus: Sequence[int],
-        *,
-        command: Sequence[str] = COMMAND,
-    ) -> None:
-        self._members: list[ChildBench] = []
-        self._notes: tuple[str, ...] = ()
-        self._threads = ThreadPoolExecutor(len(gpus), "asmtune-bench")
-        self._shared = pack(setup)
-        with ExitStack() as undo:
-            undo.callback(self.close)
-            opened = [
-                self._threads.submit(ChildBench, setup, gpu, shared=self._shared, command=command)
-                for gpu in gpus
-            ]
-            self._members = _all_of(opened)
-            self.device = _one_model(gpus, [member.device for member in self._members])
-            undo.pop_all()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return the notes of all members without repeats, and which GPUs left."""
-        member_notes = (note for member in self._members for note in member.notes)
-        return (*dict.fromkeys(member_notes), *self._notes)
-
-    def begin(self, default: TimingCandidate) -> Outcome:
-        """Time the default config on every GPU; return the outcome on the first.
-
-        Raises:
-            InputError: its hook cannot be sent to a process; names it.
-            MeasureError: no GPU can be used any more.
-        """
-        running = [(m, self._threads.submit(m.begin, default)) for m in self._members]
-        wait([future for _, future in running])
-        outcomes = [
-            outcome
-            for member, future in running
-            for outcome in self._result_or_leave(member, future)
-        ]
-        return outcomes[0]
-
-    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Check and race candidates, dealt to the GPUs in turn; return outcomes in order.
-
-        Raises:
-            InputError: a hook cannot be sent to a process; names it.
-            MeasureError: no GPU can be used any more.
-        """
-        outcomes: dict[int, Outcome] = {}
-        while waiting := [place for place in range(len(candidates)) if place not in outcomes]:
-            members = list(self._members)
-            running = []
-            for turn, member in enumerate(members[: len(waiting)]):
-                share = waiting[turn :: len(members)]
-                batch = [candidates[place] for place in share]
-                running.append((member, share, self._threads.submit(member.trial, batch)))
-            wait([future for *_, future in running])
-            for member, share, future in running:
-                for results in self._result_or_leave(member, future):
-                    outcomes |= dict(zip(share, results, strict=True))
-        return [outcomes[place] for place in range(len(candidates))]
-
-    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Time candidates again on the first GPU, interleaved; return outcomes in order.
-
-        Raises:
-            InputError: a hook cannot be sent to a process; names it.
-            MeasureError: no GPU can be used any more.
-        """
-        return self._by_first(lambda member: member.final(candidates))
-
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch on the first GPU; None as for a `ChildBench`.
-
-        Raises:
-            InputError: its hook cannot be sent to a process; names it.
-            MeasureError: no GPU can be used any more.
-        """
-        return self._by_first(lambda member: member.energy(candidate))
-
-    def close(self) -> None:
-        """End all processes."""
-        for member in self._members:
-            member.close()
-        self._threads.shutdown()
-        self._shared.close()
-
-    def _by_first(self, work: Callable[[ChildBench], T]) -> T:
-        """Run work on the first member; on the next one if that has to leave."""
-        while True:
-            first = self._members[0]
-            future = self._threads.submit(work, first)
-            wait([future])
-            for result in self._result_or_leave(first, future):
-                return result
-
-    def _result_or_leave(self, member: ChildBench, future: Future[T]) -> list[T]:
-        """Return a member's result in a list; an empty one if the member had to leave.
-
-        Raises:
-            MeasureError: it was the last one.
-        """
-        try:
-            return [future.result()]
-        except MeasureError as error:
-            self._members.remove(member)
-            member.close()
-            if not self._members:
-                raise
-            self._notes += (f"timing went on without one GPU: {error}",)
-            return []
-
-
-def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
-    """Return all benches, or close those that opened if another one did not."""
-    wait(opened)
-    benches = [future.result() for future in opened if future.exception() is None]
-    if len(benches) < len(opened):
-        for bench in benches:
-            bench.close()
-    return [future.result() for future in opened]
-
-
-def _one_model(gpus: Sequence[int], names: Sequence[str]) -> str:
-    if len(set(names)) > 1:
-        listed = ", ".join(f"GPU {gpu}: {name}" for gpu, name in zip(gpus, names, strict=True))
-        raise InputError(
-            f"timings of different GPUs cannot be compared ({listed}): choose devices of one model"
-        )
-    return names[0]

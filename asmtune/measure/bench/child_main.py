@@ -1,4 +1,4 @@
-"""Main program of the process that times: JSON requests on stdin, outcomes on stdout.
+"""Main program of the process that times: requests on stdin, outcomes on stdout.
 
 Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's kernel:
 binaries and the bytes of the arguments come from its parent. It announces each config before it
@@ -16,14 +16,14 @@ from typing import Any, TextIO
 from asmtune.base.child import die_with_parent, import_like_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.compile.load import LoadedLaunch
-from asmtune.core.alternatives import Alternatives, calls_in_race
+from asmtune.core.alternatives import calls_in_race
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import unpack_arguments
+from asmtune.measure.bench.base import TimingSetup
 from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
-from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
 from asmtune.measure.checks.checker import OutputChecker
 
@@ -35,12 +35,11 @@ class Service:
         self._make_machine = make_machine
         self._out = out
         self._machine: BenchGpu
+        self._setup: TimingSetup
         self._trials: Trials
         self._path: Sequence[str] = ()
-        self._tuner_hooks = TunerHooks()
-        self._alternatives: Alternatives = {}
         self._arguments: dict[str, Any] = {}
-        self._hooks: dict[int, Callable[..., Any]] = {}
+        self._hooks: dict[str, Callable[..., Any]] = {}
         self._numbers: dict[Config, int] = {}
 
     def serve(self, lines: TextIO) -> None:
@@ -64,22 +63,15 @@ class Service:
         self._path = request["path"]
         if request["functions"]:
             import_like_parent(self._path)
-        setup = messages.setup_of(request)
+        self._setup = setup = messages.setup_of(request["setup"])
         self._machine = self._make_machine()
         self._arguments = unpack_arguments(request["arguments"])
         checker = OutputChecker(self._arguments, setup.effects, setup.checks)
-        self._tuner_hooks, self._alternatives = setup.hooks, setup.alternatives
-        self._trials = trials_on(self._machine, checker, setup.plan, self._announce)
+        self._trials = trials_on(self._machine, checker, setup, self._announce)
         return {"device": self._machine.name}
 
     def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        if request["hooks"]:
-            import_like_parent(self._path)
-        for number, text in request["hooks"].items():
-            self._hooks[int(number)] = messages.unpickled(text, "a config's pre_hook")
         candidates = [self._candidate(candidate) for candidate in request["candidates"]]
-        if request["do"] == "energy":
-            return {"energy_mj": self._trials.energy(*candidates)}
         if request["do"] == "begin":
             outcomes = [self._trials.begin(*candidates)]
         else:
@@ -92,23 +84,32 @@ class Service:
             "notes": list(self._trials.notes),
         }
 
-    def _candidate(self, candidate: Mapping[str, Any]) -> LoadableConfig:
-        hook = None if candidate["hook"] is None else self._hooks[candidate["hook"]]
-        config = messages.config_of(candidate["config"], hook)
-        self._numbers[config] = candidate["number"]
-        values = {**self._arguments, **messages.extra_values(candidate["config"])}
+    def _candidate(self, message: Mapping[str, Any]) -> LoadableConfig:
+        hook = self._hook(message["hook"])
+        sent: messages.SentCandidate = messages.unpickled(message["sent"], "a config")
+        config = sent.config(hook)
+        self._numbers[config] = message["number"]
+        values = sent.launch_values(self._arguments)
 
         def load() -> LoadedLaunch:
-            if config.alternative is not None:
-                function = self._alternatives[config.alternative]
-                names = candidate["config"]["parameters"]
-                run, complete = calls_in_race(function, names, self._arguments)
+            if config.alternative is None:
+                launch = self._machine.launch(sent.binary, values, hook)
+            else:
+                function = self._setup.alternatives[config.alternative]
+                run, complete = calls_in_race(function, sent.parameters, self._arguments)
                 launch = LoadedLaunch(lambda: None, run, complete=complete)
-                return self._tuner_hooks.around(launch, values)
-            launch = self._machine.launch(messages.binary_of(candidate["binary"]), values, hook)
-            return self._tuner_hooks.around(launch, values)
+            return self._setup.hooks.around(launch, values)
 
-        return LoadableConfig(config, load, messages.slots_of(candidate["slots"]))
+        return LoadableConfig(config, load, sent.slots)
+
+    def _hook(self, text: str | None) -> Callable[..., Any] | None:
+        """Load a config's hook, once for all configs that have it."""
+        if text is None:
+            return None
+        if text not in self._hooks:
+            import_like_parent(self._path)
+            self._hooks[text] = messages.unpickled(text, "a config's pre_hook")
+        return self._hooks[text]
 
     def _announce(self, config: Config) -> None:
         self._say({"running": self._numbers[config]})

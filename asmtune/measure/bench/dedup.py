@@ -1,10 +1,12 @@
-"""Chooses the bench of a problem, and times configs of the same binary once."""
+"""Benches over benches: one times equal binaries once, one spreads trials over several GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
@@ -14,7 +16,7 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.child_bench import ChildBench, Team
+from asmtune.measure.bench.child_bench import COMMAND, ChildBench, pack
 from asmtune.measure.bench.local import LocalBench
 
 # Metadata that the launch depends on; the rest is in the machine code.
@@ -32,6 +34,7 @@ _LAUNCH: Final = (
 )
 
 Key = tuple[str, object]
+T = TypeVar("T")
 
 
 class DedupBench:
@@ -73,10 +76,6 @@ class DedupBench:
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Time each binary again, once."""
         return self._outcomes(candidates, self._time_distinct(self._bench.final, candidates))
-
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch, measured again."""
-        return self._bench.energy(candidate)
 
     def close(self) -> None:
         """Close the bench that times."""
@@ -126,6 +125,88 @@ def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
     return digest(artifact.cubin, canonical([launch, programs]))
 
 
+class Team:
+    """Spreads trials over GPUs of one model; finals are timed on the first alone.
+
+    An error of one GPU is the team's. What was timed is stored by then, so that a new run on the
+    other GPUs goes on from there.
+
+    Attributes:
+        device: name of the GPUs.
+
+    Args:
+        gpus: indices of the GPUs among those that this process sees.
+
+    Raises:
+        InputError: the GPUs are not of one model, or an argument cannot be sent.
+        MeasureError: a process cannot start.
+    """
+
+    def __init__(
+        self, setup: BenchSetup, gpus: Sequence[int], *, command: Sequence[str] = COMMAND
+    ) -> None:
+        self._members: list[ChildBench] = []
+        self._threads = ThreadPoolExecutor(len(gpus), "asmtune-bench")
+        self._shared = pack(setup)
+
+        def opened(gpu: int) -> None:
+            self._members.append(ChildBench(setup, gpu, shared=self._shared, command=command))
+
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            _results([self._threads.submit(opened, gpu) for gpu in gpus])
+            self._members.sort(key=lambda member: gpus.index(member.gpu))
+            self.device = _one_model(gpus, [member.device for member in self._members])
+            undo.pop_all()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes of all members without repeats."""
+        return (*dict.fromkeys(note for member in self._members for note in member.notes),)
+
+    def begin(self, default: TimingCandidate) -> Outcome:
+        """Time the default config on every GPU; return the outcome on the first."""
+        return _results([self._threads.submit(m.begin, default) for m in self._members])[0]
+
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Check and race candidates, dealt to the GPUs in turn; return outcomes in order."""
+        count = len(self._members)
+        shares = [candidates[turn::count] for turn in range(min(count, len(candidates)))]
+        timed = _results(
+            [
+                self._threads.submit(member.trial, share)
+                for member, share in zip(self._members, shares, strict=False)
+            ]
+        )
+        return [timed[place % count][place // count] for place in range(len(candidates))]
+
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Time candidates again on the first GPU, interleaved; return outcomes in order."""
+        return self._threads.submit(self._members[0].final, candidates).result()
+
+    def close(self) -> None:
+        """End all processes."""
+        for member in self._members:
+            member.close()
+        self._threads.shutdown()
+        self._shared.close()
+
+
+def _results(futures: Sequence[Future[T]]) -> list[T]:
+    """Wait for all, also where one raises."""
+    wait(futures)
+    return [future.result() for future in futures]
+
+
+def _one_model(gpus: Sequence[int], names: Sequence[str]) -> str:
+    if len(set(names)) > 1:
+        listed = ", ".join(f"GPU {gpu}: {name}" for gpu, name in zip(gpus, names, strict=True))
+        raise InputError(
+            f"timings of different GPUs cannot be compared ({listed}): choose devices of one model"
+        )
+    return names[0]
+
+
 def open_bench(
     setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
 ) -> Bench:
@@ -143,7 +224,7 @@ def open_bench(
         MeasureError: there is no GPU, or it cannot be used.
     """
     if devices is not None:
-        check_devices(devices)
+        _check_devices(devices)
     bench: Bench
     if devices is not None and len(devices) > 1:
         bench = Team(setup, devices)
@@ -154,12 +235,7 @@ def open_bench(
     return DedupBench(setup.lowering.problem, bench)
 
 
-def check_devices(devices: Sequence[int]) -> None:
-    """Check that devices are distinct indices of GPUs.
-
-    Raises:
-        InputError: they are not.
-    """
+def _check_devices(devices: Sequence[int]) -> None:
     sound = all(type(index) is int and index >= 0 for index in devices)
     if not devices or not sound or len({*devices}) != len(devices):
         raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")

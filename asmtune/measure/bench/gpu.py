@@ -82,35 +82,14 @@ class DeviceLostError(MeasureError):
         )
 
 
-@dataclass(frozen=True)
-class DeviceLossCheck:
-    """Distinguishes an error of one config from one that breaks the CUDA context.
-
-    Used as a context for code that runs `configs`.
+def confirm_device(machine: BenchGpu, configs: Sequence[Config], detail: str) -> None:
+    """Check after a failure of some configs that the device still works.
 
     Raises:
-        DeviceLostError: in place of the error, if nothing can run any more.
+        DeviceLostError: it does not.
     """
-
-    machine: BenchGpu
-    configs: Sequence[Config]
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Check the device after an error."""
-        if isinstance(error, Exception):
-            self.confirm(f"{type(error).__name__}: {error}")
-
-    def confirm(self, detail: str) -> None:
-        """Check that the device still works after a failure.
-
-        Raises:
-            DeviceLostError: it does not.
-        """
-        if isinstance(guarded("launch", self.machine.synchronize), Failure):
-            raise DeviceLostError(self.configs, detail)
+    if isinstance(guarded("launch", machine.synchronize), Failure):
+        raise DeviceLostError(configs, detail)
 
 
 @dataclass(frozen=True)
@@ -133,7 +112,7 @@ class WatchedClock:
             self.announce(subject.config)
         failure = self.clock.warm_up(subject)
         if failure is not None:
-            DeviceLossCheck(self.machine, [subject.config]).confirm(failure.detail)
+            confirm_device(self.machine, [subject.config], failure.detail)
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
@@ -147,8 +126,12 @@ class WatchedClock:
         return samples
 
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
-        with DeviceLossCheck(self.machine, [subject.config for subject in subjects]):
+        try:
             return self.clock.round(subjects)
+        except Exception as error:
+            configs = [subject.config for subject in subjects]
+            confirm_device(self.machine, configs, f"{type(error).__name__}: {error}")
+            raise
 
 
 def environment(index: int | None) -> Mapping[str, str]:

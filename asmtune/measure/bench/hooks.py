@@ -6,8 +6,7 @@ tuner's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,10 +51,6 @@ class TunerHooks:
         if pre is not None:
             required("pre_hook(reset_only=True)", lambda: within(pre)(values, reset_only=True))
 
-    def reporting(self, values: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """Return a context in which `post` is called with what a launch raises."""
-        return _ReportError(self.post, values)
-
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
         """Wrap a launch, whose `prepare` runs the config's own hook, with the tuner's.
 
@@ -71,8 +66,12 @@ class TunerHooks:
                 within(pre)(values)
 
         def run() -> None:
-            with self.reporting(values):
+            try:
                 launch.run()
+            except Exception as error:
+                if post is not None:
+                    within(post)(values, exception=error)
+                raise
 
         def finish() -> None:
             launch.finish()
@@ -80,18 +79,3 @@ class TunerHooks:
                 within(post)(values, exception=None)
 
         return replace(launch, prepare=prepare, run=run, finish=finish)
-
-
-@dataclass(frozen=True)
-class _ReportError(AbstractContextManager[None]):
-    """Calls a hook with the exception that a launch raised; does not swallow it."""
-
-    post: PostHook | None
-    values: Mapping[str, Any]
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.post is not None and isinstance(error, Exception):
-            within(self.post)(self.values, exception=error)

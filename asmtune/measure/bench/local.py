@@ -38,7 +38,7 @@ class LocalBench:
         self._lowering = setup.lowering
         arguments = setup.lowering.problem.arguments
         self._checker = OutputChecker(arguments, setup.effects, setup.checks)
-        self._trials = trials_on(self._machine, self._checker, setup.plan)
+        self._trials = trials_on(self._machine, self._checker, setup)
         self._hooks, self._alternatives = setup.hooks, setup.alternatives
         self._lost: DeviceLostError | None = None
 
@@ -53,28 +53,16 @@ class LocalBench:
         return self._trials.notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Make the default config's output the reference, and time the config.
-
-        Raises:
-            MeasureError: it broke the CUDA context.
-        """
+        """Make the default config's output the reference, and time the config."""
         (outcome,) = self._guarded(lambda: [self._trials.begin(self._candidate(default))])
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Check and race candidates, and return outcomes in order.
-
-        Raises:
-            MeasureError: one broke the CUDA context; names it.
-        """
+        """Check and race candidates, and return outcomes in order."""
         return self._guarded(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Time candidates again, interleaved, and return outcomes in order.
-
-        Raises:
-            MeasureError: one broke the CUDA context; names it.
-        """
+        """Time candidates again, interleaved, and return outcomes in order."""
         self._call_alternatives(candidates)
         return self._guarded(lambda: self._trials.final([self._candidate(e) for e in candidates]))
 
@@ -113,6 +101,11 @@ class LocalBench:
             self._checker.close()
 
     def _guarded(self, work: Callable[[], T]) -> T:
+        """Do work that launches configs.
+
+        Raises:
+            DeviceLostError: one broke the CUDA context, now or before; names it.
+        """
         if self._lost is not None:
             raise self._lost
         try:

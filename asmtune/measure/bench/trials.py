@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.user_state import outside, within
@@ -16,8 +16,8 @@ from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.ir.ttir.slots import ConfigSlots
-from asmtune.measure.bench.base import TimingPlan
-from asmtune.measure.bench.gpu import BenchGpu, DeviceLossCheck, WatchedClock
+from asmtune.measure.bench.base import TimingSetup
+from asmtune.measure.bench.gpu import BenchGpu, WatchedClock, confirm_device
 from asmtune.measure.bench.hooks import QUANTILES, DoBench
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.timing.clock import Subject, short_switch_interval
@@ -71,25 +71,29 @@ class UserTimer:
             timed = partial(within(self.do_bench), kernel_call, quantiles=QUANTILES)
             returned = guarded("launch", timed)
         if isinstance(returned, Failure):
-            DeviceLossCheck(self.machine, [subject.config]).confirm(returned.detail)
+            confirm_device(self.machine, [subject.config], returned.detail)
             if not calls:
                 message = returned.detail.strip().splitlines()[0]
                 raise InputError(f"do_bench failed before it launched anything: {message}")
             return returned
-        times = times_of(returned)
-        if any(math.isinf(time) for time in times):
-            return Failure("launch", "untimed", f"do_bench gave {returned}")
-        median_us, p20_us, p80_us = (time * _US for time in (times * 3)[:3])
-        # What it gives are no samples, of which a deviation could be computed.
-        return Measurement(subject.config, median_us, p20_us, p80_us, (median_us,))
+        return timed_by_user(subject.config, returned)
 
 
-def times_of(returned: Any) -> tuple[float, ...]:
-    """Return what a clock in the form of `do_bench` gave as numbers: three, or one.
+def timed_by_user(config: Config, returned: Any) -> Measurement | Failure:
+    """Return what a clock in the form of `do_bench` gave as a timing; a failure if it is infinite.
 
     Raises:
-        InputError: it is neither.
+        InputError: it gave neither one number nor three.
     """
+    times = _times(returned)
+    if any(math.isinf(time) for time in times):
+        return Failure("launch", "untimed", f"do_bench gave {returned}")
+    median_us, p20_us, p80_us = (time * _US for time in (times * 3)[:3])
+    # What it gives are no samples, of which a deviation could be computed.
+    return Measurement(config, median_us, p20_us, p80_us, (median_us,))
+
+
+def _times(returned: Any) -> tuple[float, ...]:
     listed = list(returned) if isinstance(returned, list | tuple) else [returned]
     # Numbers of NumPy and PyTorch are accepted too.
     times = guarded("input", lambda: tuple(float(time) for time in listed))
@@ -108,16 +112,6 @@ class LoadableConfig:
     slots: ConfigSlots = field(default_factory=ConfigSlots)
 
 
-class SubjectTimer(Protocol):
-    """Times subjects: a race, or the user's function."""
-
-    def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Time each and return the outcomes in order."""
-
-    def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Time each again and return the outcomes in order."""
-
-
 class Trials:
     """Checks and times candidates on one device.
 
@@ -133,7 +127,7 @@ class Trials:
         self,
         machine: BenchGpu,
         checker: OutputChecker,
-        timer: SubjectTimer,
+        timer: Race | UserTimer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
@@ -183,7 +177,7 @@ class Trials:
             return None
         energy_mj = guarded("launch", lambda: self._machine.energy(subject))
         if isinstance(energy_mj, Failure):
-            DeviceLossCheck(self._machine, [candidate.config]).confirm(energy_mj.detail)
+            confirm_device(self._machine, [candidate.config], energy_mj.detail)
             return None
         return energy_mj
 
@@ -218,7 +212,7 @@ class Trials:
         if config not in self._checked:
             failure = self._check_output(candidate, launch)
             if failure is not None:
-                DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
+                confirm_device(self._machine, [config], failure.detail)
                 return failure
             self._checked[config] = self._checker.error
 
@@ -257,11 +251,11 @@ class Trials:
 def trials_on(
     machine: BenchGpu,
     checker: OutputChecker,
-    plan: TimingPlan,
+    setup: TimingSetup,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
     """Make the trials on a device, timed by the user's function or in a race."""
-    if plan.do_bench is not None:
-        return Trials(machine, checker, UserTimer(plan.do_bench, machine, announce), announce)
-    clock = WatchedClock(machine.clock(plan.policy), machine, announce)
-    return Trials(machine, checker, Race(clock, plan.policy, plan.seed), announce)
+    if setup.do_bench is not None:
+        return Trials(machine, checker, UserTimer(setup.do_bench, machine, announce), announce)
+    clock = WatchedClock(machine.clock(setup.policy), machine, announce)
+    return Trials(machine, checker, Race(clock, setup.policy, setup.seed), announce)

@@ -17,6 +17,7 @@ from asmtune.measure.checks.roles import CheckOptions, Roles, call_reference, ch
 from asmtune.measure.checks.tensors import (
     RegionCopy,
     TensorArgument,
+    completed,
     regions_of,
     synchronize,
     tensor_arguments,
@@ -170,15 +171,19 @@ class OutputChecker:
         Raises:
             MeasureError: the GPU takes no more work, after a fault of a config.
         """
-        saved, self._saved = self._saved, []
         self._kept, self._restored_before_check, self._expected_outputs = [], [], None
 
         def give_back() -> None:
-            self._restore(saved)
+            self._restore(self._saved)
             self._call_restore()
             synchronize(self._roles.written)
 
-        failure = guarded("restore", give_back)
+        def give_back_and_forget() -> Failure | None:
+            failure = guarded("restore", give_back)
+            self._saved = []  # not before: Ctrl-C may come in the middle
+            return failure
+
+        failure = completed(give_back_and_forget)
         if failure is not None:
             raise MeasureError(
                 f"the arguments could not be given their contents back ({failure}): "

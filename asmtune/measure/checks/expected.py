@@ -181,7 +181,7 @@ class ExpectedOutputs:
             return Failure("check", *output.describe())
         stats = measure_accuracy(tensor.view(), output.reference)
         self.error = max(self.error or 0.0, stats.p99)
-        broken = ", ".join(bound.violations(stats))
+        broken = ", ".join(bound.broken(stats).values())
         text = f"{tensor.name} breaks the bound against {output.whose}: {broken}"
         return Failure("check", "inaccurate", text) if broken else None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.checks.pages import NO_PAGES, PAGE, Numbers, PageCopy, Pages
-from asmtune.measure.memory import RESERVE_BYTES, free_bytes, require_host
+from asmtune.measure.memory import allocated, has_room
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +240,7 @@ class RegionCopy:
         # Tensors keep their alignment, whatever the region's first byte.
         self._pad = region.start % _ALIGNMENT
         length = self._pad + region.stop - region.start
-        whole, self.on_host = _allocated(length, region.device, leave)
+        whole, self.on_host = allocated(length, region.device, leave)
         self.bytes = whole[self._pad :]
         self.bytes.copy_(region.contents())
         words = region.storage.data_ptr() % 8 == 0
@@ -262,7 +262,7 @@ class RegionCopy:
             contents.copy_(self.bytes)  # which takes no memory, where none was left
 
     def put_back(self) -> None:
-        """Restore what runs were seen to change; does not wait where it is on the device."""
+        """Restore what runs were seen to change, without waiting for the device."""
         if self._own is None:
             self.region.contents().copy_(self.bytes)
         else:
@@ -322,32 +322,9 @@ class RegionCopy:
     def _pages_of(self, numbers: Numbers, contents: Any) -> PageCopy | None:
         """Copy pages to the region's device; None if they are many, or it has no room."""
         device = self.region.device
-        if not self.pages.few(numbers) or not _has_room(device, len(numbers) * PAGE):
+        if not self.pages.few(numbers) or not has_room(device, len(numbers) * PAGE):
             return None
         return PageCopy(self.pages, numbers, contents, device)
-
-
-def _allocated(length: int, device: Any, leave: int = 0) -> tuple[Any, bool]:
-    """Allocate bytes; return whether they lie on the host because the device has no room.
-
-    Raises:
-        MemoryShortError: the host has no room either.
-    """
-    import torch
-
-    if _has_room(device, length + leave):
-        try:
-            return torch.empty(length, dtype=torch.uint8, device=device), False
-        except torch.OutOfMemoryError:
-            pass  # free, but not in one piece
-    if device.type == "cuda":
-        require_host(length, "a copy of an argument")
-    return torch.empty(length, dtype=torch.uint8, device="cpu"), True
-
-
-def _has_room(device: Any, length: int) -> bool:
-    """Return whether a device has room for so many bytes, and for kernels and comparisons."""
-    return device.type != "cuda" or length + RESERVE_BYTES <= free_bytes(device)
 
 
 def synchronize(tensors: Iterable[TensorArgument]) -> None:
@@ -365,13 +342,35 @@ def synchronize(tensors: Iterable[TensorArgument]) -> None:
         torch.cuda.synchronize(None if device.type == "cpu" else device)
 
 
+T = TypeVar("T")
+
+_MOST_INTERRUPTS: Final = 8  # a GPU that hangs never ends the work
+
+
+def completed(work: Callable[[], T]) -> T:
+    """Do work that may be begun again to its end though Ctrl-C comes; raise that afterwards.
+
+    The first Ctrl-C ends a search, and a second one comes while arguments are restored.
+    """
+    interrupts: list[KeyboardInterrupt] = []
+    while len(interrupts) < _MOST_INTERRUPTS:
+        try:
+            result = work()
+        except KeyboardInterrupt as error:
+            interrupts.append(error)
+        else:
+            if not interrupts:
+                return result
+            break
+    raise interrupts[0]
+
+
 @contextmanager
 def preserved(values: Iterable[Any]) -> Iterator[Callable[[], None]]:
     """Restore the contents of every tensor among `values` at the end, and where that is called.
 
-    For code that may write any of them, such as a config's `pre_hook`. (If the IR tells what is
-    written, an `OutputChecker` copies only that.) It needs memory for one copy of each tensor, and
-    the time of copying it twice. Memory between the elements of a view is restored too.
+    For code that may write any of them, such as a config's `pre_hook`; an `OutputChecker` copies
+    only what the IR writes. Memory between the elements of a view is restored too.
     """
     tensors, _ = tensor_arguments({str(place): value for place, value in enumerate(values)})
     synchronize(tensors)
@@ -385,4 +384,4 @@ def preserved(values: Iterable[Any]) -> Iterator[Callable[[], None]]:
     try:
         yield restore
     finally:
-        restore()
+        completed(restore)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from asmtune.core.keys.rules import RuleSource
     from asmtune.runtime.options import OnMiss, Small
     from asmtune.runtime.patching.patched_autotuner import ConvertedAutotuner, PatchedAutotuner
-    from asmtune.tuning.objective import Objective
     from asmtune.tuning.options import Effort
 
 
@@ -36,7 +35,6 @@ class PatchOptions(TypedDict, total=False):
     effort: str | Effort
     isolate: bool
     devices: tuple[int, ...] | None
-    objective: str | Objective
     seed: int
     tiles: bool
     force: bool
@@ -100,7 +98,7 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
 
     Args:
         misplaced: none; options are given by name.
-        options: `effort`, `isolate`, `devices`, `objective`, `seed`, `tiles`, `force`,
+        options: `effort`, `isolate`, `devices`, `seed`, `tiles`, `force`,
             `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
             `nearest` (see `runtime.options.DecoratorOptions`), and `buckets`: rules for the keys,
             such as `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of

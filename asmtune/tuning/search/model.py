@@ -16,15 +16,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
-from asmtune.tuning.search.axes import Axes
-from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal
+from asmtune.tuning.search.base import Axes, BatchSizes, Predictor, Proposal
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.surrogate import (
-    Column,
-    Matrix,
-    Mixture,
-    Points,
-)
+from asmtune.tuning.search.surrogate import Column, Matrix, Mixture, Points
 
 FEATURES_FAR: Final = 1.7
 """Root mean square of the features' distances, each in deviations over the space, that is one

@@ -10,8 +10,15 @@ from typing import Final
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
-from asmtune.tuning.search.axes import Axes, Place, steps
-from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal, Strategy
+from asmtune.tuning.search.base import (
+    Axes,
+    BatchSizes,
+    Place,
+    Predictor,
+    Proposal,
+    Strategy,
+    steps,
+)
 from asmtune.tuning.search.state import State
 
 

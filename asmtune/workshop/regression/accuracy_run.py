@@ -14,8 +14,8 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.compile.interpreter import exact_floats, is_interpreting
 from asmtune.core.failures import required
-from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
-from asmtune.measure.distributions import ErrorHistogram
+from asmtune.measure.accuracy import AccuracyStats, measure_with_bins
+from asmtune.measure.distributions import MANTISSA, of_bits
 from asmtune.runtime.determinism import deterministic
 from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
 from asmtune.workshop.regression.accuracy_subject import (
@@ -38,6 +38,44 @@ _BESIDE: Final = re.compile(rf"{_SCALE}|^{_LIMIT}$")
 GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
 """Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
 scatter about normally; a maximum is none of them."""
+
+
+_OCTAVE_PARTS: Final = 8
+
+
+@dataclass(frozen=True)
+class ErrorHistogram:
+    """Counts elements by relative error.
+
+    Attributes:
+        edges: of the bins, 8 an octave, ascending; one more than counts.
+        counts: elements a bin.
+        zeros: elements without error.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    zeros: int
+
+
+def error_histogram(fine: Any) -> ErrorHistogram:
+    """Sum bins of `binned` up to 8 an octave, without empty ones at either end.
+
+    Args:
+        fine: counts of `binned`; None if there are no elements.
+    """
+    if fine is None:
+        return ErrorHistogram((), (), 0)
+    fine = fine.cpu()
+    zeros, fine[0] = int(fine[0]), 0
+    coarse = fine.view(-1, (1 << (23 - MANTISSA)) // _OCTAVE_PARTS).sum(1)
+    places = coarse.nonzero().flatten().tolist()
+    if not places:
+        return ErrorHistogram((), (), zeros)
+    first, last = places[0], places[-1] + 1
+    width = (1 << 23) // _OCTAVE_PARTS
+    edges = tuple(of_bits(place * width) for place in range(first, last + 1))
+    return ErrorHistogram(edges, tuple(coarse[first:last].tolist()), zeros)
 
 
 @dataclass(frozen=True)
@@ -214,15 +252,16 @@ class AccuracyRequest:
         rows = []
         for name, output in found.items():
             most = None if limit is None else _by_blocks(limit, output)
-            measure = partial(measure_with_histogram, output, wanted[name], limit=most)
+            measure = partial(measure_with_bins, output, wanted[name], limit=most)
             label = name if len(found) > 1 else ""
             about = f"{where} {label}".strip()
             try:
-                errors = required("accuracy", measure)
+                stats, bins = required("accuracy", measure)
             except InputError as error:
                 raise InputError(f"{about}: {error}") from error
-            if math.isnan(errors[0].p99):
+            if math.isnan(stats.p99):
                 raise InputError(f"{about}: output and reference have no finite number to compare")
+            errors = stats, error_histogram(bins)
             rows.append(AccuracyRow(variant.name, label, dtype, *errors, _scales(scales)))
         return rows
 
