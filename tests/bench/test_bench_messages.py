@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.compile.load import Binary, handle, launch_values
+from asmtune.compile.load import Binary, launch_values
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -180,7 +180,7 @@ def test_binaries_arrive(which: str, target: Target, settings: Settings) -> None
     assert isinstance(binary, Binary)
     arrived = messages.binary_of(sent(messages.describe_binary(binary)))
     assert arrived == binary
-    assert handle(arrived).kernel == artifact.cubin
+    assert arrived.compiled().kernel == artifact.cubin
     values = launch_values(problem_, config)
     assert list(arrived.signature) == [name for name in values if name in arrived.signature]
 

@@ -20,7 +20,7 @@ from asmtune.compile.load import Binary, launch_values
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.user_modules import FILE_PREFIX
@@ -32,6 +32,7 @@ from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.triton_api.jit_functions import constexprs, parameters
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of, bool: scalar_of})
@@ -159,7 +160,7 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
         "options": [getattr(config, name) for name in _OPTIONS],
         "ir_override": config.ir_override,
         "alternative": config.alternative,
-        "parameters": [p.name for p in jit_function(problem.kernel).params],
+        "parameters": [p.name for p in parameters(problem.kernel)],
         "values": describe_all(Packing(), extra, constexprs),
     }
 
@@ -223,9 +224,9 @@ def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failu
     return Measurement(config, median_us, p20_us, p80_us, samples, message["error"])
 
 
-def constexpr_names(problem: Problem) -> set[str]:
+def constexpr_names(problem: Problem) -> frozenset[str]:
     """Return the kernel's parameters whose values are part of its code."""
-    return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
+    return constexprs(problem.kernel)
 
 
 def name_of(role: str, function: Callable[..., Any]) -> str:
