@@ -26,8 +26,9 @@ import triton.language as tl
 
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import ParameterLayout, kinds, machine
+from asmtune.runtime.launch.layout import ParameterLayout, kinds
 from asmtune.runtime.launch.planning import backend
+from asmtune.triton_api.launching import current_stream
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = 300
@@ -146,7 +147,7 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     part = backend()
     taken: list[Any] = []
     silent = part.Launcher(
-        layout.names, layout.modes, layout.functions, (), kinds(), machine(), (),
+        layout.names, layout.modes, layout.functions, (), kinds(), current_stream(), (),
         lambda _grid, _args, _kwargs, key, held, _hook: taken.append((key, held)),
     )  # fmt: skip
     silent[(1,)](*args)
@@ -155,7 +156,7 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
         0, 0, 0, (), values, plan.kernel, plan.config, (), itertools.chain, (), None, {}
     )
     silent.keep(*taken[0][:1], idle, taken[0][1])
-    device, stream = machine()
+    device, stream = current_stream()
     return {
         "all but the driver's call": lambda: silent[(1,)](*args),
         "the current device": device,

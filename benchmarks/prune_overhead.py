@@ -58,12 +58,12 @@ class Stopwatch:
 def judged(scorer: str) -> dict[str, Any]:
     """Make a report in this process, and say where its time went."""
     from asmtune.base.settings import Settings
-    from asmtune.compile.toolchain import Toolchain
     from asmtune.core.hardware.shipped import load_target
     from asmtune.kernels import tiled_matmul as matmul
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.score.scorers import make_scorer
     from asmtune.report.documents import report_json
+    from asmtune.triton_api.compiler import Toolchain
 
     front_end, settings = Stopwatch(), Settings.from_environment()
     front_end.watch(Toolchain, "specialise")

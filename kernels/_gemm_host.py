@@ -21,7 +21,7 @@ from asmtune.kernels._common import (
     processors,
 )
 from asmtune.kernels._split import SUMS_BYTES, workspace
-from asmtune.measure.bench.gpu import allocating
+from asmtune.triton_api.launching import allocating
 
 DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
 

@@ -40,9 +40,9 @@ from asmtune.kernels._gemm_space import DEFAULT
 from asmtune.kernels._scaled import scaled_sum
 from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
 from asmtune.kernels._split import gathered
-from asmtune.measure.bench.gpu import allocating
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.prepared import prepared
+from asmtune.triton_api.launching import allocating
 
 __all__ = ["DEFAULT", "kernel", "scaled_matmul", "space"]
 

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from asmtune.compile.interpreter import quick_interpreter
+from asmtune.triton_api.interpreter import quick_interpreter
 
 ROOT = Path(__file__).parent.parent
 

@@ -14,7 +14,6 @@ import pytest
 
 from asmtune.base.errors import CompileError, InputError
 from asmtune.base.settings import Settings
-from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
@@ -30,6 +29,7 @@ from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json
+from asmtune.triton_api.compiler import Toolchain
 from tests.sample_kernels import product_problem, scale_problem
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})

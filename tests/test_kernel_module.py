@@ -18,7 +18,7 @@ from asmtune.core.kernel_module import (
     load_function,
     load_kernel_module,
 )
-from asmtune.core.problem import jit_function
+from asmtune.triton_api.jit_functions import jit_function
 
 HEAD = """
 import torch, triton

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -129,6 +131,103 @@ def test_kernels_are_not_imported() -> None:
         if room(module) in ("kernels", "shipped")
     ]
     assert wrong == [], "\n".join(wrong)
+
+
+PUBLIC_TRITON: Final = (
+    *("triton", "triton.language", "triton.testing", "triton.experimental.gluon"),
+    "triton.tools.tensor_descriptor",
+)
+"""Documented modules of Triton; `triton` and `triton.language` with the names that they export."""
+
+PRIVATE_NAMES: Final = {
+    *("params", "used_global_vals", "pre_run_hooks", "device_caches", "cache_key", "_pack_args"),
+    *("packed_metadata", "launcher_cls", "_cdata", "_version", "_base", "_schema"),
+    *("configs_top_k", "_do_bench"),
+}
+"""Attributes of objects of Triton and PyTorch that they do not document."""
+
+OWN_NAMES: Final = {
+    *("asmtune.cli.arguments: params", "asmtune.ir.ttir.evaluate: _base"),
+    *("asmtune.predict.why.addresses: _base", "asmtune.runtime.patching.redirect: _base"),
+    "kernels._hopper: triton._C.libtriton.ir",
+}
+"""Attributes of click's or asmtune's own objects that are called alike; a Gluon builtin's types."""
+
+
+def is_private(dotted_name: str) -> bool:
+    """Say if Triton or PyTorch does not document a dotted name."""
+    parts = dotted_name.split(".")
+    if parts[0] == "torch":
+        return any(part.startswith("_") and not part.startswith("__") for part in parts)
+    if parts[0] != "triton" or dotted_name in PUBLIC_TRITON:
+        return False
+    exported = set(importlib.import_module("triton").__all__) - {"runtime", "compiler", "tools"}
+    inner = any(dotted_name.startswith(f"{module}.") for module in PUBLIC_TRITON[1:])
+    return not inner and parts[1] not in exported | {"__version__", "__file__"}
+
+
+def private_names(source: str) -> Iterator[str]:
+    """Names of Triton's or PyTorch's private things that a source imports, reads or spells."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        found: list[str] = []
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            found = [ast.unparse(node)]
+            if node.attr in PRIVATE_NAMES:
+                yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found = [node.value] if re.fullmatch(r"(triton|torch)(\.\w+)+", node.value) else []
+            if node.value in PRIVATE_NAMES:
+                yield node.value
+        yield from filter(is_private, found)
+
+
+def test_private_names_are_seen() -> None:
+    """Imports, attributes and texts of private things are found; documented ones are not."""
+    seen = """
+from triton.runtime.autotuner import Autotuner
+from triton import knobs
+import torch._dynamo
+def f(kernel):
+    torch.utils._pytree.tree_map(f, kernel.used_global_vals)
+    sys.modules.get("torch._inductor.virtualized"), hasattr(kernel, "params")
+"""
+    assert set(private_names(seen)) == {
+        *("triton.runtime.autotuner.Autotuner", "triton.knobs", "torch._dynamo"),
+        *("torch.utils._pytree", "torch.utils._pytree.tree_map", "used_global_vals"),
+        *("torch._inductor.virtualized", "params"),
+    }
+    public = """
+import triton, torch
+from triton import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+import triton.language.extra as extra
+x: triton.Config = torch.cuda.device(0), torch.Tensor.__add__, "torch.compile of triton._C"
+"""
+    assert list(private_names(public)) == []
+
+
+def test_private_names_have_one_room() -> None:
+    """Only `triton_api` names what Triton and PyTorch do not document; kernels speak Triton."""
+    found = {
+        f"{dotted(path)}: {name}"
+        for path in MODULES
+        if room(dotted(path)) != "triton_api"
+        for name in private_names(path.read_text())
+    }
+    # A vendor's operators, which kernels are raced with, begin with an underscore in PyTorch.
+    found |= {
+        f"{dotted(path)}: {name}"
+        for path in (ROOT / "kernels").rglob("*.py")
+        for name in private_names(path.read_text())
+        if name.startswith("triton.")
+    }
+    assert found >= OWN_NAMES
+    assert sorted(found - OWN_NAMES) == []
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:

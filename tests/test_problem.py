@@ -13,7 +13,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import ProblemError
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem, jit_function, without_autotuner
+from asmtune.core.problem import Problem
+from asmtune.triton_api.autotuners import without_autotuner
+from asmtune.triton_api.jit_functions import jit_function
 
 
 @triton.jit

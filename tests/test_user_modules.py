@@ -13,8 +13,8 @@ import pytest
 
 from asmtune.base.errors import ProblemError
 from asmtune.core.kernel_module import load_function, load_kernel_module
-from asmtune.core.problem import is_kernel
 from asmtune.core.user_modules import stdout_to_stderr
+from asmtune.triton_api.jit_functions import is_kernel
 
 KERNEL = """
 import triton, triton.language as tl

@@ -18,7 +18,7 @@ from asmtune.base.settings import check_cache_folder
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.cli.streams import INTERRUPTED
-from asmtune.compile.interpreter import INTERPRET, is_interpreting
+from asmtune.triton_api.interpreter import INTERPRET, is_interpreting
 
 
 class _Commands(TyperGroup):

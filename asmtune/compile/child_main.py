@@ -20,11 +20,11 @@ from functools import cache
 from typing import Any, Final, TextIO
 
 from asmtune.base.child import die_with_parent, own_stdout
-from asmtune.compile.toolchain import Toolchain
 from asmtune.core.failures import guarded
 from asmtune.core.ir_overrides import STAGES, Override
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.asm.nvptx import entries
+from asmtune.triton_api.compiler import Toolchain
 
 
 class StageRun:

@@ -27,7 +27,7 @@ def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
 
     The tool is ended after `timeout_s` seconds.
     """
-    from asmtune.compile.toolchain import disassembler
+    from asmtune.triton_api.compiler import disassembler
 
     try:
         tool = disassembler()

@@ -6,24 +6,18 @@ it on its own arguments.
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from triton.compiler.compiler import CompiledKernel
-from triton.runtime import driver
-
-from asmtune.base.child import temporary_files
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.alternatives import calls_in_race
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.triton_api import launching
+from asmtune.triton_api.jit_functions import defaults, parameters
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class Binary:
         specialised = lowering.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
-        signature = dict(specialised.source.signature)
+        signature = specialised.signature
         grid = lowering.problem.grid_of(config)
         if isinstance(grid, Failure):
             return grid
@@ -83,11 +77,16 @@ class Binary:
             grid,
         )
 
+    def compiled(self) -> Any:
+        """Make Triton's `CompiledKernel`; the GPU loads it at its first launch."""
+        return launching.compiled_kernel(
+            self.machine, self.digest, self.cubin, self.metadata, self.signature
+        )
+
 
 def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
     """Return the values of all parameters and the options."""
-    defaults = {p.name: p.default for p in jit_function(problem.kernel).params if p.has_default}
-    return {**defaults, **problem.bind(config)}
+    return {**defaults(problem.kernel), **problem.bind(config)}
 
 
 def load_cached(
@@ -125,7 +124,7 @@ def launch_of(
     `values` are those of all parameters, maybe of others too; `prepare` gives the hook all of them,
     and the grid, of which only the sizes are known here.
     """
-    kernel = handle(binary)
+    kernel = binary.compiled()
     arguments = [values[name] for name in binary.signature]
     grid = binary.grid
 
@@ -149,34 +148,11 @@ def build_launcher(lowering: Lowering, config: Config, artifact: Artifact) -> No
 
     binary = Binary.of(lowering, config, artifact)
     if isinstance(binary, Binary) and torch.cuda.is_available():
-        kernel = handle(binary)
-        driver.active.launcher_cls(kernel.src, kernel.metadata)
+        launching.build_launcher(binary.compiled())
 
 
 def call_alternative(function: Callable[..., Any], problem: Problem) -> LoadedLaunch:
     """Make a launch that calls an alternative with a problem's arguments; it has no `pre_hook`."""
-    parameters = [p.name for p in jit_function(problem.kernel).params]
-    run, complete = calls_in_race(function, parameters, problem.arguments)
+    names = [p.name for p in parameters(problem.kernel)]
+    run, complete = calls_in_race(function, names, problem.arguments)
     return LoadedLaunch(lambda: None, run, complete=complete)
-
-
-def handle(binary: Binary) -> Any:
-    """Make Triton's `CompiledKernel` of a binary; the GPU loads it at its first launch."""
-    backend, arch, warp_size = binary.machine
-    metadata: Mapping[str, Any] = {
-        **binary.metadata,
-        "hash": binary.digest,
-        "target": {"backend": backend, "arch": arch, "warp_size": warp_size},
-    }
-    with temporary_files(), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
-        suffix = "hsaco" if backend == "hip" else "cubin"
-        described, code = Path(folder) / "kernel.json", Path(folder) / f"kernel.{suffix}"
-        described.write_text(json.dumps(metadata))
-        code.write_bytes(binary.cubin)
-        group = {path.name: str(path) for path in (described, code)}
-        # The part of an `ASTSource` that Triton's launcher is made from. The launcher knows a
-        # constexpr by its type in the signature, and does not need its value.
-        function = SimpleNamespace(arg_names=tuple(binary.signature))
-        source = SimpleNamespace(signature=binary.signature, fn=function, constants={})
-        # It reads its files at once, so they can be deleted.
-        return CompiledKernel(source, group, binary.digest)

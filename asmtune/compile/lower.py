@@ -15,20 +15,22 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.deadline import deadline
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, ProblemError
 from asmtune.base.fingerprint import canonical, digest, version_of
-from asmtune.base.user_state import within
+from asmtune.compile.refusals import refusal
 from asmtune.compile.source import other_values, source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
 from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import Override
-from asmtune.core.problem import Problem, is_gluon, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
+from asmtune.triton_api.jit_functions import is_gluon, jit_function, python_function
+from asmtune.triton_api.user_state import within
 
 if TYPE_CHECKING:
     from asmtune.compile.stored_ir import StoredTtir
-    from asmtune.compile.toolchain import Specialised
+    from asmtune.triton_api.compiler import Specialised
 
 
 PRE_HOOK_LOCK: Final = threading.RLock()
@@ -113,7 +115,8 @@ class Lowering:
         timeout_s: float,
         stored: StoredTtir | None = None,
     ) -> None:
-        from asmtune.compile.toolchain import Toolchain, compiler_identity, environment
+        from asmtune.triton_api.caches import compiler_identity, environment
+        from asmtune.triton_api.compiler import Toolchain
 
         self.problem = problem
         self.target = target
@@ -138,7 +141,7 @@ class Lowering:
             return self._request(config)
 
     def _request(self, config: Config) -> LowerRequest | Failure:
-        from asmtune.compile.toolchain import plain_options
+        from asmtune.triton_api.compiler import plain_options
 
         if (foreign := self._foreign_option(config)) is not None:
             return Failure("options", "options", foreign)
@@ -178,13 +181,21 @@ class Lowering:
 
         def bound() -> Specialised:
             if config.pre_hook is None:
-                return self.toolchain.specialise(self._function, values)
+                return self._specialised(values)
             with PRE_HOOK_LOCK:
                 # Triton runs it before each launch; descriptors get their block shape there.
                 within(config.pre_hook)(values)
-                return self.toolchain.specialise(self._function, values)
+                return self._specialised(values)
 
         return guarded("options", bound)
+
+    def _specialised(self, values: Mapping[str, Any]) -> Specialised:
+        try:
+            return self.toolchain.specialise(self._function, values)
+        except (TypeError, KeyError) as error:
+            refused = refusal(self.toolchain, self._function, values)
+            name = self._function.__name__
+            raise ProblemError(f"kernel {name}: {refused or error}") from error
 
     def _lower(self, specialised: Specialised, options: Mapping[str, Any]) -> str | Failure:
         source = specialised.key
@@ -212,9 +223,9 @@ class Lowering:
 
     def _source_key(self, specialised: Specialised, options: Mapping[str, Any]) -> str | None:
         """Return a digest of all that TTIR is made from, but for configs' options; else None."""
-        from asmtune.compile.toolchain import front_end_identity
+        from asmtune.triton_api.caches import front_end_identity
 
-        code = guarded("lower", lambda: f"{specialised.source.hash()} {self._source}")
+        code = guarded("lower", lambda: f"{specialised.identity} {self._source}")
         if isinstance(code, Failure) or _ADDRESS in specialised.key or _ADDRESS in code:
             return None
         rest = {name: value for name, value in options.items() if name not in _CONFIG_OPTIONS}
@@ -226,7 +237,11 @@ class Lowering:
     def _source(self) -> str:
         """Return the kernel's file, which TTIR names, and its source with the current globals."""
         kernel = self._function
-        own = [inspect.getfile(kernel.fn), source_digest(kernel), other_values(kernel)]
+        own = [
+            inspect.getfile(python_function(kernel)),
+            source_digest(kernel),
+            other_values(kernel),
+        ]
         return canonical(own)
 
     def _front_end(self, specialised: Specialised) -> str | Failure:

@@ -260,7 +260,7 @@ def warm(
         settings: limits of a compile.
         workers: by default those that `joblib.parallel_config` gives this thread.
     """
-    from asmtune.compile.toolchain import environment
+    from asmtune.triton_api.caches import environment
 
     start = StartCompiler(machine, environment(), settings.compile_memory_bytes, tuple(modules))
     chosen = workers or Workers(settings.jobs)

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from asmtune.base.text import shortened
 from asmtune.core.dtypes import dtype_of
 
+if TYPE_CHECKING:
+    from asmtune.triton_api.compiler import Toolchain
 
-def refusal(function: Any, bind: Callable[..., Any], values: Mapping[str, Any]) -> str | None:
+
+def refusal(toolchain: Toolchain, function: Any, values: Mapping[str, Any]) -> str | None:
     """Return which argument Triton refuses, and what to pass instead; None if it takes each.
 
-    Args:
-        function: the `JITFunction`.
-        bind: Triton's binder of its signature, which is asked: Triton's versions differ.
-        values: of a launch, by name.
+    Triton's own binder is asked: its versions differ.
     """
-    # What is missing, such as a heuristic's result, is no argument's fault.
-    plain = {p.name: 1 for p in function.params if not p.is_constexpr or p.name not in values}
-    for name in filter(values.__contains__, plain):
-        try:
-            bind(**{**values, **plain, name: values[name]})
-        except (TypeError, KeyError):
-            return f"argument {name} is {_shown(values[name])}: {_advice(name, values[name])}"
-    return None
+    name = toolchain.refused_argument(function, values)
+    return name and f"argument {name} is {_shown(values[name])}: {_advice(name, values[name])}"
 
 
 def foreign_value(values: Mapping[str, Any]) -> str | None:

@@ -169,7 +169,7 @@ class Sandbox:
         log = self._child.log_lines()
         errors = [line for line in log if " error: " in line]
         self.close()
-        from asmtune.compile.toolchain import compiler_error  # Triton's own modules come with it
+        from asmtune.triton_api.compiler import compiler_error  # Triton's own modules come with it
 
         told = compiler_error("\n".join(log))
         lines = [told, *errors[:1], failure.detail] if told else [failure.detail]

@@ -13,7 +13,12 @@ from types import ModuleType
 from typing import Any, Final
 
 from asmtune.base.fingerprint import digest
-from asmtune.core.problem import jit_function
+from asmtune.triton_api.jit_functions import (
+    is_device_function,
+    jit_function,
+    source_text,
+    variables_seen,
+)
 
 _MOST_SOURCES: Final = 256
 """Sources whose text and nodes are kept: a tuning asks for them several times, each 6 to 16 ms for
@@ -41,10 +46,9 @@ def _collect(function: Any, parts: dict[str, str], others: dict[str, str]) -> No
     name = f"{function.__module__}.{function.__qualname__}"
     if name in parts:
         return
-    parts[name] = text_of(function.src)
-    scope = {**function.__globals__, **inspect.getclosurevars(function.fn).nonlocals}
-    for value_name, value in _names_used(parts[name], scope):
-        if hasattr(value, "fn") and hasattr(value, "src"):
+    parts[name] = text_of(source_text(function))
+    for value_name, value in _names_used(parts[name], variables_seen(function)):
+        if is_device_function(value):
             _collect(value, parts, others)
         elif isinstance(value, _PLAIN) or type(value).__name__ == "constexpr":
             parts[f"{name}:{value_name}"] = repr(value)

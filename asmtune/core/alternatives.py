@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
 from asmtune.base.text import shortened
-from asmtune.base.user_state import inside
 from asmtune.core.failures import guarded
-from asmtune.core.problem import is_kernel
+from asmtune.triton_api.jit_functions import is_kernel
+from asmtune.triton_api.user_state import inside
 
 Alternatives = Mapping[str, Callable[..., Any]]
 """Functions of a launch's arguments by name."""

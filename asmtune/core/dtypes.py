@@ -74,7 +74,7 @@ def dtype_of(value: Any) -> str | None:
 
 def dtype_name(value: Any) -> str | None:
     """Return the canonical name of a PyTorch or Triton dtype object; None for anything else."""
-    for module in ("torch", "triton.language.core"):
+    for module in ("torch", "triton.language"):
         # While a module is not loaded, no value can be one of its dtypes.
         kind = getattr(sys.modules.get(module), "dtype", None)
         if kind is not None and isinstance(value, kind):

@@ -34,7 +34,7 @@ from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
 from asmtune.core.index_values import is_index, values_of
-from asmtune.core.problem import Problem, is_kernel, jit_function, python_function
+from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import (
     file_mode,
@@ -43,6 +43,12 @@ from asmtune.core.user_modules import (
     import_file,
     module_file,
     user_code,
+)
+from asmtune.triton_api.jit_functions import (
+    is_jit_function,
+    is_kernel,
+    jit_function,
+    python_function,
 )
 
 
@@ -324,7 +330,7 @@ def _with_index_values(make: Callable[[], Problem]) -> Problem:
 def configs_of(kernel: Any) -> Sequence[Config] | None:
     """Return the configs of a kernel with `@triton.autotune`; None without it."""
     layer = kernel
-    while layer is not None and not hasattr(layer, "params"):
+    while layer is not None and not is_jit_function(layer):
         if configs := getattr(layer, "configs", None):
             return [Config.of(config) for config in configs]
         layer = getattr(layer, "fn", None)

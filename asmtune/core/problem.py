@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import ModuleType
 from typing import Any, Final, cast
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.text import did_you_mean, shortened
-from asmtune.base.user_state import inside
 from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import of_one_config
 from asmtune.core.index_values import IndexValues, is_index, values_of
 from asmtune.core.records.artifacts import Failure
+from asmtune.triton_api.jit_functions import (
+    defaults,
+    heuristic_rules,
+    is_kernel,
+    jit_function,
+    parameters,
+    plain_name,
+)
+from asmtune.triton_api.user_state import inside
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
@@ -119,7 +125,9 @@ class Problem:
         tensor: Any = self.arguments.get(name)
         if not hasattr(tensor, "is_inference") or not is_index(tensor):
             return _NO_VALUES
-        version = None if tensor.is_inference() else tensor._version
+        from asmtune.triton_api.tensors import writes  # there is a tensor, so PyTorch is loaded
+
+        version = writes(tensor)
         known = self._copied.get(name)
         if known is not None and known[0] == version:
             return known[1]
@@ -210,8 +218,7 @@ class Problem:
         """
         if not callable(self.grid):
             return self.grid
-        params = jit_function(self.kernel).params
-        known = {**{p.name: p.default for p in params if p.has_default}, **values}
+        known = {**defaults(self.kernel), **values}
         asked = known if read is None else _Watched(known, read)
         try:
             with inside():
@@ -261,7 +268,8 @@ class Problem:
         unknown = values.keys() - set(function.arg_names) - options - self.options
         if unknown:
             raise unknown_parameter(self.name, min(unknown), function.arg_names)
-        missing = [p.name for p in function.params if p.name not in values and not p.has_default]
+        needed = [p.name for p in parameters(self.kernel) if not p.has_default]
+        missing = [name for name in needed if name not in values]
         if missing:
             raise ProblemError(
                 f"kernel {self.name}: no value for {', '.join(missing)}; "
@@ -317,81 +325,3 @@ def _count(size: Any) -> int | None:
         return None if isinstance(size, bool) else operator.index(size)
     except TypeError:
         return None
-
-
-def is_kernel(value: Any) -> bool:
-    """Say if a value is a kernel of Triton's, also under decorators; import no Triton.
-
-    It has `[]` and no length, so that `list` of it never ends. A stand-in for a package that
-    loads on first use is no kernel: it has every name, or raises at each.
-    """
-    if isinstance(value, type | ModuleType):
-        return False
-    try:
-        return isinstance(getattr(value, "arg_names", None), list | tuple) and hasattr(value, "run")
-    except (*USER_CODE_ERRORS, ImportError, RuntimeError):
-        return False
-
-
-def python_function(kernel: Any) -> Any:
-    """Return the Python function under all decorators, Triton's own included."""
-    layer = kernel
-    while hasattr(layer, "fn"):
-        layer = layer.fn
-    return layer
-
-
-def plain_name(kernel: Any) -> str:
-    """Return the name of the Python function under all decorators."""
-    function = python_function(kernel)
-    return str(getattr(function, "__name__", function))
-
-
-def without_autotuner(kernel: Any) -> Any:
-    """Return a kernel without Triton's autotuner, which takes no values of its own axes."""
-    from triton.runtime.autotuner import Autotuner, Heuristics
-
-    if isinstance(kernel, Autotuner):
-        return without_autotuner(kernel.fn)
-    if isinstance(kernel, Heuristics):
-        kernel = copy.copy(kernel)
-        kernel.fn = without_autotuner(kernel.fn)
-    return kernel
-
-
-def jit_function(kernel: Any) -> Any:
-    """Return the `JITFunction` under a kernel's decorators.
-
-    Raises:
-        ProblemError: it is not a Triton kernel.
-    """
-    function = kernel
-    while not hasattr(function, "params") and hasattr(function, "fn"):
-        function = function.fn
-    if not hasattr(function, "params") and is_kernel(kernel):
-        raise ProblemError(
-            f"{plain_name(kernel)!r} is interpreted, and has no compiled code: it was decorated "
-            "under TRITON_INTERPRET=1; unset it, or run `asmtune prune-report`, which leaves it out"
-        )
-    if not hasattr(function, "params") or not is_kernel(function):
-        raise ProblemError(
-            f"{getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "
-            "decorate it with @triton.jit"
-        )
-    return function
-
-
-def is_gluon(kernel: Any) -> bool:
-    """Return whether a kernel is written in Gluon, whose front end makes TTGIR and no TTIR."""
-    test = getattr(jit_function(kernel), "is_gluon", None)
-    return callable(test) and bool(test())
-
-
-def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield names and functions of the `@triton.heuristics` of a kernel, outermost first."""
-    layer = kernel
-    while not hasattr(layer, "params") and hasattr(layer, "fn"):
-        rules = getattr(layer, "values", None)
-        if isinstance(rules, Mapping):
-            yield from rules.items()
-        layer = layer.fn

@@ -176,7 +176,9 @@ def _int8(side: int, place: str) -> Callable[[], object]:
     import torch
 
     a, b = (torch.randint(-8, 8, (side, side), device=place, dtype=torch.int8) for _ in range(2))
-    return partial(torch._int_mm, a, b.t())
+    from asmtune.triton_api.tensors import int8_product
+
+    return partial(int8_product, a, b.t())
 
 
 def _fp8(side: int, place: str) -> Callable[[], object]:
@@ -184,7 +186,9 @@ def _fp8(side: int, place: str) -> Callable[[], object]:
 
     a, b = (torch.randn(side, side, device=place).to(torch.float8_e4m3fn) for _ in range(2))
     one = torch.ones((), device=place)
-    return partial(torch._scaled_mm, a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    from asmtune.triton_api.tensors import scaled_product
+
+    return partial(scaled_product, a, b.t(), one)
 
 
 _MULTIPLY: Final[Mapping[str, Callable[[int, str], Callable[[], object]]]] = {

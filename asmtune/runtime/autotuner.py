@@ -8,20 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import triton
-from triton.runtime.autotuner import Autotuner, Heuristics
 
 from asmtune.base.errors import InputError
-from asmtune.base.user_state import inside, outside, within
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem, heuristic_rules
+from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gpu, timings_ms
 from asmtune.runtime.checks import check_decorated, check_kernel, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
+from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of
 from asmtune.runtime.launch.planning import (
     Backend,
     Launcher,
@@ -29,11 +27,14 @@ from asmtune.runtime.launch.planning import (
     backend,
     plan_of,
     plan_of_alternative,
-    quiet_lists,
 )
 from asmtune.runtime.options import DecoratorOptions
-from asmtune.runtime.torch_compile import correct_dynamo
 from asmtune.runtime.torch_op import SiteGrid
+from asmtune.triton_api.autotuners import Autotuner, plain_rules
+from asmtune.triton_api.compiled_graphs import correct_dynamo
+from asmtune.triton_api.jit_functions import heuristic_rules, innermost, is_jit_function, parameters
+from asmtune.triton_api.launching import current_stream, hook_lists
+from asmtune.triton_api.user_state import inside, outside, within
 
 if TYPE_CHECKING:
     from asmtune.runtime.misses.lookups import Choice
@@ -95,10 +96,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     @functools.cached_property
     def _function(self) -> Any:
         """Return the `JITFunction`, or the interpreter's function under TRITON_INTERPRET=1."""
-        layer = self.fn
-        while not hasattr(layer, "params") and hasattr(layer, "fn") and hasattr(layer.fn, "run"):
-            layer = layer.fn
-        return layer
+        return innermost(self.fn)
 
     @property
     def space(self) -> Space:
@@ -200,10 +198,10 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     def _launcher(self) -> Launcher:
         """Return the launcher, made at the first launch, since its C part may have to be built."""
         layout = self._layout()
-        quiet = quiet_lists(self._function) if layout.names else ()
+        quiet = hook_lists(self._function) if layout.names else ()
         return self._part.Launcher(
             *(layout.names, layout.modes, layout.functions, layout.rules),
-            *(kinds(), machine(), quiet, self._launch),
+            *(kinds(), current_stream(), quiet, self._launch),
         )
 
     @functools.cached_property
@@ -212,12 +210,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
         None where another program's decorator is underneath, and under the interpreter.
         """
-        layer = self.fn
-        while type(layer) is Heuristics and "run" not in vars(layer):
-            layer = layer.fn
-        rules = tuple(heuristic_rules(self.fn))
-        is_known = layer is self._function and not {"grid", "warmup"} & dict(rules).keys()
-        return rules if is_known and hasattr(layer, "params") else None
+        return plain_rules(self.fn)
 
     def _layout(self) -> ParameterLayout:
         """Return the launcher's view of the parameters; empty to send every launch the slow path.
@@ -229,7 +222,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             return ParameterLayout((), b"")
         plain = [part.name for part in self._chooser.parts if part.function is None]
         functions = [(p.function, p.needs) for p in self._chooser.parts if p.function is not None]
-        layout = layout_of(self._function.params, plain, functions, self._rules)
+        layout = layout_of(parameters(self._function), plain, functions, self._rules)
         return layout if layout.fits else ParameterLayout((), b"")
 
     def _launch(
@@ -315,7 +308,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self, call: KernelCall, grid: Any, chosen: dict[str, Any], ruled: tuple[Any, ...]
     ) -> tuple[Any, Any]:
         """Let Triton launch; return the compiled kernel, and what the rules computed."""
-        where = needs_gpu() if hasattr(self._function, "params") else _INTERPRETER
+        where = needs_gpu() if is_jit_function(self._function) else _INTERPRETER
         with inside(), where, named_refusal(self._function, call.arguments | chosen):
             if not self._rules:
                 named = {"grid": grid, "warmup": False}

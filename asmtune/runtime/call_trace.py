@@ -12,15 +12,11 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import torch
-import triton
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from triton.compiler.compiler import CompiledKernel
-from triton.runtime import _allocation
 
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import machine
+from asmtune.triton_api.launching import current_stream, has_allocator, launch_functions
+from asmtune.triton_api.tensors import TorchDispatchMode, is_mutating, storage_of, tree_leaves
 
 _ALIGNMENT: Final = 512  # of memory that PyTorch allocates
 _ARGUMENT, _OUTPUT, _SCRATCH = range(3)  # the same numbers as in `native/calls.c`
@@ -40,8 +36,6 @@ _ALLOCATIONS: Final = frozenset(
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), torch.dtype})
 
 _LIBRARIES: Final = sys.stdlib_module_names | {"torch", "triton"}
-
-_TRITON_LAUNCHES: Final = ((triton.JITFunction, "run"), (CompiledKernel, "__getitem__"))
 
 _persistent: Final[dict[int, torch.Tensor]] = {}
 
@@ -135,7 +129,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         self._origins: dict[int, _Origin] = {}
         self._alive: list[torch.Tensor] = []  # else another tensor may get the id of one
         self._thread = threading.get_ident()
-        self._device = machine().device()
+        self._device = current_stream().device()
         self._is_paused = False
         for index, value in enumerate(arguments):
             if isinstance(value, torch.Tensor):
@@ -143,7 +137,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
 
     def __enter__(self) -> CallTrace:
         """Hear of operations of this thread, of planned launches, and of Triton's own."""
-        self._own = [(owner, name, getattr(owner, name)) for owner, name in _TRITON_LAUNCHES]
+        self._own = [(owner, name, getattr(owner, name)) for owner, name in launch_functions()]
         for owner, name, own in self._own:
             setattr(owner, name, self._refusing(own))
         self._part.observe(self)
@@ -185,7 +179,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
 
     def _note(self, func: Any, inputs: Any, result: Any) -> None:
         results = tree_leaves(result)
-        if func._schema.is_mutable or not all(isinstance(r, torch.Tensor) for r in results):
+        if is_mutating(func) or not all(isinstance(r, torch.Tensor) for r in results):
             return self._refuse(f"operation {func}")
         if any(leaf.layout is not torch.strided for leaf in results):
             return self._refuse(f"operation {func}")
@@ -196,12 +190,12 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             self._allocated.append(result)
             return None
         sources = {
-            leaf.untyped_storage()._cdata: self._origins[id(leaf)]
+            storage_of(leaf): self._origins[id(leaf)]
             for leaf in tree_leaves(inputs)
             if isinstance(leaf, torch.Tensor) and id(leaf) in self._origins
         }
         for tensor in results:
-            origin = sources.get(tensor.untyped_storage()._cdata)
+            origin = sources.get(storage_of(tensor))
             if origin is None or (origin.kind == _ARGUMENT and _is_absolute(func, *inputs)):
                 return self._refuse(f"operation {func}")
             self._add(tensor, origin)
@@ -296,7 +290,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
                 raise _Refusal("an address that is given as a number")
         own = -1
         if launch.plan.scratch and launch.plan.function:
-            if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
+            if has_allocator():
                 raise _Refusal("a kernel that takes memory of the program's own allocator")
             own = scratch.add(math.prod(launch.grid) * launch.plan.scratch)
         return (*head, tuple(values), tuple(sources), own)

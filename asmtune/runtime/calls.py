@@ -13,6 +13,7 @@ from asmtune.core.dtypes import element_type
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.measure.timing.nvml import NO_GPU
+from asmtune.triton_api.jit_functions import is_jit_function
 
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 
@@ -163,11 +164,12 @@ def named_refusal(function: Any, arguments: Mapping[str, Any]) -> Iterator[None]
     try:
         yield
     except (TypeError, KeyError) as error:
-        from asmtune.compile.toolchain import Toolchain
+        from asmtune.compile.refusals import refusal
+        from asmtune.triton_api.compiler import Toolchain
 
         told = None
-        if hasattr(function, "params"):  # for whatever machine: types are refused alike
-            told = Toolchain("cuda", 90, 32).refusal(function, arguments)
+        if is_jit_function(function):  # for whatever machine: types are refused alike
+            told = refusal(Toolchain("cuda", 90, 32), function, arguments)
         if told is None:
             raise
         raise ArgumentTypeError(f"kernel {function.__name__}: {told}") from error

@@ -21,20 +21,19 @@ from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import of_one_config
 from asmtune.core.keys.parts import KeyPart
-from asmtune.core.problem import (
-    Problem,
-    heuristic_rules,
-    is_count,
-    is_kernel,
-    jit_function,
-    no_launch,
-    plain_name,
-    unknown_parameter,
-)
+from asmtune.core.problem import Problem, is_count, no_launch, unknown_parameter
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.constraints import Constraint
 from asmtune.core.space.space import Space
 from asmtune.runtime.options import DecoratorOptions, numbers
+from asmtune.triton_api.jit_functions import (
+    heuristic_rules,
+    innermost,
+    is_jit_function,
+    is_kernel,
+    jit_function,
+    plain_name,
+)
 
 
 def check_devices(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:
@@ -149,7 +148,7 @@ def check_kernel(kernel: Any, *, strict: bool = True) -> None:
             f"{FORM}"
         )
     layer = kernel
-    while strict and not hasattr(layer, "params") and hasattr(layer, "fn"):
+    while strict and not is_jit_function(layer) and hasattr(layer, "fn"):
         if hasattr(layer, "configs"):
             by = "asm_autotune" if hasattr(layer, "options") else "triton.autotune"
             raise ArgumentTypeError(
@@ -358,10 +357,7 @@ def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -
 
 def _jit(kernel: Any) -> Any | None:
     """Return the `JITFunction` underneath; None under the interpreter."""
-    layer = kernel
-    while not hasattr(layer, "params") and hasattr(layer, "fn"):
-        layer = layer.fn
-    return jit_function(kernel) if hasattr(layer, "params") else None
+    return jit_function(kernel) if is_jit_function(innermost(kernel)) else None
 
 
 def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:
@@ -382,6 +378,6 @@ def _others(function: Any, names: Iterable[str]) -> Iterator[str]:
 
 def _option_names() -> frozenset[str]:
     """Return Triton's options; needed only for a name that asmtune does not know."""
-    from asmtune.compile.toolchain import option_names
+    from asmtune.triton_api.compiler import option_names
 
     return option_names()

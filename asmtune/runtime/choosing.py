@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
-from asmtune.base.user_state import inside, outside, searching
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
@@ -41,6 +40,8 @@ from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, noti
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+from asmtune.triton_api.jit_functions import is_jit_function, python_function
+from asmtune.triton_api.user_state import inside, outside, searching
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
@@ -64,7 +65,7 @@ class Chooser:
             options.key, kernel.arg_names, function.__name__, strict=options.strict
         )
         self.memory = ConfigCache(on_change)
-        self._python = function.fn
+        self._python = python_function(function)
         self.name = f"{self._python.__module__}.{self._python.__qualname__}"
         self._kernel = kernel
         self._function = function
@@ -137,7 +138,7 @@ class Chooser:
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
         """Wrap the grid of a launch so that bad use raises when Triton evaluates it."""
-        if not hasattr(self._function, "params"):
+        if not is_jit_function(self._function):
             return grid
 
         def check(sizes: Any) -> Any:
@@ -262,7 +263,7 @@ class Chooser:
 
         None for a launch of no programs: there is nothing to time, and no config is chosen.
         """
-        if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
+        if not is_jit_function(self._function):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
         name, arg_names = self._function.__name__, self._kernel.arg_names

@@ -11,10 +11,10 @@ from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
-from asmtune.core.problem import is_kernel
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import FORM, check_configs
 from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Pruning, Small, SpaceSource
+from asmtune.triton_api.jit_functions import is_kernel
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner

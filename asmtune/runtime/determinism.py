@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from asmtune.base.errors import ArgumentTypeError
 from asmtune.base.settings import deterministic_by_environment
-from asmtune.base.user_state import are_deterministic_algorithms_enabled
+from asmtune.triton_api.user_state import are_deterministic_algorithms_enabled
 
 _chosen: Final[list[bool | None]] = [None]
 _listeners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.text import user_stacklevel
-from asmtune.base.user_state import inside, within
 from asmtune.core.config import Config
-from asmtune.core.problem import jit_function
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
 from asmtune.runtime.misses.lookups import Choice
+from asmtune.triton_api.jit_functions import jit_function, python_function
+from asmtune.triton_api.user_state import inside
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
@@ -98,20 +98,20 @@ def recording(recorder: Callable[[TuningRequest, KernelCall], None]) -> Iterator
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
     """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does."""
-    from triton import knobs
+    from asmtune.triton_api.autotuners import prints_tuning, tuning_listener
 
     if choice.how not in ("tuned", "known"):
         return
     tuned = choice.how == "tuned"
-    if knobs.autotuning.print and tuned:
+    if prints_tuning() and tuned:
         kernel = request.problem.name
         print(f"asmtune: {kernel} at {key}: {choice.config}, tuned in {choice.seconds:.2f} s")  # noqa: T201
-    listener = getattr(knobs.autotuning, "listener", None)  # newer than Triton 3.6
+    listener = tuning_listener()
     if listener is None:
         return
     record = choice.record or _record(request)
     if record is not None:
-        within(listener)(
+        listener(
             fn=jit_function(request.problem.kernel),
             key=key,
             best_config=as_triton(choice.config),
@@ -178,7 +178,7 @@ def key_text(key: TuneKey) -> str:
 def miss_message(request: TuningRequest) -> str:
     """Say that no store knows a launch, and how to tune it."""
     function = jit_function(request.problem.kernel)
-    file = inspect.getsourcefile(function.fn) or function.__module__
+    file = inspect.getsourcefile(python_function(function)) or function.__module__
     shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
     command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
     return (

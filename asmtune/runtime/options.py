@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, get_args
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
 from asmtune.base.text import shortened, user_stacklevel
-from asmtune.base.user_state import inside
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
-from asmtune.core.problem import is_kernel
 from asmtune.core.space.space import Space
+from asmtune.triton_api.jit_functions import is_kernel
+from asmtune.triton_api.user_state import inside
 
 
 class PruningWarning(UserWarning):

@@ -21,28 +21,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 
 import torch
-from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
-from torch.utils._pytree import tree_leaves, tree_map
 
 from asmtune.base.errors import ArgumentTypeError
 from asmtune.core.alternatives import Alternatives, checked_alternatives, on_trial
 from asmtune.runtime.call_trace import CallTrace, needs_gradient, tuner_guards
-from asmtune.runtime.launch.layout import MOST_PARAMETERS, kinds, machine
+from asmtune.runtime.launch.layout import MOST_PARAMETERS, kinds
 from asmtune.runtime.launch.planning import tensor_backend
+from asmtune.triton_api.launching import current_stream
+from asmtune.triton_api.tensors import (
+    MODES,
+    apply_of,
+    forward_level,
+    is_view,
+    raising_when_differentiated,
+    tensor_functions,
+    tree_leaves,
+    tree_map,
+)
 
 _MOST_COUNTED: Final = 4096
 
 _TENSORS: Final = {*kinds().tensors, tuple}
 _VALUES: Final = {bool, int, float, str, type(None), *kinds().frozen}
-
-_CLEAR: Final = (
-    torch._C._len_torch_dispatch_stack,
-    torch._C._len_torch_function_stack,
-    torch._C._are_functorch_transforms_active,
-    torch._C._is_any_autocast_enabled,
-)
-"""Functions that return something true where PyTorch does more with a call than run it."""
 
 _tracing: Final = threading.Lock()
 
@@ -184,9 +185,7 @@ class PreparedFunction:
 
     def over(self, part: Any) -> Any:
         """Make the object of the C part that looks calls up."""
-        tensor: Any = torch._C.TensorBase
-        memory: Any = torch._C._dynamo.guards
-        on_gpu = torch.cuda.is_available()
+        read = tensor_functions()
         parameters = self._parameters.values()
         return part.Prepared(
             tuple(self._parameters),
@@ -194,14 +193,14 @@ class PreparedFunction:
             tuple(part.GIVEN if p.default is p.empty else p.default for p in parameters),
             kinds(),
             (
-                *(tensor._cdata, tensor.requires_grad, torch.is_grad_enabled),
-                *(torch.get_default_dtype, tensor.is_conj, tensor.is_neg),
+                *(read.address, read.requires_grad, torch.is_grad_enabled),
+                *(torch.get_default_dtype, read.is_conj, read.is_neg),
             ),
-            machine(),
-            _CLEAR,
-            ((vars(forward_ad), "_current_level", -1),),
-            memory._empty_strided_cuda if on_gpu else memory._empty_strided_cpu,
-            None if self._graph_node is None else _apply_of(self._graph_node),
+            current_stream(),
+            MODES,
+            (forward_level(),),
+            read.empty,
+            None if self._graph_node is None else apply_of(self._graph_node),
             functools.partial(self._slow, part),
         )
 
@@ -272,7 +271,7 @@ def _own(outcome: Any) -> Any:
     Autograd lets nobody write to a view that its function made. A prepared call makes none.
     """
     result, saved = outcome
-    views = [r for r in tree_leaves(result) if isinstance(r, torch.Tensor) and r._base is not None]
+    views = [r for r in tree_leaves(result) if isinstance(r, torch.Tensor) and is_view(r)]
     own = {id(view): view.detach() for view in views}
     return tree_map(lambda value: own.get(id(value), value), (result, tuple(saved)))
 
@@ -292,11 +291,6 @@ def _checked_parameters(function: Any) -> Mapping[str, inspect.Parameter]:
             f"at most {MOST_PARAMETERS} fit a signature"
         )
     return parameters
-
-
-def _apply_of(node: Any) -> Any:
-    """Return PyTorch's own `apply` of a function, past what `_CLEAR` has looked at already."""
-    return super(torch.autograd.Function, node).apply
 
 
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -386,8 +380,6 @@ def refuse_second(what: str, results: Any, sources: Iterable[Any]) -> Any:
     if not places or not any(needs_gradient(source) for source in sources):
         return results
     message = f"{what}: its gradients cannot be differentiated again (create_graph=True)"
-    refuse = torch._C._functions.DelayedError(message.encode(), len(places))
-    refused = refuse(*(given[n].detach().requires_grad_() for n in places))
-    refused = (refused,) if isinstance(refused, torch.Tensor) else refused
+    refused = raising_when_differentiated(message, tuple(given[n] for n in places))
     found = dict(zip(places, refused, strict=True))
     return tuple(found.get(n, result) for n, result in enumerate(given))

@@ -18,7 +18,6 @@ Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py`.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,10 +34,15 @@ from asmtune.runtime.torch_op import (
     LaunchOrigin,
     TracedConfig,
     can_trace_operator,
-    carried_options,
     warn_of_loss,
 )
 from asmtune.store.codec import config_text
+from asmtune.triton_api.compiled_graphs import (
+    call_when_traced,
+    carried_options,
+    no_dispatch,
+    size_functions,
+)
 
 PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any, bool], ...]
@@ -86,12 +90,7 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     adds no guard on a size: for a dynamic one it takes the hint, and another size is no
     reason to compile again.
     """
-    from torch.fx.experimental import symbolic_shapes
-
-    # Its name in 2.13, and that in 2.11.
-    names = ("optimization_hint", "size_hint")
-    hint = getattr(symbolic_shapes, next(name for name in names if hasattr(symbolic_shapes, name)))
-    static = symbolic_shapes.has_static_value
+    hint, static = size_functions()
     book = ConfigBook()
     rules = launches.rules
 
@@ -104,10 +103,9 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     def values(name: str) -> tuple[tuple[str, Any], ...]:
         return (*book.traced[name][0].kwargs.items(),)
 
-    # What torch.compiler.assume_constant_result sets; that function loads Dynamo to do it.
-    functions: tuple[Any, ...] = (choose, complete, values)
+    functions: tuple[Callable[..., Any], ...] = (choose, complete, values)
     for function in functions:
-        function._dynamo_marked_constant = True
+        call_when_traced(function)
 
     def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
         arguments = {**named_args, **kwargs}
@@ -240,7 +238,7 @@ def _stand_ins(described: Described) -> dict[str, Any]:
 
     arguments: dict[str, Any] = {}
     # Outside all modes: a meta tensor must not become a node of the graph that is traced.
-    with torch._C._DisableTorchDispatch():
+    with no_dispatch():
         for name, facts, value, _ in described:
             arguments[name] = value
             if facts is not None:
@@ -262,42 +260,3 @@ def _is_plain(config: Config) -> bool:
     wanted = {"maxnreg"} if config.maxnreg is not None else set()
     wanted |= {"num_ctas"} if config.num_ctas != 1 else set()
     return config.ir_override is None and wanted <= carried_options()
-
-
-_MARK: Final = "corrected_by_asmtune"
-
-
-def correct_dynamo() -> None:
-    """Make the corrections that the loaded Dynamo lacks; do nothing if it is not loaded."""
-    functions = sys.modules.get("torch._dynamo.variables.functions")
-    hopifier: Any = getattr(functions, "DynamoTritonHOPifier", None)
-    if hopifier is None or hasattr(hopifier, _MARK):
-        return
-    setattr(hopifier, _MARK, True)
-    for name in ("TMADescriptorStableVariable", "TMADescriptorExperimentalVariable"):
-        descriptor = getattr(functions, name, None)
-        if descriptor is not None and "python_type" not in vars(descriptor):
-            descriptor.python_type = lambda _: object
-    if not hasattr(hopifier, "recreate_variable"):
-        _keep_sources(hopifier)
-
-
-def _keep_sources(hopifier: Any) -> None:
-    """Hand the source of a kernel on to what wraps it anew."""
-    current = threading.local()
-    plain = {name: getattr(hopifier, name) for name in ("call_run", "call_triton_kernel")}
-
-    def handing_on(name: str) -> Any:
-        def call(self: Any, variable: Any, *rest: Any) -> Any:
-            outer = getattr(current, "source", None)
-            variable.kernel_source = variable.kernel_source or variable.source or outer
-            current.source = variable.kernel_source
-            try:
-                return plain[name](self, variable, *rest)
-            finally:
-                current.source = outer
-
-        return call
-
-    for name in plain:
-        setattr(hopifier, name, handing_on(name))

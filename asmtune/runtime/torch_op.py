@@ -7,22 +7,16 @@ to go on with where the operator cannot be used. PyTorch evaluates the grid for 
 the operator takes the place of the higher-order operator that PyTorch has made: it names the
 tensors that the kernel writes, and at run time launches by the kernel's own launcher, with the
 config of the key that it meets and the grid of that config.
-
-Read in PyTorch 2.11 and 2.13: `TritonHOPifier.call_HOP` of
-`torch/_higher_order_ops/triton_kernel_wrap.py`, and `torch/_inductor/runtime/triton_heuristics.py`.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import itertools
-import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import triton
@@ -33,6 +27,12 @@ from asmtune.core.config import Config
 from asmtune.core.problem import is_launchable
 from asmtune.runtime.events import LAUNCHING_MODULES
 from asmtune.runtime.launch.planning import LaunchWarning
+from asmtune.triton_api.compiled_graphs import (
+    Operands,
+    is_exporting,
+    take_launches,
+    written_tensors,
+)
 
 if TYPE_CHECKING:
     from asmtune.runtime.calls import KernelCall
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 _SCHEMA: Final = (
     "(str site, *, Tensor(a!)[] written, Tensor[] read, SymInt[] numbers, SymInt[] grids) -> ()"
 )
-_CALL_HOP: Final = ["self", "variable", "grids", "combined_args", "tx"]
-_MARK: Final = "corrected_by_asmtune"
 
 
 @dataclass(frozen=True)
@@ -190,83 +188,32 @@ def _operator() -> tuple[Any, Any]:
     return library, torch.ops.asmtune.launch.default
 
 
-@functools.cache
-def carried_options() -> frozenset[str]:
-    """Return which of `num_ctas` and `maxnreg` the installed Inductor hands on to Triton.
+class OperatorTaker:
+    """Has launches whose configs know their origin traced as the operator."""
 
-    Its own functions are asked with a config; one that works otherwise carries none.
-    """
-    wanted = {"num_ctas": 2, "maxnreg": 64}
-    try:
-        from torch._inductor.runtime import triton_heuristics as inductor
+    @staticmethod
+    def owns(kernel: Any) -> bool:
+        """Return whether all configs of an autotuner know their launch."""
+        configs = getattr(kernel, "configs", ())
+        return bool(configs) and all(isinstance(config, TracedConfig) for config in configs)
 
-        sent = inductor.config_from_dict(inductor.config_to_dict(triton.Config({}, **wanted)))
-        tuner: Any = object.__new__(inductor.CachingAutotuner)
-        tuner.device_props = SimpleNamespace(type="cuda", cc=90)
-        tuner.inductor_meta, tuner.fn = {}, SimpleNamespace(params=(), constexprs=(), arg_names=())
-        tuner.triton_meta = {"constants": {}, "signature": {}}
-        options = tuner._create_compile_options(sent, tuner._create_compile_meta(sent))
-    except (ImportError, AttributeError, KeyError, TypeError):
-        return frozenset()
-    return frozenset(name for name, value in wanted.items() if options.get(name) == value)
+    @staticmethod
+    def operator() -> Any:
+        """Return the operator."""
+        return _operator()[1]
+
+    @staticmethod
+    def operands(
+        kernel: Any, examples: Mapping[str, Any], descriptors: Mapping[str, Any]
+    ) -> Operands | None:
+        """Return what makes the operator's arguments; None if the launch cannot be one."""
+        launch = _TracedLaunch(kernel, examples, descriptors)
+        return launch.operands if launch.refusal is None else None
 
 
 def can_trace_operator() -> bool:
     """Prepare the loaded parts of PyTorch's compiler; return False if they cannot be."""
-    from torch._higher_order_ops import triton_kernel_wrap
-
-    needed = ("get_mutated_tensors", "kernel_side_table")
-    base = getattr(triton_kernel_wrap, "TritonHOPifier", None)
-    if base is None or not all(hasattr(triton_kernel_wrap, name) for name in needed):
-        return False
-    for kind in base.__subclasses__():
-        call = getattr(kind, "call_HOP", None)
-        if call is None or [*inspect.signature(call).parameters] != _CALL_HOP:
-            return False
-        if not hasattr(call, _MARK):
-            kind.call_HOP = _with_operator(call)
-    return True
-
-
-def _with_operator(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the method that traces a launch: of configs that know theirs, as the operator."""
-
-    @functools.wraps(call)
-    def call_hop(self: Any, variable: Any, grids: Any, combined_args: Any, tx: Any) -> Any:
-        configs = getattr(variable.kernel, "configs", ())
-        if not configs or not all(isinstance(config, TracedConfig) for config in configs):
-            return call(self, variable, grids, combined_args, tx)
-        if tx is not None:  # Dynamo
-            result = call(self, variable, grids, combined_args, tx)
-            _replace(tx.output.graph)
-            return result
-        launch = _TracedLaunch(variable.kernel, combined_args, {})
-        if launch.refusal is None:
-            return _operator()[1](**launch.operands(combined_args, grids))
-        variable.kernel_idx = launch.single()
-        return call(self, variable, grids[-1:], combined_args, tx)
-
-    setattr(call_hop, _MARK, True)
-    return call_hop
-
-
-def _replace(graph: Any) -> None:
-    """Replace the node that Dynamo has just made by one of the operator."""
-    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
-
-    node = next(iter(reversed(graph.nodes)))
-    index, grids = node.kwargs["kernel_idx"], node.kwargs["grid"]
-    nodes, descriptors = node.kwargs["kwargs"], node.kwargs["tma_descriptor_metadata"]
-    constants = kernel_side_table.get_constant_args(node.kwargs["constant_args_idx"])
-    examples = {name: value.meta["example_value"] for name, value in nodes.items()}
-    launch = _TracedLaunch(
-        kernel_side_table.get_kernel(index), {**constants, **examples}, descriptors
-    )
-    if launch.refusal is not None:
-        node.kwargs = {**node.kwargs, "kernel_idx": launch.single(), "grid": [grids[-1]]}
-        return
-    node.target = _operator()[1]
-    node.kwargs = launch.operands(nodes, grids)
+    return take_launches(OperatorTaker())
 
 
 class _TracedLaunch:
@@ -299,27 +246,15 @@ class _TracedLaunch:
 
     def _written(self, examples: Mapping[str, Any], tensors: Mapping[str, Any]) -> set[str]:
         """Return the tensors that the kernel writes with any of the configs."""
-        import torch
-        from torch._higher_order_ops import triton_kernel_wrap as wrap
-
-        # Tensors of functionalisation have no memory that PyTorch's reading of the IR could see.
-        with torch._C._DisableTorchDispatch():
-            stand_ins = {n: torch.empty(2, dtype=value.dtype) for n, value in tensors.items()}
-        seen = {n: v for n, v in {**examples, **stand_ins}.items() if n not in self._constants}
-        kernel = wrap.kernel_side_table.add_kernel(self._kernel.fn)
-        written: set[str] = set()
-        for values in {repr(config.kwargs): config.kwargs for config in self._configs}.values():
-            constants = wrap.kernel_side_table.add_constant_args({**self._constants, **values})
-            written |= {*wrap.get_mutated_tensors(kernel, constants, seen, {})}
-        return written & tensors.keys()
+        known = {*tensors, *self._constants}
+        symbols = {name: value for name, value in examples.items() if name not in known}
+        values = {repr(config.kwargs): config.kwargs for config in self._configs}.values()
+        constants = [{**self._constants, **chosen} for chosen in values]
+        return written_tensors(self._kernel, tensors, symbols, constants)
 
     @staticmethod
     def _refusal(others: Sequence[str], descriptors: Mapping[str, Any]) -> str | None:
-        import torch
-
-        virtualized = sys.modules.get("torch._inductor.virtualized")
-        ahead = virtualized is not None and virtualized.V.aot_compilation is True
-        if ahead or torch.compiler.is_exporting():
+        if is_exporting():
             return "an exported program runs without asmtune"
         if descriptors:
             return f"{next(iter(descriptors))} is a tensor descriptor"
@@ -340,15 +275,6 @@ class _TracedLaunch:
         operands: dict[str, Any] = dict(zip(("written", "read", "numbers"), lists, strict=True))
         sizes = [size for grid in grids for size in grid]
         return {**operands, "grids": sizes, "site": site_name(site)}
-
-    def single(self) -> int:
-        """Return PyTorch's number of the kernel with its last config alone."""
-        from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
-
-        last = self._configs[-1]
-        options = (last.num_warps, last.num_stages, last.num_ctas, last.maxnreg)
-        config = triton.Config(dict(last.kwargs), *options)
-        return int(kernel_side_table.add_kernel(triton.autotune([config], key=[])(self._kernel.fn)))
 
 
 _warned: Final[set[str]] = set()

@@ -12,12 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from asmtune.base.user_state import carried
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
+from asmtune.triton_api.user_state import carried
 from asmtune.tuning.search.state import State
 
 MOST: Final = 0.75

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from asmtune.base.user_state import carried
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
@@ -27,6 +26,7 @@ from asmtune.store.codec import config_text
 from asmtune.store.lookup import EarlierOutcomes, Layer
 from asmtune.store.neighbours import neighbours
 from asmtune.store.seeds import KeyedConfigs
+from asmtune.triton_api.user_state import carried
 from asmtune.tuning.options import Effort
 from asmtune.tuning.search.state import PriorTimings
 

@@ -17,7 +17,6 @@ from asmtune.base.text import user_stacklevel
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import build_launcher
 from asmtune.core.config import Config
-from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
@@ -37,6 +36,7 @@ from asmtune.predict.score.scorers import for_target
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
+from asmtune.triton_api.jit_functions import is_gluon
 from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
 from asmtune.tuning.initial_state import (
     Experience,

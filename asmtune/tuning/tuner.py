@@ -20,7 +20,6 @@ from asmtune.base.errors import (
     UnreadableError,
 )
 from asmtune.base.settings import Settings
-from asmtune.base.user_state import outside, searching
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -42,6 +41,7 @@ from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
+from asmtune.triton_api.user_state import outside, searching
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import (

@@ -18,20 +18,21 @@ from typing import TYPE_CHECKING, Any, cast
 from asmtune.base.errors import CompileError, ForeignWriteError, MeasureError, ParseError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
-from asmtune.base.user_state import carried, outside, within
 from asmtune.compile.load import LoadedLaunch, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded, required
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.ir.ttir.analysis import Kernel
-from asmtune.measure.bench.gpu import allocating
-from asmtune.measure.bench.hooks import QUANTILES, DoBench
+from asmtune.measure.bench.hooks import QUANTILES
 from asmtune.measure.bench.trials import timed_by_user
 from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.front import ProgressListener
+from asmtune.triton_api.jit_functions import jit_function
+from asmtune.triton_api.launching import allocating, device_setter, driver_clock, ttir_of
+from asmtune.triton_api.user_state import carried, outside, within
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 
@@ -158,7 +159,7 @@ class UnrankedSession:
         self, problem: Problem, configs: Sequence[Config]
     ) -> dict[Config, Measurement | Failure]:
         chosen = self.options.do_bench
-        do_bench = triton_clock() if chosen is None else within(chosen)
+        do_bench = driver_clock() if chosen is None else within(chosen)
         self.listener.start("time", len(configs))
         outcomes: dict[Config, Measurement | Failure] = {}
         with ExitStack() as stack:
@@ -243,30 +244,19 @@ def _launch(problem: Problem, config: Config, bound: Mapping[str, Any], *, warmu
 
 def _foreign_places(compiled: Any) -> tuple[str, ...]:
     """Return where a kernel that Triton compiled may write memory of no argument."""
-    text = getattr(compiled, "asm", {}).get("ttir")
+    text = ttir_of(compiled)
     try:
         return Kernel(text).foreign_places if text else ()
     except ParseError:
         return ()
 
 
-def triton_clock() -> DoBench:
-    """Return the function that Triton's active driver times with."""
-    from triton.runtime import driver
-
-    clock: DoBench = driver.active.get_benchmarker()
-    return clock
-
-
 def device_of_thread() -> Callable[[], None]:
     """Return a function that gives another thread this one's device, and its user's state."""
-    from triton.runtime import driver
-
-    active: Any = driver.active
-    device, begin = active.get_current_device(), carried()
+    set_device, begin = device_setter(), carried()
 
     def start() -> None:
-        active.set_current_device(device)
+        set_device()
         begin()
 
     return start

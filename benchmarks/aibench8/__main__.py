@@ -39,9 +39,9 @@ from asmtune.base.settings import Settings
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.gpu import allocating
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.triton_api.launching import allocating
 from asmtune.tuning.options import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line
 from benchmarks.aibench8.offline import lines

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import triton
 
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
+from asmtune.triton_api.jit_functions import jit_function
 from tests.kernels.accuracy import module_of
 
 CONTRACT = "MULTIPLE"

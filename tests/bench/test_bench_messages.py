@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.compile.load import Binary, handle, launch_values
+from asmtune.compile.load import Binary, launch_values
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -158,6 +158,6 @@ def test_binaries_arrive(which: str, target: Target, settings: Settings) -> None
     assert isinstance(binary, Binary)
     arrived = sent(problem_, config, binary).binary
     assert arrived == binary
-    assert handle(arrived).kernel == compiled.cubin
+    assert arrived.compiled().kernel == compiled.cubin
     values = launch_values(problem_, config)
     assert list(arrived.signature) == [name for name in values if name in arrived.signature]

@@ -209,12 +209,12 @@ def test_code_without_the_tool(
     commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SASS that cannot be had is told in a line, and the rest is shown."""
-    from asmtune.compile import toolchain
+    from asmtune.triton_api import compiler
 
     def missing() -> str:
         raise RuntimeError("Cannot find nvdisasm")
 
-    monkeypatch.setattr(toolchain, "disassembler", missing)
+    monkeypatch.setattr(compiler, "disassembler", missing)
     ran = commands.run(*sums, "--alone", "--code", "sass")
     assert ran.code == 0
     assert "its code cannot be shown: tool at sass: Cannot find nvdisasm; install" in ran.out

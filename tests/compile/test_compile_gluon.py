@@ -9,13 +9,13 @@ import torch
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
-from asmtune.compile import toolchain
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.problem import Problem, is_gluon
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+from asmtune.triton_api.jit_functions import is_gluon
 from tests import gluon_kernels as kernels
 from tests.compile.sketching import sketch_one
 from tests.tuning_support import add
@@ -110,9 +110,6 @@ def test_what_a_pass_refuses_is_told_first(settings: Settings) -> None:
         assert isinstance(failure, Failure)
         assert str(failure).startswith("compiler at ttgir: gluon_kernels.py line ")
         assert "Failed to infer" in str(failure)
-    asserted = "<unknown>:0: error: Failures have been detected\npython: X.cpp:1: f(): Assertion "
-    assert toolchain.compiler_error(f"{asserted}`ok' failed.\n") == "Assertion `ok' failed"
-    assert toolchain.compiler_error("a remark\n") == ""
 
 
 def test_instructions_that_a_device_lacks_are_a_failure(settings: Settings) -> None:
@@ -151,6 +148,5 @@ def test_a_triton_without_gluon_is_told_in_a_line(monkeypatch: pytest.MonkeyPatc
     """If Gluon's front end cannot be imported, the error names kernel, Triton and what to do."""
     assert not is_gluon(add)
     monkeypatch.setitem(__import__("sys").modules, "triton.experimental.gluon._runtime", None)
-    assert toolchain.source_class(add) is toolchain.ASTSource
     with pytest.raises(ProblemError, match=r"kernel scale: the Gluon of triton .* cannot be"):
         lowering().request(Config({"BLOCK": 1024}))

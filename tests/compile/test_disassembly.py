@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from asmtune.compile import toolchain
 from asmtune.compile.disassembly import disassemble
 from asmtune.core.records.artifacts import Failure
+from asmtune.triton_api import compiler
 
 SLEEPS = '#!/bin/sh\nif [ "$1" = --version ]; then echo release 12.8; else exec sleep 60; fi\n'
 
@@ -53,7 +53,7 @@ def test_a_tool_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """A file that is no program is a failure like any other."""
     tool = tmp_path / "nvdisasm"
     tool.write_text("")
-    monkeypatch.setattr(toolchain, "disassembler", lambda: str(tool))
+    monkeypatch.setattr(compiler, "disassembler", lambda: str(tool))
     failure = disassemble(b"no cubin")
     assert isinstance(failure, Failure)
     assert failure.kind == "tool"

@@ -23,6 +23,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.triton_api import launching
 from tests.gpu import argument_kernels
 from tests.sample_kernels import scale_problem, tensor
 
@@ -42,7 +43,7 @@ def test_handle_has_the_artifacts_code(target: Target, settings: Settings) -> No
     artifact = compiled(lowering, config, settings)
     binary = Binary.of(lowering, config, artifact)
     assert not isinstance(binary, Failure)
-    kernel = load.handle(binary)
+    kernel = binary.compiled()
     assert kernel.asm["cubin"] == kernel.kernel == artifact.cubin
     assert kernel.name == artifact.entry == "scale"
     assert (kernel.metadata.num_warps, kernel.metadata.shared) == (8, artifact.shared_bytes)
@@ -59,7 +60,7 @@ def test_handle_of_an_amd_device(machine: str, settings: Settings) -> None:
     assert (artifact.arch, artifact.cubin[:4]) == (amd.arch, b"\x7fELF")
     binary = Binary.of(lowering, config, artifact)
     assert not isinstance(binary, Failure)
-    kernel = load.handle(binary)
+    kernel = binary.compiled()
     assert kernel.asm["hsaco"] == kernel.kernel == artifact.cubin
     assert kernel.metadata.target.arch == amd.arch
     other = Lowering(scale_problem(), load_target("H200"), 30).request(config)
@@ -81,7 +82,7 @@ def test_launch_passes_all_arguments(
     problem, config = scale_problem(), Config({"BLOCK": 256}, pre_hook=hooked.append)
     lowering = Lowering(problem, target, 30)
     artifact = compiled(lowering, config, settings)
-    monkeypatch.setattr(load, "handle", lambda _: Recorder())
+    monkeypatch.setattr(Binary, "compiled", lambda _: Recorder())
     launch = load.load(lowering, config, artifact)
     assert not isinstance(launch, Failure)
     hooked.clear()
@@ -128,7 +129,7 @@ def test_a_launcher_needs_no_source(
     binary, specialised = Binary.of(lowering, config, artifact), lowering.specialise(config)
     assert not isinstance(binary, Failure)
     assert not isinstance(specialised, Failure)
-    kernel, recorded = load.handle(binary), Recorded(monkeypatch)
+    kernel, recorded = binary.compiled(), Recorded(monkeypatch)
     for source in (kernel.src, specialised.source):
         driver.CudaLauncher(source, kernel.metadata)
     half = len(recorded.made) // 2
@@ -148,12 +149,12 @@ def test_one_launcher_for_all_configs(
     recorded = Recorded(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     active = SimpleNamespace(launcher_cls=driver.CudaLauncher)
-    monkeypatch.setattr(load, "driver", SimpleNamespace(active=active))
+    monkeypatch.setattr(launching, "driver", SimpleNamespace(active=active))
     load.build_launcher(lowering, config, artifact)
     built, recorded.made[:] = list(recorded.made), []
     binary = Binary.of(lowering, other, compiled(lowering, other, settings))
     assert isinstance(binary, Binary)
-    kernel = load.handle(binary)
+    kernel = binary.compiled()
     driver.CudaLauncher(kernel.src, kernel.metadata)
     assert built == recorded.made != []
 

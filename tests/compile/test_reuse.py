@@ -18,15 +18,16 @@ from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.settings import Settings
-from asmtune.compile import reuse
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.compile.reuse import hand_to_triton, hash_triton
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
+from asmtune.triton_api import caches
+from asmtune.triton_api.jit_functions import jit_function
 from tests import gluon_kernels, tuning_support
 from tests.compile.triton_reference import compiled_by_triton, launching_on
 from tests.sample_kernels import (
@@ -317,7 +318,7 @@ def test_triton_hashes_its_files_early(
 ) -> None:
     """Where an artifact will be handed over, the key of Triton's cache is made before; not else."""
     hashed: list[int] = []
-    monkeypatch.setattr(reuse, "triton_key", lambda: hashed.append(1))
+    monkeypatch.setattr(caches, "triton_key", lambda: hashed.append(1))
     lowering = Lowering(scale_problem(), load_target("H200"), 30)
     with launching_on(capability):
         hash_triton(lowering)

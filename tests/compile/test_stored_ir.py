@@ -18,17 +18,18 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.compile import stored_ir, toolchain
+from asmtune.compile import stored_ir
 from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, sketch_configs
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.stored_ir import StoredTtir
-from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Sketch
+from asmtune.triton_api import caches
+from asmtune.triton_api.compiler import Toolchain
 from tests.compile.readings import digest_of
 from tests.compile.sketching import sketch_one
 from tests.sample_kernels import asks_for_warps, product_problem, scale_problem, tensor
@@ -133,7 +134,7 @@ def test_what_changes_the_front_end_changes_the_key(
         assert ttir(lowering(made, target, empty_settings), Config({})) != first
     stored = StoredTtir(ArtifactCache.of(empty_settings))
     for identity, count in (("one", 3), ("other", 4)):
-        monkeypatch.setattr(toolchain, "_triton_identity", lambda own=identity: own)
+        monkeypatch.setattr(caches, "_triton_identity", lambda own=identity: own)
         ttir(Lowering(made, target, 30, stored), Config({}))
         assert len(files(empty_settings, "ttir")) == count
 
@@ -255,7 +256,7 @@ from pathlib import Path
 from asmtune.base.settings import Settings
 from tests.compile.sketching import sketch_one
 from asmtune.compile.sandbox import Sandbox
-from asmtune.compile.toolchain import Toolchain
+from asmtune.triton_api.compiler import Toolchain
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.compile.artifacts import ArtifactCache

@@ -24,7 +24,6 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.report.runs import run_report
 from asmtune.runtime import choosing
 from asmtune.runtime.calls import KernelCall, timings_ms
-from asmtune.runtime.launch.layout import CurrentStream
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.store import interchange
@@ -33,6 +32,7 @@ from asmtune.store.database import Store
 from asmtune.store.seeds import configs_of
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import TracedRun, run_files
+from asmtune.triton_api.launching import CurrentStream
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.tuner import Tuner
 from tests.dispatch.host import Host, miss
@@ -389,7 +389,9 @@ def test_launches_call_the_winner(native: bool, monkeypatch: pytest.MonkeyPatch)
     if not native:
         monkeypatch.setenv("ASMTUNE_LAUNCH", "python")
     autotuner.backend.cache_clear()
-    monkeypatch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 77))
+    monkeypatch.setattr(
+        autotuner, "current_stream", lambda: CurrentStream(lambda: -1, lambda _: 77)
+    )
     calls: list[int] = []
 
     def counted(*arguments: Any) -> None:

@@ -21,6 +21,7 @@ from asmtune.runtime import torch_compile, torch_op
 from asmtune.runtime.events import UntunedWarning
 from asmtune.runtime.launch.planning import LaunchWarning
 from asmtune.runtime.patching.redirect import patch
+from asmtune.triton_api import compiled_graphs
 from tests.dispatch import torch_kernels
 from tests.dispatch.test_torch_compile import adder, check, compiled, decorated
 from tests.dispatch.torch_support import Imagined
@@ -377,8 +378,8 @@ def test_what_inductor_carries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own functions say what reaches Triton; a newer one may hand on more."""
     from torch._inductor.runtime import triton_heuristics as inductor
 
-    torch_op.carried_options.cache_clear()
-    assert torch_op.carried_options() == set()
+    compiled_graphs.carried_options.cache_clear()
+    assert compiled_graphs.carried_options() == set()
     create, values = inductor.CachingAutotuner._create_compile_options, inductor.config_to_dict
     monkeypatch.setattr(
         inductor.CachingAutotuner,
@@ -388,9 +389,9 @@ def test_what_inductor_carries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         inductor, "config_to_dict", lambda config: {**values(config), "maxnreg": config.maxnreg}
     )
-    torch_op.carried_options.cache_clear()
-    assert torch_op.carried_options() == {"maxnreg"}
-    torch_op.carried_options.cache_clear()
+    compiled_graphs.carried_options.cache_clear()
+    assert compiled_graphs.carried_options() == {"maxnreg"}
+    compiled_graphs.carried_options.cache_clear()
 
 
 def test_a_carried_cap_needs_no_operator(

@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.runtime import autotuner
-from asmtune.runtime.launch.layout import CurrentStream
+from asmtune.triton_api.launching import CurrentStream
 from asmtune.tuning import tuner
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.session import Session
@@ -47,7 +47,7 @@ class Imagined:
         for kernel in (torch_kernels.add, torch_kernels.add_even, torch_kernels.add_typed):
             patch.setattr(kernel, "run", self.run)
         # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
-        patch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 0))
+        patch.setattr(autotuner, "current_stream", lambda: CurrentStream(lambda: -1, lambda _: 0))
         patch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
         patch.setattr(tuner, "match_device", lambda _: load_target("H200"))
         patch.setattr(Session, "run", lambda _, request: self.tune(request))

@@ -11,7 +11,7 @@ import triton
 from asmtune.core.config import Config
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
-from asmtune.measure.bench.gpu import allocating
+from asmtune.triton_api.launching import allocating
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with
 from tests.kernels.interpreted_matmul import LAYOUTS, VARIANTS

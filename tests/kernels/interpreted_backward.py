@@ -7,9 +7,9 @@ from unittest import mock
 
 import torch
 
-from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.kernels import _gru_backward, _gru_backward_walk, gru
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks import backward_passes
 from tests.kernels.accuracy import case_of, launched_with, module_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asmtune.compile.interpreter import exact_floats
+from asmtune.triton_api.interpreter import exact_floats
 from tests.kernels.accuracy import case_of, differences
 
 

@@ -8,10 +8,10 @@ from itertools import product
 import torch
 from torch.nn import functional
 
-from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._conv2d_window import Window
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.ladder import attention, conv, gemm, others
 from benchmarks.ladder.__main__ import other_errors

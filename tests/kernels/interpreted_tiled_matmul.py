@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.triton_api.interpreter import exact_floats
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.interpreter import exact_floats
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import _attention_dequantised, attention_fp8
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.inputs import LAYOUTS
 from tests.interpreter import Interpreter
 from tests.kernels.cases.attention_fp8 import error, made

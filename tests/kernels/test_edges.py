@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from asmtune.compile.interpreter import exact_floats
 from asmtune.kernels import (
     _gemm_host,
     attention,
@@ -31,6 +30,7 @@ from asmtune.kernels._attention_host import laid
 from asmtune.kernels._common import check_tensors
 from asmtune.kernels._gemm_host import MOST_BATCH, product
 from asmtune.kernels._gru_host import gates_of
+from asmtune.triton_api.interpreter import exact_floats
 from tests.interpreter import Interpreter
 
 GROUPS = ("tensor", "row", "column", (1, 128), (128, 128), (0, 3))

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.interpreter import exact_floats
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -19,6 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import _groups, quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.interpreter import Interpreter
 

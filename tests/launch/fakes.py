@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asmtune.runtime.launch.layout import CurrentStream, kinds
+from asmtune.runtime.launch.layout import kinds
 from asmtune.runtime.launch.planning import Launcher
+from asmtune.triton_api.launching import CurrentStream
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 

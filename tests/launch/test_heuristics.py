@@ -23,8 +23,9 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.call_trace import CallTrace
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, CurrentStream, ParameterLayout
+from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, ParameterLayout
 from asmtune.runtime.misses.lookups import Choice
+from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 X = torch.zeros(64)
@@ -89,7 +90,9 @@ class Machine:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine whose current device is that of the host's tensors."""
-    monkeypatch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 77))
+    monkeypatch.setattr(
+        autotuner, "current_stream", lambda: CurrentStream(lambda: -1, lambda _: 77)
+    )
     switch[0] = 0
     return Machine()
 
@@ -166,7 +169,7 @@ LAUNCHES = st.lists(
 def test_launches_are_tritons(part: Any, rule: str, launches: list[Any]) -> None:
     """Whatever changes between launches, each has Triton's kernel, grid and arguments."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 77))
+        patch.setattr(autotuner, "current_stream", lambda: CurrentStream(lambda: -1, lambda _: 77))
         mine, theirs = Machine(), Machine()
         kernel, inner = tuned(part, RULES[rule](mine.function())), RULES[rule](theirs.function())
         for n, named, grid, switch[0] in launches:

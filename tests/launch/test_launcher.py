@@ -14,15 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import (
-    CONSTEXPR,
-    KEYED,
-    RUNTIME,
-    CurrentStream,
-    ParameterLayout,
-    machine,
-)
+from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, ParameterLayout
 from asmtune.runtime.launch.planning import Launcher
+from asmtune.triton_api.launching import CurrentStream, current_stream
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")
@@ -460,5 +454,5 @@ def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_cuda_getDevice", no_driver, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", no_driver, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    device, stream = machine()
+    device, stream = current_stream()
     assert (device(), stream(0)) == (-1, 0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from triton.runtime import _allocation
 
-from asmtune.measure.bench.gpu import allocating
+from asmtune.triton_api.launching import allocating
 
 
 def test_kernels_get_memory_where_no_allocator_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

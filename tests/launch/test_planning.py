@@ -14,7 +14,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
 
-from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
 from asmtune.runtime.launch import plain, planning
 from asmtune.runtime.launch.planning import (
@@ -23,8 +22,9 @@ from asmtune.runtime.launch.planning import (
     entry_widths,
     plan_of,
     plan_of_alternative,
-    quiet_lists,
 )
+from asmtune.triton_api.compiler import Toolchain
+from asmtune.triton_api.launching import hook_lists
 
 TENSORS = (torch.Tensor,)
 WIDTH = tl.constexpr(4)
@@ -162,11 +162,11 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     """Where the assembly has other parameters than the signature, the driver is not called."""
     kernel = compiled(scalars, {**GIVEN, "B": 64})
     launched = TritonLaunch(scalars, kernel, GIVEN, {"B": 64}, Config({"B": 64}))
-    assert entry_widths(kernel) == [8, 4, 8, 4, 1, 8, 1, 8, 8]
+    assert entry_widths(kernel.asm["ptx"]) == [8, 4, 8, 4, 1, 8, 1, 8, 8]
     kernel.asm["ptx"] = kernel.asm["ptx"].replace(
         ".param .u32 scalars_param_1", ".param .u64 scalars_param_1"
     )
-    assert entry_widths(kernel) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
+    assert entry_widths(kernel.asm["ptx"]) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
     plan = plan_of(plain, launched, TENSORS)  # type: ignore[arg-type]
     assert plan is not None
     assert plan.function == 0
@@ -187,7 +187,7 @@ def test_no_plan_under_hooks(hook: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(scalars, "pre_run_hooks", [print])
     else:
         monkeypatch.setattr(getattr(knobs.runtime, hook), "calls", [print])
-    assert [print] in quiet_lists(scalars)
+    assert [print] in hook_lists(scalars)
     assert planned(scalars, GIVEN, {"B": 64}) is None
 
 

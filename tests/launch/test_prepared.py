@@ -541,11 +541,11 @@ def test_each_device_and_stream_has_its_own(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream is part of the signature, and the driver gets the current one."""
-    from asmtune.runtime.launch.layout import CurrentStream
+    from asmtune.triton_api.launching import CurrentStream
 
     stream = [5]
     current = CurrentStream(lambda: -1, lambda _: stream[0])
-    monkeypatch.setattr("asmtune.runtime.prepared.machine", lambda: current)
+    monkeypatch.setattr("asmtune.runtime.prepared.current_stream", lambda: current)
     call = watched.over(doubled)
     assert watched.own_calls(lambda: call(X)) == 0
     assert watched.driver.noted.stream == 5

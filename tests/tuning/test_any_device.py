@@ -237,7 +237,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> TritonStandIn:
     """Triton's own launches and clock, without a GPU."""
     made = TritonStandIn()
     monkeypatch.setattr(add, "run", made.run)
-    monkeypatch.setattr(unranked, "triton_clock", lambda: made.clock)
+    monkeypatch.setattr(unranked, "driver_clock", lambda: made.clock)
     monkeypatch.setattr(unranked, "device_of_thread", lambda: lambda: None)
     return made
 

@@ -16,7 +16,6 @@ import triton.language as tl
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile import pool
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
-from asmtune.compile.toolchain import Toolchain
 from asmtune.compile.worker import CompileItem, CompileSite
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -30,6 +29,7 @@ from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
+from asmtune.triton_api.compiler import Toolchain
 from asmtune.tuning import background_compiler, initial_state, session
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Model

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.toolchain import Toolchain
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import import_module
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 from asmtune.kernels import _hopper_attention_backward
 from asmtune.measure.checks.effects import Effects
+from asmtune.triton_api.compiler import Toolchain
 from tests import gluon_kernels as kernels
 from tests.workload.workload_lowering import flops, moved
 

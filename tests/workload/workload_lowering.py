@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from asmtune.compile.toolchain import Toolchain
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
+from asmtune.triton_api.compiler import Toolchain
 
 F16, F32, I32, I64 = torch.float16, torch.float32, torch.int32, torch.int64
 

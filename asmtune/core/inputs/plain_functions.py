@@ -17,8 +17,9 @@ from asmtune.core.inputs.patterns import FORMS, Pattern, pattern_of
 from asmtune.core.inputs.shapes import parse_value, unique
 from asmtune.core.inputs.sizes import LARGEST, Sizes, listed
 from asmtune.core.kernel_module import configs_of, load_function
-from asmtune.core.problem import GRID_LIMITS, Problem, jit_function
+from asmtune.core.problem import GRID_LIMITS, Problem
 from asmtune.core.space.space import Space
+from asmtune.triton_api.jit_functions import constexprs, defaults, jit_function, parameters
 
 TENSOR_LIMITS: Final = (2**48,) * 8
 POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")
@@ -96,22 +97,22 @@ def assumptions_of(problem: Problem) -> tuple[str, ...]:
 
 def _argument(kernel: Any, text: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in text.partition("="))
-    parameters = {p.name: p for p in jit_function(kernel).params}
+    names, constants = [p.name for p in parameters(kernel)], constexprs(kernel)
     if not equals or not value:
         raise InputError(f"--arg: {text!r} is not NAME=VALUE")
     parsed = parse_value(value)
-    if name not in parameters:
+    if name not in names:
         if type(parsed) is int:  # a size that tensors' shapes or the grid may name
             return name, parsed
         raise ProblemError(
             f"kernel {jit_function(kernel).__name__} has no parameter {name!r}: "
-            f"its parameters are {', '.join(parameters)}"
+            f"its parameters are {', '.join(names)}"
         )
     if isinstance(parsed, int) and abs(parsed) > LARGEST:
         raise InputError(f"--arg: {name} is {shortened(value)}, beyond 64 bits")
     if not isinstance(parsed, str):
         return name, parsed
-    if parameters[name].is_constexpr:
+    if name in constants:
         return name, _constexpr(parsed)
     parts = POINTER.fullmatch(parsed)
     if parts is None and "(" in parsed:
@@ -194,12 +195,10 @@ def _pattern(problem: Problem, text: str) -> tuple[str, IndexValues]:
 
 def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, Any]], Any]:
     sizes = Sizes("--grid", text, GRID_LIMITS)
-    parameters = jit_function(problem.kernel).params
     others = problem.arguments.keys() - problem.shape.keys()
-    names = [p.name for p in parameters if p.name not in others]
+    names = [p.name for p in parameters(problem.kernel) if p.name not in others]
     sizes.check_names([*names, *problem.shape, *space.axes, *OPTION_AXES])
-    defaults = {p.name: p.default for p in parameters if p.has_default}
-    known = {**defaults, **problem.shape}
+    known = {**defaults(problem.kernel), **problem.shape}
     used = sizes.names
     return lambda values: sizes(
         {**known, **{name: values[name] for name in used if name in values}}

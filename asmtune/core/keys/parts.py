@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
-from asmtune.base.user_state import inside
 from asmtune.core.dtypes import dtype_name, dtype_of
 from asmtune.core.keys.buckets import KINDS, Bucket, bucket_of
+from asmtune.triton_api.user_state import inside
 
 KeySource = Iterable[str | Bucket | Callable[..., Any]] | Mapping[str, Callable[..., Any] | None]
 

@@ -12,12 +12,13 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import COMMAND, ChildBench, pack
 from asmtune.measure.bench.local import LocalBench
+from asmtune.triton_api.jit_functions import parameters
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -112,7 +113,7 @@ class DedupBench:
         # The code does not contain runtime arguments; an axis or a heuristic may set one.
         runtime = {
             p.name: repr(values[p.name])
-            for p in jit_function(self._problem.kernel).params
+            for p in parameters(self._problem.kernel)
             if not p.is_constexpr and values[p.name] is not self._problem.arguments.get(p.name)
         }
         launch = binary_digest(candidate.artifact, self._problem.programs(config))

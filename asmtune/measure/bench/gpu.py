@@ -1,14 +1,11 @@
-"""The GPU as a bench sees it: launches, a lost device, memory that launches ask for."""
+"""The GPU as a bench sees it: launches, and a lost device."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from triton.runtime import _allocation
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.compile.load import Binary, LoadedLaunch, launch_of
@@ -148,26 +145,3 @@ def environment(index: int | None) -> Mapping[str, str]:
             raise InputError(f"GPU {index}: {name}={listed} shows {len(seen)}, counted from 0")
         variables[name] = str(index) if seen is None else seen[index]
     return variables
-
-
-@contextmanager
-def allocating() -> Iterator[None]:
-    """Set an allocator for memory that kernels ask for at launch, such as for descriptors.
-
-    A program's own allocator takes precedence. Without any, Triton refuses to launch them.
-    """
-    if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
-        yield
-        return
-    before = _allocation._allocator.set(_memory)
-    try:
-        yield
-    finally:
-        _allocation._allocator.reset(before)
-
-
-def _memory(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
-    import torch
-
-    # PyTorch aligns memory to 512 bytes; a descriptor needs 128.
-    return torch.empty(size, dtype=torch.int8, device="cuda")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.user_state import within
 from asmtune.core.failures import required
+from asmtune.triton_api.user_state import within
 
 if TYPE_CHECKING:
     from asmtune.compile.load import LoadedLaunch

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from asmtune.base.user_state import within
 from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
+from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError
 from asmtune.measure.bench.trials import LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
+from asmtune.triton_api.launching import allocating
+from asmtune.triton_api.user_state import within
 
 T = TypeVar("T")
 

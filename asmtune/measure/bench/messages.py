@@ -19,13 +19,14 @@ from asmtune.base.errors import InputError
 from asmtune.compile.load import Binary, launch_values
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.user_modules import FILE_PREFIX
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate, TimingSetup
+from asmtune.triton_api.jit_functions import constexprs, parameters
 
 
 def pickled(value: Any, what: str, functions: Iterable[Callable[..., Any]] = ()) -> str:
@@ -146,7 +147,7 @@ class SentCandidate:
             (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg),
             config.ir_override,
             config.alternative,
-            tuple(p.name for p in jit_function(problem.kernel).params),
+            tuple(p.name for p in parameters(problem.kernel)),
             describe_all(Packing(), extra, constexprs),
             binary,
             candidate.slots,
@@ -181,9 +182,9 @@ def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failu
     return Measurement(config, median_us, p20_us, p80_us, samples, message["error"])
 
 
-def constexpr_names(problem: Problem) -> set[str]:
+def constexpr_names(problem: Problem) -> frozenset[str]:
     """Return the kernel's parameters whose values are part of its code."""
-    return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
+    return constexprs(problem.kernel)
 
 
 def _first_line(detail: str) -> str:

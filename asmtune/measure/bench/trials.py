@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.base.user_state import outside, within
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
@@ -22,6 +21,7 @@ from asmtune.measure.bench.hooks import QUANTILES, DoBench
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.timing.clock import Subject, short_switch_interval
 from asmtune.measure.timing.race import Race
+from asmtune.triton_api.user_state import outside, within
 
 _US: Final = 1e3
 _FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"

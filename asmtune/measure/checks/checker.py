@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from asmtune.base.errors import MeasureError
-from asmtune.base.user_state import within
 from asmtune.core.failures import guarded, required
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import ConfigSlots
@@ -23,6 +22,7 @@ from asmtune.measure.checks.tensors import (
     tensor_arguments,
 )
 from asmtune.measure.checks.workspaces import workspaces_of
+from asmtune.triton_api.user_state import within
 
 
 class OutputChecker:

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from asmtune.base.errors import ForeignWriteError, InputError
-from asmtune.base.user_state import within
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
 from asmtune.measure.checks.tensors import TensorArgument
+from asmtune.triton_api.user_state import within
 
 Reference = Callable[[Mapping[str, Any]], Any]
 Restore = Callable[[Mapping[str, Any]], Any]

@@ -117,13 +117,10 @@ def device_name(index: int | None = None) -> str:
 
 def _other_backend() -> str | None:
     """Name the device of Triton's active driver; None where no driver is active."""
-    from triton.runtime import driver
+    from asmtune.triton_api.launching import active_machine
 
-    try:
-        target = driver.active.get_current_target()
-    except RuntimeError:  # "0 active drivers"
-        return None
-    return f"{target.backend} {target.arch}"
+    machine = active_machine()
+    return None if machine is None else f"{machine[0]} {machine[1]}"
 
 
 def driver_version() -> str:

@@ -13,7 +13,6 @@ import numpy as np
 from asmtune.base.deadline import paused_collection
 from asmtune.base.errors import ParseError
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config
-from asmtune.core.problem import is_gluon
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Selection, Unlisted, Verdict
 from asmtune.core.space.table import LACKING, Place, SpaceTable
@@ -27,6 +26,7 @@ from asmtune.predict.prune.front import Front, failed
 from asmtune.predict.prune.ranking import Shortlist
 from asmtune.predict.prune.rounds import WORTH_IT, Sketched
 from asmtune.predict.score.roofline import predict, predicted_us
+from asmtune.triton_api.jit_functions import is_gluon
 
 _OPTIONS: Final = frozenset({*OPTION_AXES, *AMD_OPTIONS})
 

@@ -24,7 +24,7 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem, is_gluon
+from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import STORED, PruneReport, Reason, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
@@ -46,6 +46,7 @@ from asmtune.predict.prune.tiles import Detection, Searched
 from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
+from asmtune.triton_api.jit_functions import is_gluon
 
 DEFAULT_FAILS: Final = "the default config"
 """Beginning of the note that the default config cannot run."""

@@ -21,7 +21,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.failures import of_one_config, required
 from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem, heuristic_rules, no_launch
+from asmtune.core.problem import Problem, no_launch
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
@@ -36,6 +36,7 @@ from asmtune.predict.prune.ranking import tile_of
 from asmtune.predict.score.roofline import predict, rounded_terms
 from asmtune.predict.score.rules import RULES, broken_rules
 from asmtune.predict.score.scorer import Candidate
+from asmtune.triton_api.jit_functions import heuristic_rules
 
 EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
 """Rules that a sketch can decide: its shared memory is exact, its registers are estimates."""

@@ -25,7 +25,8 @@ from asmtune.base.text import shortened
 from asmtune.core.config import Config
 from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
+from asmtune.triton_api.jit_functions import jit_function
 
 LIMIT_S: Final = 180.0
 """Limit of the child: it compiles, and `ncu` replays a launch a few times."""

@@ -56,7 +56,7 @@ def layout_of(
     functions: Iterable[tuple[Callable[..., Any], Sequence[str]]] = (),
     rules: Iterable[tuple[str, Callable[..., Any]]] = (),
 ) -> ParameterLayout:
-    """Make the layout of a `JITFunction`'s `params`."""
+    """Make the layout of a `JITFunction`'s parameters."""
     names = tuple(sys.intern(param.name) for param in params)
     in_key, computed = set(keyed), tuple((sys.intern(name), rule) for name, rule in rules)
     modes = bytes(
@@ -89,13 +89,6 @@ class Kinds(NamedTuple):
     get_device: Callable[[Any], int]
 
 
-class CurrentStream(NamedTuple):
-    """Functions that give the index of the current device, and the handle of its stream."""
-
-    device: Callable[[], int]
-    stream: Callable[[int], int]
-
-
 def kinds() -> Kinds:
     """Return the types of PyTorch and Triton."""
     import torch
@@ -105,15 +98,3 @@ def kinds() -> Kinds:
     return Kinds(
         (tensor, torch.nn.Parameter), frozen, tensor.dtype, tensor.data_ptr, tensor.get_device
     )
-
-
-def machine() -> CurrentStream:
-    """Return PyTorch's functions for device and stream below its Python: 0.1 us in place of 3.
-
-    Without a GPU, or a PyTorch without CUDA, tensors are on "device" -1.
-    """
-    import torch
-
-    if not torch.cuda.is_available():
-        return CurrentStream(lambda: -1, lambda _: 0)
-    return CurrentStream(torch._C._cuda_getDevice, torch._C._cuda_getCurrentRawStream)

@@ -13,7 +13,8 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, KEYED, CurrentStream, Kinds
+from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, KEYED, Kinds
+from asmtune.triton_api.launching import CurrentStream
 
 GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""

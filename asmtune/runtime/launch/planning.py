@@ -19,13 +19,21 @@ from importlib import resources
 from typing import Any, Final, Protocol, cast
 
 import triton.language as tl
-from triton import JITFunction, knobs
+from triton import JITFunction
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import caller
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import MOST_PARAMETERS
+from asmtune.triton_api.jit_functions import globals_read, parameters
+from asmtune.triton_api.launching import (
+    LaunchFacts,
+    build_c_module,
+    build_driver_module,
+    launch_facts,
+    watched_by_triton,
+)
 
 _SOURCES: Final = (
     *("words.c", "table.c", "plan.c", "cuda.c", "launcher.c"),
@@ -107,9 +115,7 @@ def build_early(_: object = None) -> None:
     with contextlib.suppress(*_NOT_BUILT):
         _built()
     with contextlib.suppress(*_NOT_BUILT, AssertionError):  # libcuda is not found
-        from triton.backends.nvidia.driver import CudaUtils
-
-        CudaUtils()
+        build_driver_module()
 
 
 @functools.cache
@@ -125,14 +131,15 @@ def reads_tensors(part: Any) -> bool:
     """Let the C part find PyTorch's C interface, and check that it reads a tensor right."""
     import torch
 
+    from asmtune.triton_api.tensors import tensor_functions
+
     try:
         part.open_tensors("libtorch_cpu.so")
     except OSError:
         return False
     tensor = torch.empty_strided((2, 3), (5, 1), dtype=torch.float16)
-    cdata: Any = torch._C.TensorBase._cdata
     expected = (tensor.data_ptr(), tensor.get_device(), (*tensor.shape, *tensor.stride()))
-    return bool(part.describe(cdata, tensor) == expected)
+    return bool(part.describe(tensor_functions().address, tensor) == expected)
 
 
 @functools.cache
@@ -157,11 +164,9 @@ def native(driver: str | None = None) -> Backend:
 
 
 def _built() -> Any:
-    from triton.runtime.build import compile_module_from_src
-
     folder = resources.files("asmtune.runtime.launch") / "native"
     source = "\n".join((folder / name).read_text() for name in _SOURCES)
-    return compile_module_from_src(source, "asmtune_launch", libraries=["dl"])
+    return build_c_module(source, "asmtune_launch")
 
 
 _KINDS: Final = {
@@ -178,17 +183,10 @@ _SCRATCH: Final = ((_POINTER, -1, 0), (_POINTER, -1, 0))
 _ENTRY: Final = re.compile(r"\.entry\s+[\w$]+\s*\((.*?)\)", re.DOTALL)
 _PARAMETER: Final = re.compile(r"\.param\s+\.[a-z]+(\d+)\b")
 
-_EXTRAS: Final = ("launch_cooperative_grid", "launch_pdl", "profile_scratch_size")
-
 _BEFORE_VALUES: Final = 4  # a relay takes the grid's sizes and the stream first
 
 _FROZEN: Final = (bool, int, float, str, type(None), tl.dtype, JITFunction)
 """Globals that are watched by identity."""
-
-_RUNTIME_KNOBS: Final = (
-    "debug", "launch_enter_hook", "launch_exit_hook", "add_stages_inspection_hook",
-)  # fmt: skip
-_COMPILATION_KNOBS: Final = ("instrumentation_mode", "fpsan_homomorphic_casts")
 
 
 @dataclass(frozen=True)
@@ -207,32 +205,28 @@ class TritonLaunch:
 
 def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...]) -> Any | None:
     """Make the plan of a launch; None where Triton must see each: hooks, instrumentation."""
-    guards = _guards(backend, launched.function)
-    relay = getattr(launched.compiled, "run", None)
-    if guards is None or relay is None or getattr(launched.compiled, "function", None) is None:
+    guards, facts = _guards(backend, launched.function), launch_facts(launched.compiled)
+    if guards is None or facts is None:
         return None
     values = tuple(
         backend.GIVEN if p.name in launched.given else launched.chosen.get(p.name, p.default)
-        for p in launched.function.params
+        for p in parameters(launched.function)
     )
-    slots = _slots(launched, values, tensors)
-    function = 0 if slots is None else launched.compiled.function
-    metadata = launched.compiled.metadata
-    hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
+    slots = _slots(launched, facts, values, tensors)
     return backend.Plan(
-        function,
-        metadata.num_warps * metadata.target.warp_size,
-        metadata.shared,
+        0 if slots is None else facts.function,
+        facts.threads,
+        facts.shared,
         slots or (),
         values,
         launched.compiled,
         launched.config,
         guards,
-        relay,
-        (launched.compiled.function, launched.compiled.packed_metadata, None, *hooks),
+        facts.relay,
+        facts.for_relay,
         launched.config.pre_hook,
         dict(launched.chosen),
-        getattr(metadata, "global_scratch_size", 0) if slots else 0,
+        facts.scratch if slots else 0,
     )
 
 
@@ -247,11 +241,11 @@ def plan_of_alternative(
 
     `given` names the arguments of a launch.
     """
-    chosen, names = config.all_kwargs(), [p.name for p in function.params]
+    chosen, params = config.all_kwargs(), parameters(function)
     values = tuple(
-        backend.GIVEN if p.name in given else chosen.get(p.name, p.default) for p in function.params
+        backend.GIVEN if p.name in given else chosen.get(p.name, p.default) for p in params
     )
-    call = caller(alternative, names, given, skip=_BEFORE_VALUES)
+    call = caller(alternative, [p.name for p in params], given, skip=_BEFORE_VALUES)
 
     def relay(*values: Any) -> None:
         if (observer := plain.observer) is None:  # read once: another thread may end its trace
@@ -262,41 +256,26 @@ def plan_of_alternative(
     return backend.Plan(0, 0, 0, (), values, None, config, (), relay, (), None, chosen)
 
 
-def quiet_lists(function: Any) -> tuple[list[Any], ...]:
-    """Return Triton's lists of launch hooks; a plan is valid while all are empty."""
-    hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
-    chains = tuple(hook.calls for hook in hooks if hasattr(hook, "calls"))
-    return (*chains, function.pre_run_hooks)
-
-
 def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...] | None:
     """List the globals and knobs that Triton checks at every launch, with their values now."""
-    runtime, compilation = vars(knobs.runtime), vars(knobs.compilation)
-    watched = [(runtime, name) for name in _RUNTIME_KNOBS]
-    watched += [(compilation, name) for name in _COMPILATION_KNOBS]
-    hooked = any(runtime.get(name) is not None for name in _RUNTIME_KNOBS[1:])
-    if hooked or any(quiet_lists(function)):
+    watched = watched_by_triton(function)
+    if watched is None:
         return None
-    watched.append((vars(function), "debug"))
-    for (name, _), (_, scope) in function.used_global_vals.items():
-        watched.append((scope, name))
-        value = scope.get(name)
-        if isinstance(value, tl.constexpr):  # its value may be changed in place
-            watched.append((vars(value), "value"))
-            value = value.value
+    for owner, name in globals_read(function):
+        value = owner.get(name)
+        value = value.value if isinstance(value, tl.constexpr) else value
         if not isinstance(value, _FROZEN):
             return None  # a list, say: only a comparison as a whole would see a change
     return tuple((owner, name, owner.get(name, backend.GIVEN)) for owner, name in watched)
 
 
 def _slots(
-    launched: TritonLaunch, values: tuple[Any, ...], tensors: tuple[type, ...]
+    launched: TritonLaunch, facts: LaunchFacts, values: tuple[Any, ...], tensors: tuple[type, ...]
 ) -> tuple[tuple[int, int, Any], ...] | None:
     """List how each of the kernel's parameters is filled; None where Triton must do it."""
-    signature = launched.compiled.src.signature
     slots: list[tuple[int, int, Any]] = []
-    for index, param in enumerate(launched.function.params):
-        type_name = signature.get(param.name)
+    for index, param in enumerate(parameters(launched.function)):
+        type_name = facts.signature.get(param.name)
         if type_name == "constexpr":
             continue
         given = param.name in launched.given
@@ -310,22 +289,13 @@ def _slots(
             return None
     slots.extend(_SCRATCH)
     widths = [_BYTES[kind] for kind, *_ in slots]
-    native = _is_plain(launched.compiled.metadata) and widths == entry_widths(launched.compiled)
+    native = facts.is_plain and widths == entry_widths(facts.ptx)
     return tuple(slots) if native and len(slots) <= MOST_PARAMETERS + len(_SCRATCH) else None
 
 
-def entry_widths(compiled: Any) -> list[int] | None:
+def entry_widths(ptx: str) -> list[int] | None:
     """Read the bytes of each parameter of a kernel's entry off its PTX; None if it has none."""
-    entry = _ENTRY.search(compiled.asm.get("ptx", ""))
+    entry = _ENTRY.search(ptx)
     if entry is None:
         return None
     return [int(bits) // 8 for bits in _PARAMETER.findall(entry.group(1))]
-
-
-def _is_plain(metadata: Any) -> bool:
-    """Return whether a launch is a grid, a block and parameters, and at most scratch memory."""
-    return (
-        metadata.target.backend == "cuda"
-        and metadata.num_ctas == 1
-        and not any(getattr(metadata, name, 0) for name in _EXTRAS)
-    )

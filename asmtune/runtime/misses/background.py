@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError, MemoryShortError
 from asmtune.base.text import amount
-from asmtune.base.user_state import outside
 from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
 from asmtune.measure.memory import PROCESS_BYTES, RESERVE_BYTES, free_bytes
 from asmtune.predict.prune.front import ProgressListener
+from asmtune.triton_api.user_state import outside
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest

@@ -18,11 +18,12 @@ from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned, shipped_of
+from asmtune.triton_api.jit_functions import jit_function
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner

@@ -10,43 +10,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from asmtune.base.user_state import outside
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import bucket_of
-from asmtune.core.problem import python_function
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.calls import as_listed
 from asmtune.runtime.decorator import decorator_options
 from asmtune.runtime.options import DecoratorOptions
-
-# Methods of Triton's autotuner that decide what is timed and how. If a subclass or a program
-# replaces one, it knows something that asmtune does not: Triton itself tunes it.
-_REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
+from asmtune.triton_api.autotuners import Autotuner, given_options, launch_key
+from asmtune.triton_api.jit_functions import python_function
 
 Pinned = dict[tuple[Any, ...], Any]
 """Configs by Triton's keys."""
 
 
-def has_own_parts(instance: Any, base: type) -> bool:
-    """Return whether an autotuner's class or instance replaces a part of Triton's tuning."""
-    own = type(instance)
-    return any(
-        inspect.getattr_static(own, part, None) is not inspect.getattr_static(base, part, None)
-        or (part != "do_bench" and part in vars(instance))  # `do_bench` is cached there once used
-        for part in _REPLACEABLE
-    )
-
-
-def pinned_before(instance: Any, base: type) -> Pinned:
+def pinned_before(instance: Any) -> Pinned:
     """Return what a program put into an autotuner's `cache` before its first patched launch.
 
     If Triton has launched it before, a program's entries look like those that Triton tuned, and
     all are tuned anew. A subclass with its own `run` looks there first, and keeps them.
     """
-    has_own_run = inspect.getattr_static(type(instance), "run") is not vars(base)["run"]
+    has_own_run = inspect.getattr_static(type(instance), "run") is not vars(Autotuner)["run"]
     if has_own_run or "best_config" not in vars(instance):
         return dict(instance.cache)
     return {}
@@ -95,7 +81,7 @@ class PatchedAutotuner:
         cache = instance.cache
         if len(cache) == len(self._own_keys):
             return False  # nearly every launch: no key need be made
-        key = triton_key(instance, args, keywords)
+        key = launch_key(instance, args, keywords)
         return key in cache and key not in self._own_keys
 
     def mirror(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
@@ -107,7 +93,7 @@ class PatchedAutotuner:
         if known == self._known_keys and not self._has_buckets:
             return
         self._known_keys = known
-        key = triton_key(instance, args, keywords)
+        key = launch_key(instance, args, keywords)
         if key in instance.cache and instance.cache[key] is instance.best_config:
             return
         self._own_keys.add(key)
@@ -115,18 +101,6 @@ class PatchedAutotuner:
         for name in ("configs_timings", "bench_time"):
             if hasattr(tuner, name):
                 setattr(instance, name, getattr(tuner, name))
-
-
-def triton_key(
-    instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
-) -> tuple[Any, ...]:
-    """Make the key of a launch as `triton.runtime.Autotuner.run` does."""
-    named = {**dict(zip(instance.arg_names, args, strict=False)), **keywords}
-    named = {name: value for name, value in named.items() if name in instance.arg_names}
-    values = [named[name] for name in instance.keys if name in named]
-    with outside():
-        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
-    return (*values, *dtypes)
 
 
 class ConvertedAutotuner(AsmAutotuner):
@@ -178,16 +152,7 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """
     given = dict(options)
     rules = given.pop("buckets", None)
-    keywords: dict[str, Any] = {
-        "prune_configs_by": _pruning(instance),
-        "reset_to_zero": list(instance.reset_to_zero),
-        "restore_value": list(instance.restore_value),
-        "pre_hook": instance.pre_hook if instance.user_defined_pre_hook else None,
-        "post_hook": instance.post_hook if instance.user_defined_post_hook else None,
-        "cache_results": bool(instance.cache_results),
-        **_timing(instance),
-        **given,
-    }
+    keywords = {**given_options(instance), **given}
     # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
     keys: list[Any] = [key for key in instance.keys or () if key in instance.arg_names]
     if rules is not None:
@@ -196,21 +161,3 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
         keys = rules.key(full_name, keys, instance.arg_names)
     converted = decorator_options(list(instance.configs), keys, strict=False, **keywords)
     return ConvertedAutotuner(instance.fn, converted, instance.configs)
-
-
-def _pruning(instance: Any) -> dict[str, Any] | None:
-    if instance.perf_model is None and instance.early_config_prune is None:
-        return None
-    return {
-        "perf_model": instance.perf_model,
-        "top_k": instance.configs_top_k,
-        "early_config_prune": instance.early_config_prune,
-    }
-
-
-def _timing(instance: Any) -> dict[str, Any]:
-    """Return its timing options; Triton makes a `do_bench` of the older keywords by itself."""
-    warmup, rep = instance.num_warmups, instance.num_reps
-    if warmup is None and rep is None and not instance.use_cuda_graph:
-        return {"do_bench": instance._do_bench}
-    return {"warmup": warmup, "rep": rep, "use_cuda_graph": bool(instance.use_cuda_graph)}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened, user_stacklevel
 from asmtune.core.keys.rules import BucketRules
-from asmtune.core.problem import is_kernel, plain_name
+from asmtune.triton_api.jit_functions import is_kernel, plain_name
 
 if TYPE_CHECKING:
     from asmtune.core.keys.rules import RuleSource
@@ -207,13 +207,12 @@ class _Redirect:
     """The changes to Triton and to loaded modules while any patch is active."""
 
     def __init__(self) -> None:
-        from triton.runtime import autotuner
-
         from asmtune.runtime.autotuner import AsmAutotuner
+        from asmtune.triton_api.autotuners import Autotuner, autotune
 
-        self._base: Any = autotuner.Autotuner
+        self._base: Any = Autotuner
         self._asmtune_class: type = AsmAutotuner
-        self._autotune = autotuner.autotune
+        self._autotune = autotune
         self._replacement = self._decorating(self._autotune)
         self._methods = {name: vars(self._base)[name] for name in ("run", "warmup")}
         self._launches = {name: self._launching(name) for name in self._methods}
@@ -247,6 +246,7 @@ class _Redirect:
     def _patched(self, instance: Any) -> PatchedAutotuner | None:
         """Return the `PatchedAutotuner` of the innermost patch; None if Triton itself launches."""
         from asmtune.runtime.patching import patched_autotuner as parts
+        from asmtune.triton_api.autotuners import has_own_parts
 
         if isinstance(instance, self._asmtune_class):
             return None  # it asks for what it inherits
@@ -256,10 +256,9 @@ class _Redirect:
             active = _patches[-1]
             patched = active.patched.get(instance)
             if patched is None or not patched.fits(instance):
-                base = self._base
-                by_triton = parts.has_own_parts(instance, base)
+                by_triton = has_own_parts(instance)
                 tuner = None if by_triton else _converted(instance, active.options)
-                own = patched.pinned(instance) if patched else parts.pinned_before(instance, base)
+                own = patched.pinned(instance) if patched else parts.pinned_before(instance)
                 patched = parts.PatchedAutotuner(active, instance, tuner, own)
                 active.patched[instance] = patched
             self.attach(instance, patched)

@@ -19,20 +19,20 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from triton.runtime.autotuner import Autotuner
 
 from asmtune.base.errors import USER_CODE_ERRORS, InputError, ProblemError
 from asmtune.base.limited_read import inflated
 from asmtune.core.index_values import is_index
 from asmtune.core.kernel_module import kernels_in
 from asmtune.core.keys.rules import BucketRules
-from asmtune.core.problem import jit_function, python_function
 from asmtune.core.user_modules import import_dotted, import_file
 from asmtune.measure.bench.argument_codec import SharedRegion, restore
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.recording.key_file import MOST_ELEMENTS, RecordedKey
+from asmtune.triton_api.autotuners import autotuner_in
+from asmtune.triton_api.jit_functions import jit_function, python_function
 from asmtune.tuning.request import TuningRequest
 
 _AGAIN: Final = "record its keys again with `asmtune run --record`"
@@ -81,21 +81,8 @@ def autotuners_in(module: Any) -> Iterator[Any]:
     names = object.__getattribute__(module, "__dict__")  # wakes no module that loads itself
     for value in list(names.values()):
         for item in _items(value):
-            layer: Any = item
-            while layer is not None and issubclass(type(layer), _LAYERS):
-                if isinstance(layer, Autotuner):
-                    yield layer
-                    break
-                layer = vars(layer).get("fn")
-
-
-def _layers() -> tuple[type, ...]:
-    from triton.runtime.autotuner import Heuristics
-
-    return Autotuner, Heuristics
-
-
-_LAYERS: Final = _layers()
+            if (tuner := autotuner_in(item)) is not None:
+                yield tuner
 
 
 def _items(value: Any) -> Iterable[Any]:

@@ -21,7 +21,7 @@ from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.index_values import is_index, values_of
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.measure.bench.argument_codec import Packing
@@ -38,6 +38,7 @@ from asmtune.runtime.recording.key_file import (
     read_key_file,
 )
 from asmtune.runtime.recording.launches import autotuners_in, grid_value, tuner_name
+from asmtune.triton_api.jit_functions import jit_function, python_function
 from asmtune.tuning.request import TuningRequest
 
 _ALIGNMENT: Final = 512
@@ -357,7 +358,9 @@ def _home(function: Any, kernel: str) -> tuple[str, str | None, bool]:
     if not is_held:
         other = _holder(kernel, len(sys.modules))
         own, is_held = other or own, other is not None
-    file = getattr(sys.modules.get(own), "__file__", None) or inspect.getsourcefile(function.fn)
+    file = getattr(sys.modules.get(own), "__file__", None) or inspect.getsourcefile(
+        python_function(function)
+    )
     return own, os.path.abspath(file) if file else None, is_held  # noqa: PTH100 - a link stays one
 
 

@@ -14,9 +14,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asmtune.compile.interpreter import import_kernel as import_kernel
     from asmtune.workshop.kernel_checks.checks import KernelChecks as KernelChecks
     from asmtune.workshop.kernel_checks.checks import check_kernel as check_kernel
+    from asmtune.workshop.kernel_checks.devices import import_kernel as import_kernel
     from asmtune.workshop.kernel_checks.inputs import odd_shapes as odd_shapes
     from asmtune.workshop.kernel_checks.pipelines import PipelineStage as PipelineStage
     from asmtune.workshop.kernel_checks.pipelines import check_leaks as check_leaks
@@ -34,7 +34,7 @@ _HOMES = {
     "check_kernel": "asmtune.workshop.kernel_checks.checks",
     "check_leaks": "asmtune.workshop.kernel_checks.pipelines",
     "check_pipeline": "asmtune.workshop.kernel_checks.pipelines",
-    "import_kernel": "asmtune.compile.interpreter",
+    "import_kernel": "asmtune.workshop.kernel_checks.devices",
     "odd_shapes": "asmtune.workshop.kernel_checks.inputs",
 }
 

@@ -15,11 +15,11 @@ import torch
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
-from asmtune.compile.interpreter import exact_floats
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.inputs import (
     FLAT,
     LAYOUTS,

@@ -20,11 +20,9 @@ import torch
 
 from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, ProblemError
-from asmtune.compile.interpreter import exact_floats
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import import_module, load_kernel_module
-from asmtune.core.problem import without_autotuner
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import bits
 from asmtune.measure.checks.effects import tensor_parts
@@ -35,6 +33,8 @@ from asmtune.measure.checks.tensors import (
     regions_of,
     tensor_arguments,
 )
+from asmtune.triton_api.autotuners import without_autotuner
+from asmtune.triton_api.interpreter import backwards, exact_floats
 from asmtune.workshop.kernel_checks.inputs import converted, widened
 from asmtune.workshop.kernel_checks.reports import as_tuple, compared
 from asmtune.workshop.kernel_checks.subjects import (
@@ -173,7 +173,7 @@ class TrialProcess:
         parts, rows = tensor_parts(values), self._subject.tolerances
         outputs = [getattr(parts[name], "base", parts[name]) for name in self._subject.outputs]
         before = [_marked(one).clone() for one in outputs]
-        order = _backwards() if trial.backwards else contextlib.nullcontext()
+        order = backwards() if trial.backwards else contextlib.nullcontext()
         with torch.no_grad(), exact_floats(), order:
             without_autotuner(kernel)[grid](**values, **trial.config)
         if self._subject.device == "cuda":
@@ -315,21 +315,6 @@ def _jitted(function: Any) -> Any:
     import triton
 
     return triton.jit(function) if inspect.isfunction(function) else function
-
-
-def _backwards() -> Any:
-    """Let Triton's interpreter run the programs of a grid from the last to the first."""
-    from unittest.mock import patch
-
-    from triton.runtime import interpreter
-
-    builder: Any = interpreter.interpreter_builder
-    forwards = builder.set_grid_idx
-
-    def reverse(*place: int) -> None:
-        forwards(*(size - 1 - at for size, at in zip(builder.grid_dim, place, strict=True)))
-
-    return patch.object(builder, "set_grid_idx", reverse)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from asmtune.base.errors import InputError
-from asmtune.compile.interpreter import exact_floats
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.inputs import converted, copied, widened
 from asmtune.workshop.kernel_checks.reports import (
     ResultComparison,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.compile.interpreter import choose_device
+from asmtune.workshop.kernel_checks.devices import choose_device
 
 if TYPE_CHECKING:
     from asmtune.workshop.kernel_checks.reports import TestReport

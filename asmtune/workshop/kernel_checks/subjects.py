@@ -12,16 +12,17 @@ import torch
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
-from asmtune.compile.interpreter import INTERPRET
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
-from asmtune.core.problem import Problem, jit_function
+from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.triton_api.interpreter import INTERPRET
+from asmtune.triton_api.jit_functions import parameters
 from asmtune.workshop.kernel_checks.evidence import evidence_of
 from asmtune.workshop.kernel_checks.ties import LEAST_SIZE, Ties
 
@@ -168,7 +169,7 @@ class FunctionSubject:
         self.readings = self._ties.readings
         self.reading = self.readings[0]
         self._zeros = {*evidence.atomics}
-        self._parameters = jit_function(problem.kernel).params
+        self._parameters = parameters(problem.kernel)
 
     @property
     def blocks(self) -> list[int]:

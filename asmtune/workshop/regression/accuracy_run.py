@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
-from asmtune.compile.interpreter import exact_floats, is_interpreting
 from asmtune.core.failures import required
 from asmtune.measure.accuracy import AccuracyStats, measure_with_bins
 from asmtune.measure.distributions import MANTISSA, of_bits
 from asmtune.runtime.determinism import deterministic
+from asmtune.triton_api.interpreter import exact_floats, is_interpreting
 from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
 from asmtune.workshop.regression.accuracy_subject import (
     AccuracySubject,

@@ -22,9 +22,9 @@ from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.kernel_module import KernelModule, Shape, from_python_module, import_module
-from asmtune.core.problem import without_autotuner
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import user_code
+from asmtune.triton_api.autotuners import without_autotuner
 
 Outputs = dict[str, Any]
 """Tensors by name; a single one has the name ""."""

@@ -171,7 +171,7 @@ def accuracy(
     check_inputs(() if shape is None else (shape,), dtype)
     if not 0 <= seed < 1 << 63:
         raise InputError(f"seed {seed}: give a number from 0 to 2**63 - 1")
-    from asmtune.compile.interpreter import is_interpreting
+    from asmtune.triton_api.interpreter import is_interpreting
     from asmtune.workshop.regression.accuracy_run import AccuracyRequest
     from asmtune.workshop.regression.accuracy_subject import load_subject
 

@@ -11,7 +11,12 @@ import triton
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle, interpreter_builder
 
-from asmtune.compile.interpreter import exact_floats, quick_interpreter
+from asmtune.triton_api.interpreter import (
+    backwards,
+    exact_floats,
+    is_interpreting,
+    quick_interpreter,
+)
 
 NARROW = {
     "e4m3": torch.float8_e4m3fn,
@@ -183,6 +188,23 @@ def quick_and_plain() -> list[list[float]]:
 def by_condition(out_ptr, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     tl.store(out_ptr + at, at, mask=(at < n) & (tl.program_id(0) == 0))
+
+
+@triton.jit
+def ordered(count_ptr, out_ptr):
+    tl.store(out_ptr + tl.program_id(0), tl.atomic_add(count_ptr, 1))
+
+
+def orders() -> list[list[int]]:
+    """Return when each program of a grid ran: as ever, and backwards."""
+    found = []
+    for order in (nullcontext(), backwards()):
+        count, out = torch.zeros(1, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+        with order:
+            ordered[(4,)](count, out)
+        found.append(out.tolist())
+    assert is_interpreting()
+    return found
 
 
 def masked() -> tuple[list[float], str]:

@@ -7,8 +7,8 @@ from dataclasses import fields
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
-from asmtune.compile.toolchain import option_names
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES
+from asmtune.triton_api.compiler import option_names
 
 
 def test_names_are_those_of_the_options_object() -> None:

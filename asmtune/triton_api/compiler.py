@@ -1,38 +1,29 @@
-"""All uses of Triton's internals: specialisation, front end, stages.
-
-Everything here that begins with an underscore in Triton, or is undocumented,
-is checked on 3.6 and on the newest release by `tests/compile`.
-"""
+"""Triton's compiler: specialisation, front end, stages and options, for one target each."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import triton
-from triton._C.libtriton import amd, get_cache_invalidating_env_vars, ir, nvidia, passes
+from triton._C.libtriton import amd, ir, nvidia, passes
 from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
-from triton.knobs import language as language_knobs
 from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.base.errors import ProblemError
-from asmtune.base.fingerprint import canonical, digest, version_of
-from asmtune.compile.refusals import refusal
-from asmtune.core.problem import is_gluon
+from asmtune.triton_api.jit_functions import is_gluon, parameters
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
@@ -60,6 +51,16 @@ class Specialised:
     options_read: set[str] = field(default_factory=set)
 
     @property
+    def signature(self) -> dict[str, Any]:
+        """Return Triton's type of every parameter, in order; of a tuple, a tuple of types."""
+        return dict(self.source.signature)
+
+    @property
+    def identity(self) -> str:
+        """Return Triton's own digest of the source, its place in its file included."""
+        return str(self.source.hash())
+
+    @property
     def key(self) -> str:
         """Return a text that two configs share exactly if their sources are the same."""
         source = self.source
@@ -84,27 +85,34 @@ class Toolchain:
         """Specialise a `JITFunction` for a launch's keywords as Triton's launcher does.
 
         Raises:
-            ProblemError: the arguments do not fit the kernel's signature.
+            TypeError, KeyError: the arguments do not fit the kernel's signature.
         """
         keywords = {"debug": function.debug or False, "instrumentation_mode": "", **values}
-        try:
-            bound, specialization, extra = self._binder(function)(**keywords)
-            options, signature, constexprs, attrs = function._pack_args(
-                self.backend, keywords, bound, specialization, extra
-            )
-        except (TypeError, KeyError) as error:
-            refused = self.refusal(function, keywords)
-            raise ProblemError(f"kernel {function.__name__}: {refused or error}") from error
+        bound, specialization, extra = self._binder(function)(**keywords)
+        options, signature, constexprs, attrs = function._pack_args(
+            self.backend, keywords, bound, specialization, extra
+        )
         return Specialised(source_class(function)(function, signature, constexprs, attrs), options)
 
-    def refusal(self, function: Any, values: Mapping[str, Any]) -> str | None:
-        """Return which argument Triton refuses, and what to pass instead; None for none."""
-        return refusal(function, self._binder(function), values)
+    def refused_argument(self, function: Any, values: Mapping[str, Any]) -> str | None:
+        """Return the name of the argument that Triton refuses; None if it takes each."""
+        # What is missing, such as a heuristic's result, is no argument's fault.
+        plain = {
+            p.name: 1 for p in parameters(function) if not p.is_constexpr or p.name not in values
+        }
+        for name in [name for name in plain if name in values]:
+            try:
+                self._binder(function)(**{**values, **plain, name: values[name]})
+            except (TypeError, KeyError):
+                return str(name)
+        return None
 
     def _binder(self, function: Any) -> Callable[..., Any]:
         """Cache Triton's binder: generating its source takes as long as 10 uses of it."""
         if self._bound is None or self._bound[0] is not function:
-            made = create_function_from_signature(function.signature, function.params, self.backend)
+            made = create_function_from_signature(
+                function.signature, [*parameters(function)], self.backend
+            )
             self._bound = function, made
         return self._bound[1]
 
@@ -308,78 +316,3 @@ def disassembler() -> str:
 def option_names() -> frozenset[str]:
     """Return the names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
     return frozenset(f.name for own in (CUDAOptions, HIPOptions) for f in fields(own))
-
-
-_VARIABLES: Final = {
-    "DISABLE_PTXAS_OPT",
-    "PTXAS_OPTIONS",
-    "TRITON_LIBDEVICE_PATH",
-    "TRITON_MOCK_PTX_VERSION",
-    "TRITON_PTXAS_BLACKWELL_PATH",
-    "TRITON_PTXAS_PATH",
-}
-"""Variables that Triton keys on by what they change; those that were ever set are added."""
-
-
-def environment() -> dict[str, str | None]:
-    """Return the variables that change what Triton's compiler emits; None for one not set."""
-    _VARIABLES.update(get_cache_invalidating_env_vars())
-    return {name: os.environ.get(name) for name in sorted(_VARIABLES)}
-
-
-def compiler_identity() -> str:
-    """Return what tells this compiler from another: Triton's files, and the user's own tools.
-
-    Triton hashes its files' content, which takes 1.4 s in each process; sizes and times of change
-    take 10 ms.
-    """
-    own = (os.environ.get(f"TRITON_{name}_PATH") for name in ("PTXAS", "PTXAS_BLACKWELL"))
-    tools = [_tool_identity(path, _state(Path(path))) for path in own if path]
-    library = os.environ.get("TRITON_LIBDEVICE_PATH")
-    return canonical([_triton_identity(), *tools, _state(Path(library)) if library else None])
-
-
-def front_end_identity() -> tuple[str, str | None]:
-    """Return what tells this process's front end from another: Triton's files, and its knob.
-
-    The knob may be set without its variable.
-    """
-    return _triton_identity(), language_knobs.fp32_default
-
-
-@cache
-def _triton_identity() -> str:
-    root = Path(triton.__file__).parent
-    folders = [root / name for name in ("_C", "backends", "compiler", "language")]
-    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
-    states = [(str(file.relative_to(root)), *_state(file)) for file in files if _is_code(file)]
-    return digest(version_of("triton"), canonical(states))
-
-
-def _is_code(file: Path) -> bool:
-    return file.suffix in (".py", ".so", ".bc") or file.parent.name == "bin"
-
-
-@lru_cache
-def _tool_identity(path: str, state: tuple[int, ...]) -> list[Any]:
-    """Return a tool's state and version: a script that calls another tool has the latter's."""
-    try:
-        version = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            timeout=30,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        ).stdout.decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired) as error:
-        version = type(error).__name__
-    return [*state, version]
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    """Return a file's size and time of change, by which another content is told; () if none."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return ()
-    return stat.st_size, stat.st_mtime_ns

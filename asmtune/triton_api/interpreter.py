@@ -1,4 +1,4 @@
-"""Chooses Triton's interpreter, corrects how it computes with bf16 and FP8, and makes it quicker.
+"""Corrects how Triton's interpreter computes with bf16 and FP8, and makes it quicker.
 
 Triton 3.6 interprets neither as a GPU does: a cast to FP8 loses the carry of a rounding (124.3
 becomes 64), FP8's NaN and infinities become numbers, a cast to bf16 cuts digits off, and arithmetic
@@ -8,23 +8,29 @@ in bf16 is that of its bits as whole numbers. A right kernel then seems wrong.
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
-
-from asmtune.base.errors import InputError
-from asmtune.core.dtypes import TORCH_NAMES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 INTERPRET: Final = "TRITON_INTERPRET"
+
+_FLOATS: Final = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz",
+}
+"""PyTorch's names of Triton's floating-point types."""
 
 _ARITHMETIC: Final = (
     *("binary_op", "ternary_op", "unary_op"),
@@ -39,41 +45,6 @@ _REDUCTIONS: Final = {"ReduceOps": ("sum", "min_max"), "ScanOps": ("cumsum", "cu
 def is_interpreting() -> bool:
     """Return whether Triton's interpreter runs kernels, on tensors of any device."""
     return os.environ.get(INTERPRET, "0") not in ("", "0")
-
-
-def choose_device() -> str:
-    """Return "cuda" where there is a GPU, else "cpu", and choose Triton's interpreter there.
-
-    Raises:
-        InputError: Triton was imported before: it decides then how it runs kernels.
-    """
-    import torch
-
-    if not is_interpreting():
-        if torch.cuda.is_available():
-            return "cuda"
-        if "triton.language" in sys.modules:
-            raise InputError(
-                f"Triton was imported before its interpreter was chosen, and there is no GPU: set "
-                f"{INTERPRET}=1, or import kernels by asmtune.kernel_checks.import_kernel"
-            )
-        os.environ[INTERPRET] = "1"
-    return "cpu"
-
-
-def import_kernel(kernel: str | Path) -> tuple[ModuleType, str]:
-    """Import a kernel module for a test, and return it with the device to make inputs on.
-
-    Args:
-        kernel: a file, a dotted name, or the name of a shipped kernel.
-
-    Raises:
-        InputError: as `choose_device`, or there is no such module.
-    """
-    device = choose_device()
-    from asmtune.core.kernel_module import import_module
-
-    return import_module(str(kernel)), device
 
 
 @contextmanager
@@ -227,7 +198,7 @@ def _converted(own: Callable[..., Any], data: Any, source: Any, target: Any, rou
     import torch
     from triton._C.libtriton import ir
 
-    kinds = [getattr(torch, TORCH_NAMES.get(str(one), ""), None) for one in (source, target)]
+    kinds = [getattr(torch, _FLOATS.get(str(one), ""), None) for one in (source, target)]
     if None in kinds or not data.size:
         return own(data, source, target, rounding)
     values = torch.frombuffer(bytearray(data.tobytes()), dtype=kinds[0])  # type: ignore[arg-type]
@@ -346,3 +317,18 @@ def _reduced_in_fp32(method: Callable[..., Any]) -> Callable[..., Any]:
         return narrowed(method(self, wide, *how, **named))
 
     return reduced
+
+
+def backwards() -> AbstractContextManager[Any]:
+    """Let Triton's interpreter run the programs of a grid from the last to the first."""
+    from unittest.mock import patch
+
+    from triton.runtime import interpreter
+
+    builder: Any = interpreter.interpreter_builder
+    forwards = builder.set_grid_idx
+
+    def reverse(*place: int) -> None:
+        forwards(*(size - 1 - at for size, at in zip(builder.grid_dim, place, strict=True)))
+
+    return patch.object(builder, "set_grid_idx", reverse)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.interpreter import Interpreter
 
-CHECKS = "tests.compile.interpreted_floats"
+CHECKS = "tests.triton_api.interpreted_floats"
 
 
 @pytest.mark.slow
@@ -69,3 +69,9 @@ def test_nothing_stays_changed() -> None:
 def test_a_kernels_infinities_are_no_warnings(interpreter: Interpreter) -> None:
     """NumPy, which computes in the kernel's place, does not warn of its NaN and infinities."""
     assert interpreter.call(f"{CHECKS}:warned") == []
+
+
+@pytest.mark.slow
+def test_programs_run_backwards(interpreter: Interpreter) -> None:
+    """The programs of a grid run from the first to the last, and from the last to the first."""
+    assert interpreter.call(f"{CHECKS}:orders") == [[0, 1, 2, 3], [3, 2, 1, 0]]

@@ -1,0 +1,213 @@
+"""Contracts of PyTorch's internals: tensors, modes, and launches that its compiler traces."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode as Own
+
+from asmtune.triton_api import compiled_graphs, tensors, user_state
+from tests.triton_api.tiny_kernels import autotuned
+
+
+class Counting(tensors.TorchDispatchMode):
+    """Counts operations."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one."""
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_fields_of_a_tensor_are_read_and_made() -> None:
+    """Descriptors read what the public names say; memory comes with its strides and dtype."""
+    read, tensor = tensors.tensor_functions(), torch.zeros(2, 3, requires_grad=True)
+    assert read.requires_grad.__get__(tensor) is True
+    assert (read.is_conj(tensor), read.is_neg(tensor)) == (False, False)
+    assert isinstance(read.address.__get__(tensor), int)
+    made = read.empty((2, 3), (5, 1), torch.float16)
+    assert (made.shape, made.stride(), made.dtype) == ((2, 3), (5, 1), torch.float16)
+
+
+def test_modes_are_seen() -> None:
+    """Each function returns something true in its mode, and nothing outside."""
+    entered = [Counting(), torch.device("cpu"), torch.autocast("cpu")]
+    assert not any(mode() for mode in tensors.MODES)
+    for context in entered:
+        with context:
+            assert any(mode() for mode in tensors.MODES)
+    assert torch.func.vmap(lambda x: x * any(mode() for mode in tensors.MODES))(torch.ones(1)) == 1
+
+
+def test_the_level_of_forward_differentiation() -> None:
+    """The number is that outside, and another one inside."""
+    scope, name, outside = tensors.forward_level()
+    assert scope[name] == outside
+    with torch.autograd.forward_ad.dual_level():
+        assert scope[name] != outside
+
+
+def test_an_autograd_function_is_applied() -> None:
+    """PyTorch's own `apply` of a class differentiates by its `backward`."""
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(_: Any, gradient: Any) -> Any:
+            return gradient * 2
+
+    x = torch.ones(1, requires_grad=True)
+    tensors.apply_of(Twice)(x).backward()
+    assert x.grad == 2
+
+
+def test_views_writes_and_memory() -> None:
+    """A view shares its memory's number; each write counts; inference counts none."""
+    tensor = torch.zeros(4)
+    view = tensor[1:]
+    assert (tensors.is_view(tensor), tensors.is_view(view)) == (False, True)
+    assert tensors.storage_of(tensor) == tensors.storage_of(view)
+    assert tensors.storage_of(tensor) != tensors.storage_of(torch.zeros(4))
+    before = tensors.writes(tensor)
+    view.add_(1)
+    assert before is not None
+    assert tensors.writes(tensor) == before + 1
+    with torch.inference_mode():
+        assert tensors.writes(torch.zeros(1)) is None
+    aten = torch.ops.aten
+    assert tensors.is_mutating(aten.add_.Tensor)
+    assert not tensors.is_mutating(aten.add.Tensor)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_differentiating_again_raises(number: int) -> None:
+    """Values stay; a backward pass through one raises the message."""
+    given = tuple(torch.full((2,), float(n)) for n in range(number))
+    refused = tensors.raising_when_differentiated("not again", given)
+    assert [r.tolist() for r in refused] == [g.tolist() for g in given]
+    with pytest.raises(RuntimeError, match="not again"):
+        refused[0].sum().backward()
+
+
+def test_products_of_small_types() -> None:
+    """Products of int8 and of FP8 are those of their numbers."""
+    a = torch.randint(-8, 8, (32, 32), generator=torch.Generator().manual_seed(0)).to(torch.int8)
+    assert torch.equal(tensors.int8_product(a, a.t()), a.int() @ a.int().t())
+    narrow, one = a.float().to(torch.float8_e4m3fn), torch.ones(())
+    product = tensors.scaled_product(narrow, narrow.t(), one)
+    assert torch.equal(product, (narrow.float() @ narrow.float().t()).bfloat16())
+
+
+def test_the_users_modes_are_left_and_entered() -> None:
+    """Outside no mode hears, and gradients are off; inside, all is as it was; also elsewhere."""
+    heard, seen = Counting(), []
+
+    def look() -> tuple[int, bool]:
+        before = heard.count
+        torch.zeros(1).add(1)
+        return heard.count - before, torch.is_grad_enabled()
+
+    def elsewhere() -> None:
+        begin()
+        with user_state.inside():
+            seen.append(torch.is_autocast_enabled("cpu"))
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        with heard, torch.autocast("cpu"), user_state.outside():
+            assert look() == (0, False)
+            with user_state.inside():
+                assert look() == (2, True)
+            assert user_state.within(look)() == (2, True)
+            with user_state.searching():
+                assert not torch.are_deterministic_algorithms_enabled()
+                assert user_state.are_deterministic_algorithms_enabled()
+            begin = user_state.carried()
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert seen == [True]
+    assert look()[1]
+
+
+def test_tensors_that_a_kernel_writes() -> None:
+    """PyTorch's reading of the IR names the one argument that the kernel stores to."""
+    given = {"x_ptr": torch.zeros(4)}
+    constants = [{"n": 4, "BLOCK": 16}, {"n": 4, "BLOCK": 32}]
+    assert compiled_graphs.written_tensors(autotuned, given, {}, constants) == {"x_ptr"}
+
+
+def test_no_mode_sees_operations() -> None:
+    """Within the context a mode hears of nothing."""
+    with Counting() as heard, compiled_graphs.no_dispatch():
+        torch.empty(2)
+    assert heard.count == 0
+    assert tensors.TorchDispatchMode is Own
+
+
+def test_sizes_that_are_traced() -> None:
+    """A plain number is its own hint, and fixed; nothing is exported here."""
+    hint, is_fixed = compiled_graphs.size_functions()
+    assert (hint(7, 9), is_fixed(7)) == (7, True)
+    assert not compiled_graphs.is_exporting()
+    assert compiled_graphs.carried_options() <= {"num_ctas", "maxnreg"}
+
+
+@pytest.mark.slow
+def test_a_function_is_called_while_dynamo_traces() -> None:
+    """Dynamo calls the function once, and takes its result for a constant."""
+    called: list[int] = []
+
+    def number() -> int:
+        called.append(1)
+        return 5
+
+    compiled_graphs.call_when_traced(number)
+    compiled_graphs.correct_dynamo()
+    program = torch.compile(lambda x: x + number(), backend="eager", fullgraph=True)
+    assert [program(torch.zeros(1)).item() for _ in range(2)] == [5.0, 5.0]
+    assert len(called) == 1
+
+
+@pytest.mark.slow
+def test_traced_launches_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch asks of each launch that it traces; one that is not ours goes its own way."""
+    from torch._higher_order_ops import triton_kernel_wrap
+
+    asked: list[Any] = []
+
+    class Taker:
+        def owns(self, kernel: Any) -> bool:
+            asked.append(kernel)
+            return False
+
+        def operator(self) -> Any:
+            raise AssertionError
+
+        def operands(self, *_: Any) -> None:
+            raise AssertionError
+
+    for kind in triton_kernel_wrap.TritonHOPifier.__subclasses__():
+        call = getattr(kind.call_HOP, "__wrapped__", kind.call_HOP)
+        monkeypatch.setattr(kind, "call_HOP", call)
+    assert compiled_graphs.take_launches(Taker())
+
+    @torch.library.triton_op("asmtune_contract::clear", mutates_args={"x"})
+    def clear(x: torch.Tensor) -> None:
+        torch.library.wrap_triton(autotuned)[(1,)](x, n=4)
+
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    make_fx(lambda x: clear(x), tracing_mode="fake")(torch.zeros(4))
+    assert [type(kernel) for kernel in asked] == [type(autotuned)]
