@@ -53,7 +53,6 @@ def test_each_variable_is_read() -> None:
         {
             "ASMTUNE_CACHE_DIR": "/somewhere",
             "ASMTUNE_STORE_URL": "postgresql://me:secret@host/tuned",
-            "ASMTUNE_TRAINING_DIR": "/rows",
             "ASMTUNE_TARGETS": "/devices",
             "ASMTUNE_WAIT_S": "2.5",
             "ASMTUNE_ARTIFACTS_MB": "0.5",
@@ -66,7 +65,6 @@ def test_each_variable_is_read() -> None:
     assert settings == Settings(
         cache_dir=Path("/somewhere"),
         store_url="postgresql://me:secret@host/tuned",
-        training="/rows",
         targets="/devices",
         wait_s=2.5,
         artifacts_bytes=512 * 1024,
@@ -78,8 +76,6 @@ def test_each_variable_is_read() -> None:
     assert settings.store_path == Path("/somewhere/store.sqlite")
     assert settings.store_where == "postgresql://me:secret@host/tuned"
     assert settings.artifacts_dir == Path("/somewhere/artifacts")
-    assert settings.training_dir == Path("/rows")
-    assert Settings(cache_dir=Path("/c")).training_dir == Path("/c/training")
     assert settings.targets_dir == Path("/devices")
     assert Settings(cache_dir=Path("/c")).targets_dir == Path("/c/targets")
     assert "secret" not in repr(settings)

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.predict.score.history import run_rows
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 class RunWatch(ProgressListener):
     """Records everything that one run does; a listener of its search, and a context manager.
-
-    The run's training rows go into the store when it ends, also where it is cut off.
 
     Left by an exception, the trace says that the run failed or was interrupted.
     """
@@ -45,10 +41,8 @@ class RunWatch(ProgressListener):
         self.expected = expected
         self.seconds: dict[str, float] = {}
         self._writer = TraceWriter(funnel.settings.runs_dir, header)
-        self._target = funnel.target
         self._listener, self._store, self._key = listener, store, header.key
         self._state: State | None = None
-        self._final_us: dict[Config, float] = {}
         self._batches = self._trials = 0
         self._ended = False
         self._since = time.perf_counter()
@@ -107,8 +101,6 @@ class RunWatch(ProgressListener):
     def decided(self, decision: FinalDecision) -> None:
         """Record the finals."""
         self._writer.final(decision.outcomes)
-        timed = ((c, o) for c, o in decision.outcomes if isinstance(o, Measurement))
-        self._final_us = {config: outcome.median_us for config, outcome in timed}
         if decision.costs:
             front = {one.config for one in pareto_front(decision.costs)}
             self._writer.costs(
@@ -127,7 +119,6 @@ class RunWatch(ProgressListener):
     def end(self, ending: Ending) -> None:
         """Record that the run has ended well."""
         self._ended = True
-        self._save_examples()
         self._writer.end(ending)
         self._listener.end(ending)
 
@@ -139,16 +130,6 @@ class RunWatch(ProgressListener):
             failed = isinstance(error, Exception)
             self.end(self._cut_off(f"failed: {error}" if failed else "interrupted"))
         self._writer.close()
-
-    def _save_examples(self) -> None:
-        """Store the features and times of the configs that were compiled and timed."""
-        state = self._state
-        if state is None or not state.trials:
-            return
-        us = state.timings | self._final_us
-        rows = run_rows(self._key, self._target, state.verdicts.values(), us)
-        if rows is not None:
-            self._store.save_examples(self._key, rows)
 
     def _cut_off(self, reason: str) -> Ending:
         state = self._state

@@ -142,8 +142,7 @@ class Session:
             reason = stages.search(search)
             tell_of_failures(request.key.kernel, state, funnel.settings.compile_memory_bytes)
             ranking.stop()
-            scorer = funnel.scorer if state.later is None else ranking.at_once
-            for note in scorer.notes(funnel.target) if search.has_model else ():
+            for note in funnel.scorer.notes(funnel.target) if search.has_model else ():
                 watch.note(note)
             if "maxnreg" not in request.space.axes:
                 stages.caps()
@@ -179,10 +178,9 @@ class Session:
         return notes
 
     def _scorer(self, request: TuningRequest) -> Scorer:
-        """Return the scorer for the request's target, dtypes and kernel."""
+        """Return the scorer for the request's target and dtypes."""
         scorer = for_target(self.funnel.scorer, self.funnel.target)
-        scorer = scorer.for_dtypes(request.problem.dtypes.values())
-        return scorer.for_kernel(request.key.kernel)
+        return scorer.for_dtypes(request.problem.dtypes.values())
 
     def _search(
         self,
@@ -205,7 +203,7 @@ class Session:
                 "compiled without sketches, and timed as they come"
             )
         else:
-            predictor = Predictor(funnel.scorer, funnel.target, ranking.at_once)
+            predictor = Predictor(funnel.scorer, funnel.target)
             strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
         has_caps = any(config.maxnreg is not None for config in state.configs)
         likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)

@@ -36,7 +36,7 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
-from asmtune.predict.score.scorers import user_scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.key_index import NEAREST
 from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
@@ -109,7 +109,7 @@ class Tuner:
                 unread = f"machine code of backend {target.backend} is not read at launches"
             funnel = UnrankedFunnel.of(settings)
             return UnrankedTuner(funnel, options, open_user_store(settings), unread=unread)
-        scorer = user_scorer(options.effort.scorer, settings, target)
+        scorer = make_scorer(options.effort.scorer)
         funnel = Funnel(target, scorer, settings, tiles=options.tiles)
         return cls(funnel, options, open_user_store(settings))
 

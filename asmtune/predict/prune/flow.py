@@ -148,7 +148,6 @@ class Funnel:
             StoreError: the artifacts' folder cannot be written.
         """
         own_scorer = for_target(self.scorer, self.target).for_dtypes(problem.dtypes.values())
-        own_scorer = own_scorer.for_kernel(problem.full_name)
         if own_scorer is not self.scorer:
             return replace(self, scorer=own_scorer).prune(problem, space)
         self._check()

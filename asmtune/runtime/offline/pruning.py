@@ -114,12 +114,12 @@ def prune_report(
     check_inputs((), dtype)
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.prune.front import ProgressListener
-    from asmtune.predict.score.scorers import user_scorer
+    from asmtune.predict.score.scorers import make_scorer
 
     loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
     funnel = Funnel(
         machine,
-        user_scorer(scorer, settings, machine),
+        make_scorer(scorer),
         settings,
         choices.keep,
         progress or ProgressListener(),
