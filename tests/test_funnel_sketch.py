@@ -24,12 +24,12 @@ from asmtune.predict.prune import front as judge
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import default_budget
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import ErrorTable, RankedTask
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json
+from asmtune.workshop.replay.measured_error import RankedTask, error_table
 from tests.sample_kernels import product_problem, scale_problem
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})
@@ -236,7 +236,7 @@ def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each ranking is right but for its first place: five ranks keep the best.
     slow = [0.5, 0.0, *(1.0 for _ in range(38))]
     tasks = [RankedTask(kernel, [-i / 10 for i in range(40)], slow) for kernel in "ab"]
-    errors = Errors(("a GPU",), {}, {("by block", "sketch"): ErrorTable.of(tasks)})
+    errors = Errors(("a GPU",), {}, {("by block", "sketch"): error_table(tasks)})
     monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
     report = replace(funnel, compile=Keep()).prune(scale_problem(), BLOCKS)
     assert report.compiled is not None

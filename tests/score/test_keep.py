@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import ErrorTable, RankedTask, Widening
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors, Widening
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
+from asmtune.workshop.replay.measured_error import RankedTask, error_table
 
 GAPS = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=300).map(
     lambda gaps: [0.0, *sorted(gaps)]
@@ -85,7 +85,7 @@ def told(*slow_first: float) -> Errors:
     """The error of a scorer, "mine", whose rankings begin with these slowdowns."""
     slow = [*slow_first, 0.0, *([0.5] * 50)]
     scores = [-0.09 * rank for rank in range(len(slow))]
-    table = ErrorTable.of([RankedTask("a", scores, slow)])
+    table = error_table([RankedTask("a", scores, slow)])
     return Errors(("a GPU",), {}, {("mine", "assembly"): table})
 
 

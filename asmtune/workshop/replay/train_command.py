@@ -20,7 +20,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.tables import scorers_table
 
 if TYPE_CHECKING:
-    from asmtune.predict.score.error_file import Errors
+    from asmtune.predict.score.error import Errors
     from asmtune.predict.score.examples import Examples
     from asmtune.workshop.replay.train import MomentRows, Unseen
 

@@ -14,7 +14,7 @@ from asmtune.cli.app import run
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.results import CUTS
