@@ -14,10 +14,11 @@ from typing import Final, Self
 
 from asmtune.base.user_state import carried
 from asmtune.core.config import Config
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.predict.prune.arithmetic import Unread, estimated
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
+from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.tuning.search.state import State
 
 MOST: Final = 0.75

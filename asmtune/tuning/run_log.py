@@ -12,10 +12,10 @@ from asmtune.core.records.tuned import Measurement, Provenance
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.finals import FinalDecision
 
 
-class RunWatch(ProgressListener):
+class RunWatch(TuningListener):
     """Records everything that one run does; a listener of its search, and a context manager.
 
     Left by an exception, the trace says that the run failed or was interrupted.
@@ -33,7 +33,7 @@ class RunWatch(ProgressListener):
         self,
         funnel: Funnel,
         header: Header,
-        listener: ProgressListener,
+        listener: TuningListener,
         store: SafeStore,
         expected: Provenance,
     ) -> None:

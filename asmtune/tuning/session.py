@@ -30,7 +30,7 @@ from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
 from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
-from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
@@ -49,6 +49,7 @@ from asmtune.tuning.initial_state import (
     seed_notes,
     with_edited,
 )
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.notices import tell_of_failures
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
@@ -82,7 +83,7 @@ class Session:
     options: TuneOptions
     store: SafeStore
     experience: Experience = field(default_factory=Experience)
-    listener: ProgressListener = field(default_factory=ProgressListener)
+    listener: TuningListener = field(default_factory=TuningListener)
     opener: Opener | None = None
 
     def run(self, request: TuningRequest) -> TuningResult:

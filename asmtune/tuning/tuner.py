@@ -34,7 +34,6 @@ from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.memory import returning_memory
 from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.key_index import NEAREST
@@ -43,6 +42,7 @@ from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.tuning.initial_state import experience
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import (
     FORM,
@@ -71,7 +71,7 @@ class Tuner:
     funnel: Funnel
     options: TuneOptions
     store: SafeStore
-    listener: ProgressListener = field(default_factory=ProgressListener)
+    listener: TuningListener = field(default_factory=TuningListener)
     opener: Opener | None = None
     unread: str = "no config's machine code can be read here"
     done: list[TuneRecord] = field(default_factory=list)
@@ -254,7 +254,7 @@ class Tuner:
                 return replace(result, record=first if fits else made)
         return self._leased(request, force=True, beside=beside)
 
-    def with_listener(self, listener: ProgressListener) -> Self:
+    def with_listener(self, listener: TuningListener) -> Self:
         """Make the same tuner, which tells a listener how far it is."""
         return replace(self, listener=listener, funnel=replace(self.funnel, progress=listener))
 

@@ -25,6 +25,7 @@ from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded, required
 from asmtune.core.problem import Problem, jit_function
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.ir.ttir.analysis import Kernel
@@ -32,7 +33,6 @@ from asmtune.measure.bench.gpu import allocating
 from asmtune.measure.bench.hooks import QUANTILES, DoBench
 from asmtune.measure.bench.trials import times_of
 from asmtune.measure.checks.tensors import preserved
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 
