@@ -106,12 +106,6 @@ def test_the_ceiling() -> None:
     assert (chosen.share, chosen.kept) == (pytest.approx(math.exp(-0.2)), 1)
 
 
-def test_kernels_weigh_the_same() -> None:
-    """A kernel of many tasks counts once."""
-    good, bad = RankedTask("a", [2, 1], [0.0, 1.0]), RankedTask("b", [1, 2], [0.0, math.log(2)])
-    assert error_table([good] * 9 + [bad]).cut(1).share == pytest.approx(0.75)
-
-
 def test_kernels_of_other_kinds_weigh_more() -> None:
     """One kernel unlike nine others weighs three times as much as they do together."""
     good = [RankedTask(str(i), [2, 1], [0.0, 1.0]) for i in range(9)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -61,14 +60,6 @@ def test_a_number(gaps: list[float], count: int) -> None:
     assert selection.chance_dropped is not None
     if count >= len(gaps):
         assert (selection.expected_share, selection.chance_dropped) == (1.0, 0.0)
-
-
-@given(GAPS, st.floats(0.001, 100.0))
-def test_a_share(gaps: list[float], percent: float) -> None:
-    """A share is rounded up, so that one config is kept at least."""
-    selection = Keep(percent=percent).select(gaps, "weights")
-    assert selection.ranks == math.ceil(len(gaps) * percent / 100)
-    assert 1 <= selection.ranks <= len(gaps)
 
 
 @given(GAPS)

@@ -69,12 +69,6 @@ def not_below(longer: float, shorter: float) -> bool:
     return longer >= shorter * (1 - 1e-9)
 
 
-@given(SOME, st.floats(0, 1e12))
-def test_more_bytes_are_never_faster(values: dict[str, float], more: float) -> None:
-    """Bytes of DRAM only ever add time."""
-    assert not_below(us(values, unique_bytes=values["unique_bytes"] + more), us(values))
-
-
 @given(SOME, COUNTS)
 def test_more_programs_are_never_faster(values: dict[str, float], more: int) -> None:
     """Programs only ever add time, over the edge of a wave too."""
