@@ -39,7 +39,7 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
-from asmtune.tuning.search.model import Predictor
+from asmtune.tuning.search.base import Predictor
 from asmtune.workshop.replay.flow import Judged, recorded_configs
 from benchmarks.provenance import RESULTS, write
 from benchmarks.prune_overhead import cpu_seconds

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from asmtune.base.settings import Settings
-from asmtune.predict.score.error import LOW, NOISE, ErrorTable, RankedTask, gaps_of
+from asmtune.predict.score.error import ErrorTable, gaps_of
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.keep import AIM
 from asmtune.predict.score.learned import DATA
+from asmtune.workshop.replay.measured_error import LOW, NOISE, RankedTask, error_table
 from asmtune.workshop.replay.train import rank_unseen
 from benchmarks.provenance import RESULTS, write
 
@@ -110,7 +111,7 @@ def promises(
     made: dict[str, list[Held]] = {str(cut): [] for cut in ("auto", *COUNTS)}
     for fold in range(FOLDS):
         others = [task for task in tasks if folds[task.kernel] != fold]
-        table = ErrorTable.of(others, unlike)
+        table = error_table(others, unlike)
         for file, task in zip(files, tasks, strict=True):
             if folds[task.kernel] == fold:
                 for cut in ("auto", *COUNTS):

@@ -19,8 +19,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.scorer import Scorer
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
@@ -215,7 +215,7 @@ class RecordedTimer:
         return Measurement(config, us, us, us, (us,))
 
 
-class _Marks(ProgressListener):
+class _Marks(TuningListener):
     """Notes how far a search is after each trial."""
 
     def __init__(self, state: State, rows: Mapping[Config, Row], finalists: int) -> None:

@@ -5,7 +5,7 @@
 Needs no GPU: a stand-in clock takes no time, and a launch does nothing. `cpu_here_s` holds the CPU
 seconds of the process that tunes, not of its workers, by moment and kind of work: on a machine with
 many cores they are the critical path. `learned` is fitted before, as after an installation's first
-tuning, and each further kernel refines it by the timings of those before.
+tuning.
 """
 
 from __future__ import annotations

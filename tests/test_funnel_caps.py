@@ -172,11 +172,6 @@ def test_the_users_caps_are_all(funnel: Funnel, space: Space, caps: bool) -> Non
     assert not any("maxnreg" in note for note in report.notes)
 
 
-def test_judge_adds_none(funnel: Funnel) -> None:
-    """Configs given to `judge`, as by a replay, get no company."""
-    assert [v.config for v in funnel.judge(many_programs(), [WIDE])] == [WIDE]
-
-
 def test_the_best_quarter_and_a_bound(funnel: Funnel) -> None:
     """Only caps of the best quarter are compiled, and no more than the bound."""
     (verdict,) = funnel.judge(many_programs(), [WIDE])

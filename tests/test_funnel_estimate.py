@@ -31,7 +31,6 @@ from asmtune.predict.prune.arithmetic import (
 )
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.predict.prune.picking import small_pick
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import sketch_best, sketches_for
 from asmtune.predict.score.keep import MOST_LOST, Keep
@@ -42,7 +41,7 @@ from asmtune.report.documents import read_reports, report_json
 from asmtune.report.tables import prune_table, worth
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
-from tests.sample_kernels import asks_for_warps, one_pointer, product_problem, scale_problem
+from tests.sample_kernels import asks_for_warps, one_pointer, product_problem
 
 FIRST_STAGE = Path(__file__).parents[1] / "benchmarks" / "results" / "first_stage.json"
 TILES = Space(
@@ -199,20 +198,6 @@ def test_a_large_space_is_narrowed_without_its_configs(
     assert sum(counts.values()) + len(own) == len(points)
     assert counts["rules", "threads"] == 6264 // 4 - sum(c.num_warps == 64 for c in own)
     assert 60 <= len(own) <= 60 + sum(map(len, points.values.values())) + 2
-
-
-def test_an_axis_of_more_values_than_go_on(
-    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Examples of an axis's values are no more than the configs that go on."""
-    monkeypatch.setattr(arithmetic, "GO_ON", 60)
-    monkeypatch.setattr(arithmetic, "MOST_TILES", 6)
-    points = TILES.replace(num_stages=(2,), maxnreg=range(32, 250)).points()
-    narrow = narrowed(funnel.front(product), points)
-    caps = [config.maxnreg or 0 for config in narrow.configs]
-    assert 60 <= len(caps) < 4 * 60
-    assert len(set(caps)) > 40
-    assert max(caps) > 240
 
 
 @pytest.mark.slow(seconds=6)
@@ -425,17 +410,6 @@ def test_a_search_on_an_amd_device(funnel: Funnel, product: Problem) -> None:
     assert [verdict.config for verdict in verdicts] == configs
     assert machine.sketches == {}
     assert all(verdict.predicted_us for verdict in verdicts if verdict.kept)
-
-
-@pytest.mark.slow(seconds=4)
-def test_a_small_problem_of_an_amd_device(funnel: Funnel) -> None:
-    """Whether a problem is small is told by its default's assembly, and a pick is compiled."""
-    machine = replace(funnel, target=load_target("MI355X"), compile=None)
-    space = Space({"BLOCK": (256, 1024), "num_warps": (2, 4)})
-    pick = small_pick(machine, scale_problem(), space, 50.0)
-    assert pick is not None
-    assert pick.artifact is not None
-    assert machine.sketches == {}
 
 
 @pytest.mark.slow(seconds=3)

@@ -61,18 +61,6 @@ def test_all_are_sketched_and_few_compiled(funnel: Funnel, asked: dict[str, list
     assert again == pick
 
 
-def test_a_scorer_that_reads_assembly_alone_compiles_all(
-    empty_settings: Settings, asked: dict[str, list[Any]]
-) -> None:
-    """Where nothing can rank sketches, all are compiled."""
-    funnel = Funnel(load_target("H200"), make_scorer("weights"), empty_settings)
-    few = space(warps=(4,))
-    pick = first_pick(funnel, problem(), few)
-    assert asked["sketch"] == []
-    assert len(asked["assembly"]) == len(list(few))
-    assert pick.config in few
-
-
 def test_nothing_compiles(funnel: Funnel) -> None:
     """A space of which nothing can run is an error that says what is wrong."""
     huge = Space.from_configs([Config({"BLOCK": 1 << 21, "FLAW": 0})])
@@ -98,12 +86,6 @@ def test_one_sketch_tells_a_long_problem(funnel: Funnel, asked: dict[str, list[A
     assert small_pick(funnel, problem(), WIDE, limit_us) is None
     assert asked["sketch"] == [WIDE.first(n=4096)]
     assert asked["assembly"] == []
-
-
-def test_small_whatever_is_predicted(funnel: Funnel) -> None:
-    """Without a limit the pick is given, however long it takes."""
-    pick = small_pick(funnel, problem(1 << 20), space(), None)
-    assert pick is not None
 
 
 def test_bytes_alone_tell_a_large_problem(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,13 +20,12 @@ from asmtune.predict.prune import front as judge
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import default_budget
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import ErrorTable, RankedTask
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.documents import report_csv, report_json
 from asmtune.triton_api.compiler import Toolchain
+from asmtune.workshop.replay.measured_error import RankedTask, error_table
 from tests.sample_kernels import product_problem, scale_problem
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})
@@ -146,33 +142,6 @@ def test_the_prediction_is_of_the_sketch(target: Target, settings: Settings) -> 
         assert before.features["shared_bytes"] == after.features["shared_bytes"]
 
 
-def test_all_of_them(funnel: Funnel) -> None:
-    """A budget for all gives what no budget gives, and says that nothing is lost."""
-    whole = replace(funnel, compile=None).prune(scale_problem(), BLOCKS)
-    assert whole.compiled is None
-    assert "sketch" not in whole.seconds
-    full = replace(funnel, compile=Keep(percent=100)).prune(scale_problem(), BLOCKS)
-    assert {verdict.config: verdict for verdict in full.verdicts} == {
-        verdict.config: verdict for verdict in whole.verdicts
-    }
-    assert full.compiled == Selection("100%", 10, 1.0, 0.0, low_share=1.0)
-
-
-class Level(ByBlock):
-    """Finds blocks up to a size level, and the larger ones better."""
-
-    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
-        """1 for a block of 1024, else 0."""
-        return [float(score == 1024) for score in super().score(candidates, draw)]
-
-
-def test_level_tiles_stay(funnel: Funnel) -> None:
-    """The best of a tile level with the last that is compiled is compiled as well."""
-    report = replace(funnel, scorer=Level(), compile=Keep(4)).prune(scale_problem(), BLOCKS)
-    # 1024 twice, then 64 twice, the first of those that are level; one more by a quarter of 4.
-    assert sorted(by_axes(report.kept)) == [(64, 4), (64, 8), (128, 4), (1024, 4), (1024, 8)]
-
-
 def test_rules_that_a_sketch_can_apply(
     target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +205,7 @@ def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each ranking is right but for its first place: five ranks keep the best.
     slow = [0.5, 0.0, *(1.0 for _ in range(38))]
     tasks = [RankedTask(kernel, [-i / 10 for i in range(40)], slow) for kernel in "ab"]
-    errors = Errors(("a GPU",), {}, {("by block", "sketch"): ErrorTable.of(tasks)})
+    errors = Errors(("a GPU",), {}, {("by block", "sketch"): error_table(tasks)})
     monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
     report = replace(funnel, compile=Keep()).prune(scale_problem(), BLOCKS)
     assert report.compiled is not None
@@ -258,22 +227,3 @@ def test_auto_of_a_small_space(
     small = replace(roofline, compile=auto).prune(scale_problem(), BLOCKS)
     assert replace(small, seconds={}) == replace(whole, seconds={})
     assert "sketch" not in small.seconds
-
-
-def test_documents(funnel: Funnel) -> None:
-    """JSON has the budget and its verdicts, CSV a row for each config left out."""
-    report = funnel.prune(scale_problem(), BLOCKS)
-    (document,) = json.loads(report_json([report]))["reports"]
-    assert document["compiled"]["ranks"] == 2
-    assert {"stage": "sketch", "reason": "sketched_only", "configs": 7} in document["dropped"]
-    assert document["counts"] == {
-        "candidates": 12,
-        "ruled_out": 0,
-        "failed_to_compile": 2,
-        "sketched_only": 7,
-        "compiled": 3,
-    }
-    rows = list(csv.DictReader(io.StringIO(report_csv([report]))))
-    left = [row for row in rows if row["dropped_at"] == "sketch"]
-    assert len(left) == 7
-    assert all(float(row["predicted_us"]) > 0 and not row["regs_per_thread"] for row in left)

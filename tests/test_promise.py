@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asmtune.predict.score.error import RankedTask
-from benchmarks.promise import COUNTS, measured
+from asmtune.workshop.replay.measured_error import RankedTask
+from benchmarks.promise import measured
 
 
 def ranked(kernels: int, slow: float, name: str) -> list[RankedTask]:
@@ -19,21 +19,6 @@ def ranked(kernels: int, slow: float, name: str) -> list[RankedTask]:
         slowdown = (times - times[0]).tolist()
         made.append(RankedTask(f"{name}{number}", scores, slowdown, float(rng.uniform(1, 2))))
     return made
-
-
-@pytest.mark.slow(seconds=4)
-def test_promises_of_like_kernels_hold() -> None:
-    """Where all kernels are alike, mean, chance and coverage are as promised for every size."""
-    tasks = ranked(100, 0.3, "a")
-    results = measured(["file"] * 100, {"learned": tasks}, set())["learned"]
-    assert set(results) == {"auto", *map(str, COUNTS)}
-    for cut, at in results.items():
-        every = at["files"]["all"]
-        assert every == at["files"]["file"]
-        assert every["tasks"] == sum(part["tasks"] for part in at["by_distance"])
-        assert every["share"] == pytest.approx(every["promised"], abs=0.03), cut
-        assert every["dropped"] == pytest.approx(every["chance"], abs=0.08), cut
-        assert every["coverage"] == pytest.approx(0.9, abs=0.1), cut
 
 
 @pytest.mark.slow(seconds=3)

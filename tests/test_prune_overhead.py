@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +10,7 @@ import pytest
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.records.artifacts import Artifact, Failure
 from benchmarks import prune_overhead
-from benchmarks.prune_overhead import Stopwatch, measured, processes, stage_seconds
+from benchmarks.prune_overhead import Stopwatch, stage_seconds
 
 
 def test_stages_of_artifacts_alone(tmp_path: Path) -> None:
@@ -44,29 +40,3 @@ def test_stopwatch(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         Worker().work(0)
     assert watch.seconds == {"work": 1.5}
-
-
-@pytest.mark.slow
-def test_processes() -> None:
-    """A child is listed with its parent, and with the CPU time of its own ended children."""
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
-    waits = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}]); input()"
-    child = subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE, text=True)
-    try:
-        assert child.stdin is not None
-        deadline = time.monotonic() + 60
-        while processes()[child.pid][1] < 0.3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        parent, used = processes()[child.pid]
-        assert parent == os.getpid()
-        assert used >= 0.3
-    finally:
-        child.kill()
-        child.wait()
-
-
-@pytest.mark.slow
-def test_a_scorer_that_is_none() -> None:
-    """What the judging process refuses ends the benchmark; no figure is made of it."""
-    with pytest.raises(subprocess.CalledProcessError):
-        measured("no such scorer")

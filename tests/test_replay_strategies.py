@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import load_oracle
@@ -102,9 +101,3 @@ def test_noise_is_the_seeds() -> None:
         timing = timings[0][config]
         assert isinstance(timing, Measurement)
         assert timing.median_us == pytest.approx((row.ms or 0.0) * 1e3, rel=0.1)
-
-
-def test_unknown_strategy(funnel: Funnel) -> None:
-    """A plan of a strategy that there is not is refused."""
-    with pytest.raises(InputError, match="unknown strategy 'greedy'"):
-        replayed(funnel, ReplayPlan("plan", "greedy"))

@@ -34,7 +34,6 @@ JSON = st.recursive(
 GIVEN = {
     "ASMTUNE_CACHE_DIR": "/somewhere",
     "ASMTUNE_STORE_URL": "postgresql://me:secret@host/tuned",
-    "ASMTUNE_TRAINING_DIR": "/rows",
     "ASMTUNE_TARGETS": "/devices",
     "ASMTUNE_WAIT_S": "2.5",
     "ASMTUNE_ARTIFACTS_MB": "0.5",
@@ -62,14 +61,13 @@ def test_each_variable_is_read() -> None:
     assert (plain.artifacts_bytes, plain.compile_memory_bytes) == (2 << 30, 16 << 30)
     assert (plain.compile_timeout_s, plain.import_timeout_s, plain.wait_s) == (30, 60, 600)
     assert plain.store_where == str(user_cache_path("asmtune") / "store.sqlite")
-    assert (plain.training_dir, plain.targets_dir, plain.seeds_dir, plain.runs_dir) == tuple(
-        plain.cache_dir / name for name in ("training", "targets", "seeds", "runs")
+    assert (plain.targets_dir, plain.seeds_dir, plain.runs_dir) == tuple(
+        plain.cache_dir / name for name in ("targets", "seeds", "runs")
     )
     settings = Settings.from_environment(GIVEN)
     assert settings == Settings(
         cache_dir=Path("/somewhere"),
         store_url="postgresql://me:secret@host/tuned",
-        training="/rows",
         targets="/devices",
         wait_s=2.5,
         artifacts_bytes=512 * 1024,
@@ -81,7 +79,7 @@ def test_each_variable_is_read() -> None:
     )
     assert settings.store_path == Path("/somewhere/store.sqlite")
     assert settings.store_where == "postgresql://me:secret@host/tuned"
-    assert (settings.training_dir, settings.targets_dir) == (Path("/rows"), Path("/devices"))
+    assert settings.targets_dir == Path("/devices")
     assert settings.artifacts_dir == Path("/somewhere/artifacts")
     assert settings.overrides_dir == Path("/somewhere/overrides")
     assert "secret" not in repr(settings)

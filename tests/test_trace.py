@@ -163,7 +163,6 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
-from asmtune.store.trace.writer import TraceWriter
 
 writer = TraceWriter(Path(sys.argv[1]), HEADER)
 for number in range(10**9):
@@ -192,7 +191,6 @@ FULL = """
 import resource, sys, warnings
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
-from asmtune.store.trace.writer import TraceWriter
 
 warnings.simplefilter("always")
 writer = TraceWriter(Path(sys.argv[1]), HEADER)

@@ -31,7 +31,6 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import pinned
 from asmtune.core.records.artifacts import Artifact
 from asmtune.predict.score.forest import Forest
-from asmtune.predict.score.history import History
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore, open_user_store
@@ -207,7 +206,7 @@ def test_another_users_subfolders(place: Path, mode: int) -> None:
     """Nothing is read from or written to another user's folders below one's own, nor raised."""
     settings = Settings(cache_dir=made(place / "cache", 0o1777))
     planted_by_nobody(settings.cache_dir)
-    for name in ("runs", "models", "training", "overrides"):
+    for name in ("runs", "models", "overrides"):
         made(settings.cache_dir / name, 0o777, NOBODY)
     settings.cache_dir.chmod(mode)
     before = sorted(settings.cache_dir.rglob("*"))
@@ -222,7 +221,6 @@ def test_another_users_subfolders(place: Path, mode: int) -> None:
         run_files(settings.runs_dir)
     with pytest.raises(ParseError, match="models belongs to user"):
         Forest.load(settings.cache_dir / "models" / "m.npz", 3, "id")
-    assert any("training belongs to user" in fault for fault in History(settings).faults)
     assert StoredTtir(ArtifactCache.of(settings)).get(DIGEST) is None
     (place / "k.ptx").write_text("text")
     with pytest.warns(CacheFolderWarning, match="overrides belongs to user"):

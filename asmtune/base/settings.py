@@ -4,7 +4,6 @@
 |---|---|---|
 | ASMTUNE_CACHE_DIR | folder of the store and of compiled artifacts | the user's cache folder |
 | ASMTUNE_STORE_URL | store: a path, or a URL such as postgresql://user@host/db | in that folder |
-| ASMTUNE_TRAINING_DIR | files of `asmtune train` that refine `learned` | training in that folder |
 | ASMTUNE_TARGETS | folder of your own descriptors of devices | targets in that folder |
 | ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |
@@ -45,7 +44,7 @@ LAUNCHES: Final = ("auto", "native", "python")
 KNOWN: Final = frozenset(
     f"ASMTUNE_{name}"
     for name in (
-        *("CACHE_DIR", "STORE_URL", "TRAINING_DIR", "TARGETS", "WAIT_S", "ARTIFACTS_MB", "JOBS"),
+        *("CACHE_DIR", "STORE_URL", "TARGETS", "WAIT_S", "ARTIFACTS_MB", "JOBS"),
         *("COMPILE_TIMEOUT_S", "COMPILE_MEMORY_MB", "IMPORT_TIMEOUT_S", "DETERMINISTIC", "LAUNCH"),
     )
 )
@@ -63,7 +62,6 @@ class Settings:
         cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
         store_url: path of the store's SQLite file, or SQLAlchemy's URL of a database, which
             may hold a password; empty for `store.sqlite` in `cache_dir`.
-        training: folder of files of `asmtune train`; empty for `training` in `cache_dir`.
         targets: folder of the user's descriptors of devices; empty for `targets` in `cache_dir`.
         wait_s: seconds a launch waits for another process that tunes its key, before it goes on
             with the heuristic.
@@ -78,7 +76,6 @@ class Settings:
 
     cache_dir: Path
     store_url: str = field(default="", repr=False)
-    training: str = ""
     targets: str = ""
     wait_s: float = 600.0
     artifacts_bytes: int = 2048 * _MIB
@@ -107,11 +104,6 @@ class Settings:
     def store_where(self) -> str:
         """Return the path or URL of the store; not for messages, since it may hold a password."""
         return self.store_url or str(self.store_path)
-
-    @property
-    def training_dir(self) -> Path:
-        """Return the folder of training rows that refine `learned`."""
-        return Path(self.training).expanduser() if self.training else self.cache_dir / "training"
 
     @property
     def targets_dir(self) -> Path:
@@ -148,7 +140,6 @@ class Settings:
                 env.get("ASMTUNE_CACHE_DIR", ""), is_strict=environ is not None
             ),
             store_url=env.get("ASMTUNE_STORE_URL", ""),
-            training=env.get("ASMTUNE_TRAINING_DIR", ""),
             targets=env.get("ASMTUNE_TARGETS", ""),
             wait_s=_number(env, "ASMTUNE_WAIT_S", 600, MOST_SECONDS, "of 0 or more"),
             artifacts_bytes=int(_number(env, "ASMTUNE_ARTIFACTS_MB", 2048, MOST_MIB) * _MIB),

@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 def features(json_: Json = False) -> None:
     """List the features that are read off a compiled config."""
-    from asmtune.predict.features.catalog import FEATURES
+    from asmtune.predict.features.registry import FEATURES
 
     rows = [
         {"feature": f.name, "unit": f.unit, "group": f.group, "meaning": f.meaning}

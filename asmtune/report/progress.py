@@ -12,7 +12,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from asmtune.predict.prune.front import ProgressListener
+from asmtune.core.progress import ProgressListener
 
 
 class ProgressBar(ProgressListener):

@@ -15,11 +15,11 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, share, words
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import Ending, Header
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-class TuningProgress(ProgressListener):
+class TuningProgress(TuningListener):
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from asmtune.core.config import Config
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.predict.prune.arithmetic import Unread, estimated
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
+from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.triton_api.user_state import carried
 from asmtune.tuning.search.state import State
 

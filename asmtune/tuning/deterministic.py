@@ -2,8 +2,8 @@
 
 It follows from the kernel, the key, the space and the device's name. These do not count:
 
-- timings and predictions of the user's, seeds, and rows that `learned` is refined with. The
-  roofline ranks: a fitted forest depends on the versions of the libraries that fit it;
+- timings and predictions of the user's, and seeds. The roofline ranks: a fitted forest depends on
+  the versions of the libraries that fit it;
 - contents and addresses of tensors, which meta tensors stand for;
 - the value of an argument inside its bucket, which the bucket's end stands for, also in the grid
   where that counts blocks (`bucket_end_grid`);

@@ -172,21 +172,17 @@ class FirstRanking:
     """Ranks a space before compiling: at once for the first batch, and better while that compiles.
 
     Of a large space a sample is sketched first, and a thread sketches the rest of the best. Another
-    thread has the scorer made ready, which takes seconds where the user's timings refine it; until
-    then `at_once` ranks.
+    thread loads the scorer.
 
     Attributes:
         front: sketches the configs.
         verdicts: on all configs, in the space's order, for the first batch.
-        at_once: scorer for the first batch.
     """
 
     def __init__(self, front: Front, scorer: Scorer) -> None:
         self.verdicts: list[Verdict] = []
-        self.at_once = scorer.at_once()
         self.front, self._scorer = front, scorer
-        self._threads = ThreadPoolExecutor(3, "asmtune-rank", carried())
-        self._refined: Future[None] | None = None
+        self._threads = ThreadPoolExecutor(2, "asmtune-rank", carried())
         self._rounds: SketchRounds | None = None
         self._sketches: Future[list[Verdict]] | None = None
         self._sketching: Front | None = None
@@ -195,15 +191,12 @@ class FirstRanking:
     @property
     def later(self) -> Callable[[], list[Verdict]] | None:
         """Return a function that waits for the verdicts for later batches; None if none come."""
-        is_final = self._refined is None and self._rounds is None
-        return None if is_final else self._wait
+        return None if self._rounds is None else self._wait
 
     def sketch(self, funnel: Funnel, configs: Sequence[Config], effort: Effort) -> None:
         """Sketch all configs, or of a large space a sample, and load the scorer meanwhile."""
         front = self.front
-        ready = self._threads.submit(self.at_once.prepare, front.workers)
-        if self.at_once is not self._scorer:
-            self._refined = self._threads.submit(self._scorer.prepare, front.workers)
+        ready = self._threads.submit(self._scorer.prepare)
         most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
         estimates: list[Verdict] | Unread = Unread("few configs")
         if len(configs) > WORTH_IT * most:
@@ -247,8 +240,6 @@ class FirstRanking:
 
     def _wait(self) -> list[Verdict]:
         self._start()
-        if self._refined is not None:
-            self._refined.result()
         return self.verdicts if self._sketches is None else self._sketches.result()
 
 

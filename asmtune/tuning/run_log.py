@@ -15,18 +15,15 @@ from asmtune.core.records.tuned import Measurement, Provenance
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
-from asmtune.predict.score.history import run_rows
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.state import State
 
 
-class RunWatch(ProgressListener):
+class RunWatch(TuningListener):
     """Records everything that one run does; a listener of its search, and a context manager.
-
-    The run's training rows go into the store when it ends, also where it is cut off.
 
     Left by an exception, the trace says that the run failed or was interrupted.
     """
@@ -35,7 +32,7 @@ class RunWatch(ProgressListener):
         self,
         funnel: Funnel,
         header: Header,
-        listener: ProgressListener,
+        listener: TuningListener,
         store: SafeStore,
         expected: Provenance,
     ) -> None:
@@ -43,10 +40,8 @@ class RunWatch(ProgressListener):
         self.expected = expected
         self.seconds: dict[str, float] = {}
         self._writer = TraceWriter(funnel.settings.runs_dir, header)
-        self._target = funnel.target
         self._listener, self._store, self._key = listener, store, header.key
         self._state: State | None = None
-        self._final_us: dict[Config, float] = {}
         self._batches = self._trials = 0
         self._ended = False
         self._since = time.perf_counter()
@@ -111,7 +106,6 @@ class RunWatch(ProgressListener):
     def end(self, ending: Ending) -> None:
         """Record that the run has ended well."""
         self._ended = True
-        self._save_examples()
         self._writer.end(ending)
         self._listener.end(ending)
 
@@ -123,16 +117,6 @@ class RunWatch(ProgressListener):
             failed = isinstance(error, Exception)
             self.end(self._cut_off(f"failed: {error}" if failed else "interrupted"))
         self._writer.close()
-
-    def _save_examples(self) -> None:
-        """Store the features and times of the configs that were compiled and timed."""
-        state = self._state
-        if state is None or not state.trials:
-            return
-        us = state.timings | self._final_us
-        rows = run_rows(self._key, self._target, state.verdicts.values(), us)
-        if rows is not None:
-            self._store.save_examples(self._key, rows)
 
     def _cut_off(self, reason: str) -> Ending:
         state = self._state

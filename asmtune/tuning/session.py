@@ -29,7 +29,7 @@ from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
 from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
-from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
@@ -48,6 +48,7 @@ from asmtune.tuning.initial_state import (
     seed_notes,
     with_edited,
 )
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch, tell_of_failures
@@ -80,7 +81,7 @@ class Session:
     options: TuneOptions
     store: SafeStore
     experience: Experience = field(default_factory=Experience)
-    listener: ProgressListener = field(default_factory=ProgressListener)
+    listener: TuningListener = field(default_factory=TuningListener)
     opener: Opener | None = None
 
     def run(self, request: TuningRequest) -> TuningResult:
@@ -140,8 +141,7 @@ class Session:
             reason = stages.search(search)
             tell_of_failures(request.key.kernel, state, funnel.settings.compile_memory_bytes)
             ranking.stop()
-            scorer = funnel.scorer if state.later is None else ranking.at_once
-            for note in scorer.notes(funnel.target) if search.has_model else ():
+            for note in funnel.scorer.notes(funnel.target) if search.has_model else ():
                 watch.note(note)
             if "maxnreg" not in request.space.axes:
                 stages.caps()
@@ -177,10 +177,9 @@ class Session:
         return notes
 
     def _scorer(self, request: TuningRequest) -> Scorer:
-        """Return the scorer for the request's target, dtypes and kernel."""
+        """Return the scorer for the request's target and dtypes."""
         scorer = for_target(self.funnel.scorer, self.funnel.target)
-        scorer = scorer.for_dtypes(request.problem.dtypes.values())
-        return scorer.for_kernel(request.key.kernel)
+        return scorer.for_dtypes(request.problem.dtypes.values())
 
     def _search(
         self,
@@ -203,7 +202,7 @@ class Session:
                 "compiled without sketches, and timed as they come"
             )
         else:
-            predictor = Predictor(funnel.scorer, funnel.target, ranking.at_once)
+            predictor = Predictor(funnel.scorer, funnel.target)
             strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
         has_caps = any(config.maxnreg is not None for config in state.configs)
         likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)

@@ -33,9 +33,8 @@ from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.memory import returning_memory
 from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
-from asmtune.predict.score.scorers import user_scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.key_index import NEAREST
 from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
@@ -43,6 +42,7 @@ from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.user_state import outside, searching
 from asmtune.tuning.initial_state import experience
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import (
     FORM,
@@ -71,7 +71,7 @@ class Tuner:
     funnel: Funnel
     options: TuneOptions
     store: SafeStore
-    listener: ProgressListener = field(default_factory=ProgressListener)
+    listener: TuningListener = field(default_factory=TuningListener)
     opener: Opener | None = None
     unread: str = "no config's machine code can be read here"
     done: list[TuneRecord] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Tuner:
                 unread = f"machine code of backend {target.backend} is not read at launches"
             funnel = UnrankedFunnel.of(settings)
             return UnrankedTuner(funnel, options, open_user_store(settings), unread=unread)
-        scorer = user_scorer(options.effort.scorer, settings, target)
+        scorer = make_scorer(options.effort.scorer)
         funnel = Funnel(target, scorer, settings, tiles=options.tiles)
         return cls(funnel, options, open_user_store(settings))
 
@@ -254,7 +254,7 @@ class Tuner:
                 return replace(result, record=first if fits else made)
         return self._leased(request, force=True, beside=beside)
 
-    def with_listener(self, listener: ProgressListener) -> Self:
+    def with_listener(self, listener: TuningListener) -> Self:
         """Make the same tuner, which tells a listener how far it is."""
         return replace(self, listener=listener, funnel=replace(self.funnel, progress=listener))
 

@@ -23,13 +23,13 @@ from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded, required
 from asmtune.core.problem import Problem
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.measure.bench.hooks import QUANTILES
 from asmtune.measure.bench.trials import timed_by_user
 from asmtune.measure.checks.tensors import preserved
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.triton_api.jit_functions import jit_function
 from asmtune.triton_api.launching import allocating, device_setter, driver_clock, ttir_of
 from asmtune.triton_api.user_state import carried, outside, within

@@ -17,11 +17,10 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome, quantile
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
-from asmtune.measure.timing.statistics import quantile
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.reports import as_tuple

@@ -111,7 +111,7 @@ def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.M
         asked.append(name)
         return make_scorer(name)
 
-    monkeypatch.setattr("asmtune.tuning.tuner.user_scorer", watched)
+    monkeypatch.setattr("asmtune.tuning.tuner.make_scorer", watched)
     drawn = []
     for seed in (0, 1):
         machine.timed.clear()

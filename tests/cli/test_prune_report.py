@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.score.rules import RULES
 from tests.command_lines import Commands
 

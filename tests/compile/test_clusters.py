@@ -22,8 +22,9 @@ from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.front import Front
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 

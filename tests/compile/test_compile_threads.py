@@ -22,8 +22,9 @@ from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
-from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.front import Front
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, sleeps, where
 from tests.sample_kernels import row_sum_problem, scale_problem

@@ -253,15 +253,8 @@ def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settin
 _SECOND = """
 import sys
 from pathlib import Path
-from asmtune.base.settings import Settings
 from tests.compile.sketching import sketch_one
-from asmtune.compile.sandbox import Sandbox
-from asmtune.triton_api.compiler import Toolchain
-from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import Lowering
-from asmtune.compile.stored_ir import StoredTtir
 from tests.sample_kernels import product_problem
 work = []
 for owner, name in ((Toolchain, "front_end"), (Sandbox, "sketch")):

@@ -243,7 +243,6 @@ def test_leaving_ends_what_is_tuned(
 
 ENDLESS = """
 import threading
-from asmtune.runtime.misses.background import queue_of
 begun = threading.Event()
 def work():
     begun.set()

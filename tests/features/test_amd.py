@@ -26,12 +26,10 @@ from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.amd import LATENCY
-from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.execution import executions
-from asmtune.predict.features.registry import LaunchReading
+from asmtune.predict.features.registry import FEATURES, LaunchReading
 from tests.launch_kernels import (
     Launch,
-    causal_attention,
     decaying,
     executed_flops,
     looped,
@@ -39,7 +37,6 @@ from tests.launch_kernels import (
     pointers,
     two_loops,
 )
-from tests.sample_kernels import scale_problem
 
 MACHINES = ("MI250X", "MI300X", "MI355X")
 FAMILIES = Path(__file__).parents[2] / "benchmarks" / "corpus" / "families"
@@ -89,43 +86,6 @@ def test_a_product(machine: str, dtype: str, stages: int, launch: Launch) -> Non
     assert moved(reading, "store") == result.numel() * result.element_size()
 
 
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize(
-    ("machine", "dtype", "rate"),
-    [
-        ("MI250X", "fp16", "fp16"),
-        ("MI300X", "bf16", "bf16"),
-        ("MI300X", "i8", "int8"),
-        ("MI355X", "fp8e4nv", "fp8"),
-        ("MI355X", "fp32", "fp32"),
-    ],
-)
-def test_matrix_cycles(machine: str, dtype: str, rate: str, launch: Launch) -> None:
-    """Products take their FLOPs over the rate that the target states for their dtype."""
-    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, dtype, "meta")
-    values = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
-    reading = launch(problem, Config(values, num_warps=8), machine)
-    target = load_target(machine)
-    a_cycle = target.tensor_flops_per_s[rate] / target.sms / target.clock_hz
-    assert reading.cycles.tensor == pytest.approx(2 * 128 * 128 * 512 / a_cycle)
-
-
-@pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("flatten", [False, True])
-def test_segments_are_the_kernel(machine: str, flatten: bool, launch: Launch) -> None:
-    """Every instruction is in just one segment: their sums are the whole kernel's."""
-    tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
-    profile = launch(persistent(256, 512, 3, flatten), tile, machine).profile
-    for kind in OpClass:
-        counted = sum(segment.classes.get(kind, 0) for segment in profile.segments)
-        assert counted == profile.static[f"{kind}_all"]
-    flops = sum(sum(segment.flops.values()) for segment in profile.segments)
-    assert flops == profile.static["tensor_flops"] > 0
-    assert profile.static["unknown_all"] == 0
-    assert set(profile.static) == {n for n, f in FEATURES.items() if f.moment == "assembly"}
-
-
 @pytest.mark.slow(seconds=2)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("unroll", [None, 2, 4])
@@ -151,13 +111,6 @@ def unrolled_config() -> Config:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_elements(machine: str, launch: Launch) -> None:
-    """Without a loop each element is read and written once, by the thread that has it."""
-    reading = launch(scale_problem(), Config({"BLOCK": 1024}), machine)
-    assert moved(reading, "load") == moved(reading, "store") == 4096 * 2
-
-
-@pytest.mark.parametrize("machine", MACHINES)
 def test_two_loops(machine: str, launch: Launch) -> None:
     """Loops that follow each other have the trips of their own lines."""
     arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "first": 100, "second": 7}
@@ -172,20 +125,6 @@ def test_sums_that_wait_for_loads(machine: str, launch: Launch) -> None:
     arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "steps": 512, "D": 64}
     reading = launch(Problem(decaying, arguments, (4,)), Config({}), machine)
     assert reading.cycles.latency > 512 * LATENCY[OpClass.GLOBAL]
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
-def test_causal_attention(machine: str, launch: Launch) -> None:
-    """A loop that ends at the diagonal counts the mean of all programs' trips."""
-    tensors = pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr")
-    problem = Problem(causal_attention, {**tensors, "N": 1024, "D": 64}, (8,))
-    reading = launch(problem, Config({"BLOCK_M": 128, "BLOCK_N": 64}), machine)
-    keys = sum(128 * (program + 1) for program in range(8))
-    assert executed_flops(reading) == 2 * 2 * 128 * 64 * keys
-    # Q once, K and V a trip: each program reads up to its own diagonal.
-    assert moved(reading, "load") == (8 * 128 + 2 * keys) * 64 * 2
-    assert moved(reading, "store") == 1024 * 64 * 2
 
 
 @pytest.mark.slow(seconds=1)

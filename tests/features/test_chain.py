@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.core.config import Config
-from asmtune.core.problem import Problem
-from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.chain import (
     BARRIER_LATENCY,
     PRODUCT_LATENCY,
@@ -20,8 +16,6 @@ from asmtune.predict.features.chain import (
     InstructionStep,
     chain_cycles,
 )
-from tests.launch_kernels import Launch, pointers
-from tests.workload.workload_kernels import tma_gemm
 
 LATE = 1000.0
 
@@ -74,12 +68,6 @@ def test_independent_loads_overlap() -> None:
         assert once(*loads, *(use(f"v{i}") for i in range(number))) == LATE
     queued = [load(f"v{i}", busy=20.0) for i in range(8)]
     assert once(*queued, use("v7")) == 8 * 20.0 + LATE
-
-
-def test_pointer_chasing() -> None:
-    """Loads whose address is loaded follow each other."""
-    chain = [load(f"p{i + 1}", f"p{i}") for i in range(4)]
-    assert once(*chain, use("p4")) == 4 * LATE
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
@@ -251,83 +239,3 @@ def test_slower_steps_never_shorten(code: Sequence[InstructionStep], more: int, 
         for index, item in enumerate(code)
     ]
     assert once(*slower) >= once(*code)
-
-
-@given(
-    code=STEPS,
-    reads=st.lists(st.sampled_from(["r0", "r1", "r2 r3"]), max_size=6),
-    order=st.randoms(use_true_random=False),
-    repeats=st.booleans(),
-)
-def test_order_of_independent_arithmetic(
-    code: Sequence[InstructionStep], reads: Sequence[str], order: object, repeats: bool
-) -> None:
-    """Arithmetic that needs nothing of each other may stand in any order."""
-    block = [step(Action.COMPUTE, text, f"n{i}", 7.0) for i, text in enumerate(reads)]
-    shuffled = list(block)
-    order.shuffle(shuffled)  # type: ignore[attr-defined]
-    end = [use(f"n{i}") for i in range(len(block))]
-    plain, mixed = (
-        chain_cycles([*code, *part, *end], 4, 2, repeats=repeats) for part in (block, shuffled)
-    )
-    assert plain == mixed
-
-
-@given(code=STEPS, repeats=st.booleans())
-def test_names_do_not_matter(code: Sequence[InstructionStep], repeats: bool) -> None:
-    """Registers by other names give the same."""
-    renamed = [
-        item._replace(reads=[f"x{r}" for r in item.reads], writes=[f"x{w}" for w in item.writes])
-        for item in code
-    ]
-    found = [chain_cycles(part, 4, 2, repeats=repeats) for part in (code, renamed)]
-    assert found[0] == found[1] >= 0.0
-
-
-def hot_chain(problem: Problem, config: Config, machine: str, launch: Launch) -> float:
-    """Cycles of a trip of the loop that multiplies."""
-    segments = launch(problem, config, machine).profile.segments
-    return max(segments, key=lambda s: (bool(s.depth), sum(s.flops.values()))).chain
-
-
-@pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize(
-    ("machine", "tile"),
-    [
-        ("A100", (64, 64, 32, 4)),
-        ("A100", (16, 32, 128, 2)),
-        ("H200", (64, 64, 32, 4)),
-        ("H200", (128, 128, 64, 8)),
-    ],
-)
-def test_stages_of_a_product(machine: str, tile: tuple[int, int, int, int], launch: Launch) -> None:
-    """Compiled with more stages, a product's trip takes less, until something else bounds it.
-
-    One stage copies nothing ahead, by plain loads, and may be faster than two, which
-    wait for each copy as well.
-    """
-    m, n, k, warps = tile
-    values = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}
-    problem = matmul.problem({"M": 256, "N": 256, "K": 1024}, "fp16", "meta")
-    trips = [
-        hot_chain(problem, Config(values, num_warps=warps, num_stages=stages), machine, launch)
-        for stages in range(1, 6)
-    ]
-    assert trips[1:] == sorted(trips[1:], reverse=True)
-    assert trips[2] == pytest.approx(trips[1] / 2, rel=0.5)
-    assert min(trips) == trips[-1] > 0
-
-
-@pytest.mark.slow(seconds=2)
-def test_stages_of_bulk_copies(launch: Launch) -> None:
-    """Bulk copies are waited for by barriers, of which the stages tell the trip."""
-    sizes = {"M": 512, "N": 512, "K": 512, "WS": False}
-    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), **sizes}
-    problem = Problem(tma_gemm, arguments, (4, 4))
-    tile = {"BM": 128, "BN": 128, "BK": 64}
-    trips = [
-        hot_chain(problem, Config(tile, num_warps=4, num_stages=stages), "H200", launch)
-        for stages in range(2, 6)
-    ]
-    assert trips == sorted(trips, reverse=True)
-    assert trips[0] > trips[1] > trips[2]

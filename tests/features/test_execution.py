@@ -66,24 +66,19 @@ def hot_trips(reading: LaunchReading, tile_flops: float) -> float:
         (THIN, 2, "fp16"),
         (SMALL, 3, "i8"),
         (WIDE, 3, "fp32"),
+        (WIDE, 3, "fp8e4nv"),
     ],
 )
 def test_products(
     machine: str, tile: tuple[int, int, int, int], stages: int, dtype: str, launch: Launch
 ) -> None:
     """A launch multiplies 2 M N K times whatever the tile, stages, dtype and instruction."""
+    if machine == "A100" and dtype.startswith("fp8"):
+        pytest.skip("sm_80 has no fp8")
     reading = launch(product(1024, dtype), tiled(tile, stages), machine)
     assert executed_flops(reading) == 2 * 256 * 256 * 1024
     m, n, k, _ = tile
     assert hot_trips(reading, 2 * m * n * k) == 1024 / k
-
-
-@pytest.mark.parametrize("machine", ["H200", "B200"])
-def test_products_in_fp8(machine: str, launch: Launch) -> None:
-    """So it is with fp8, which sm_80 does not have."""
-    reading = launch(product(1024, "fp8e4nv"), tiled(WIDE), machine)
-    assert executed_flops(reading) == 2 * 256 * 256 * 1024
-    assert hot_trips(reading, 2 * 128 * 128 * 64) == 1024 / 64
 
 
 @pytest.mark.slow(seconds=1)
@@ -93,16 +88,6 @@ def test_short_and_ragged_products(machine: str, depth: int, launch: Launch) -> 
     """One trip, of which Blackwell peels all; two; and a last one that is masked."""
     reading = launch(product(depth), tiled(WIDE), machine)
     assert executed_flops(reading) == 2 * 256 * 256 * math.ceil(depth / 64) * 64
-
-
-@pytest.mark.parametrize(
-    ("machine", "kind"), [("A100", "mma.sync"), ("H200", "wgmma"), ("B200", "tcgen05")]
-)
-def test_instructions(machine: str, kind: str, launch: Launch) -> None:
-    """Each generation's own tensor instruction does all of the work."""
-    reading = launch(product(1024), tiled(WIDE, 4), machine)
-    kinds = {kind for segment in reading.profile.segments for kind, _ in segment.flops}
-    assert kinds == {kind}
 
 
 def test_peeled_trips(launch: Launch) -> None:
@@ -177,7 +162,7 @@ def test_nested_loops(machine: str, launch: Launch) -> None:
 
 
 @pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", [*MACHINES, "MI300X"])
 @pytest.mark.parametrize("block", [32, 64])
 def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
     """Programs that stop at their diagonal count with their mean trips."""
@@ -222,15 +207,6 @@ def test_duplicated_products(
     assert trips == [pytest.approx(loop.iterations)]
     asked = sum(dot.flops for dot in reading.work.dots)
     assert reading.cycles.flops >= asked * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("warps", [1, 4, 8])
-def test_duplicated_tiles(warps: int, launch: Launch) -> None:
-    """A tile too small for its warps has as many trips with eight of them as with one."""
-    config = tiled((16, 16, 32, warps))
-    reading = launch(product(1024), config, "H200")
-    runs = executions(reading.profile, reading.work)
-    assert max(run.times for run in runs) == 1024 / 32
 
 
 @pytest.mark.parametrize("machine", MACHINES)

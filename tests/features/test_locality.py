@@ -67,12 +67,6 @@ def test_rows_beyond_l1_miss(launch: Launch) -> None:
     assert launch(*rows(1 << 17)).cycles.l2_bytes == pytest.approx(3 * (1 << 17) * 4, rel=0.01)
 
 
-def test_few_programs_share_l1(launch: Launch) -> None:
-    """A grid smaller than the places leaves each program more of L1."""
-    many, few = (launch(*rows(1 << 14, programs)) for programs in (1 << 14, 132))
-    assert max(locality(few).hits.values()) > max(locality(many).hits.values())
-
-
 def test_shared_memory_leaves_less_l1(launch: Launch) -> None:
     """Shared memory is taken from L1's capacity."""
     reading = launch(*rows(1 << 12))
@@ -82,12 +76,6 @@ def test_shared_memory_leaves_less_l1(launch: Launch) -> None:
         profile, executions(profile, reading.work), reading.work, reading.target
     ).hits
     assert max(hits.values()) < max(locality(reading).hits.values())
-
-
-def test_a_row_read_once_misses(launch: Launch) -> None:
-    """What is read once has no hits."""
-    reading = launch(scale_problem(1 << 20), Config({"BLOCK": 1024}), "H200")
-    assert not any(locality(reading).hits.values())
 
 
 @pytest.mark.parametrize(("block", "warps"), [(32, 4), (16, 8), (64, 1)])

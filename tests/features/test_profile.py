@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 import torch
 
@@ -12,14 +10,14 @@ from asmtune.core.problem import Problem
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
 from tests.launch_kernels import Launch, persistent, pointers, two_loops
-from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
+from tests.sample_kernels import product_problem
 
 MACHINES = ("A100", "H200", "B200")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", [*MACHINES, "MI250X", "MI355X"])
 @pytest.mark.parametrize("flatten", [False, True])
 def test_segments_are_the_kernel(machine: str, flatten: bool, launch: Launch) -> None:
     """Every instruction is in just one segment: their sums are the whole kernel's."""
@@ -29,6 +27,7 @@ def test_segments_are_the_kernel(machine: str, flatten: bool, launch: Launch) ->
         assert counted == profile.static[f"{kind}_all"]
     flops = sum(sum(segment.flops.values()) for segment in profile.segments)
     assert flops == profile.static["tensor_flops"] > 0
+    assert profile.static["unknown_all"] == 0
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -41,15 +40,6 @@ def test_parents_come_first(machine: str, launch: Launch) -> None:
         assert segment.parent is not None
         assert segment.parent < position
         assert segment.depth == segments[segment.parent].depth + segment.is_work
-
-
-def test_without_a_loop(launch: Launch) -> None:
-    """A kernel without loops is one segment, whose traffic is a thread's own."""
-    profile = launch(scale_problem(), Config({"BLOCK": 512}), "H200").profile
-    (only,) = profile.segments
-    moved = {(t.space, t.direction): (t.bytes, n, t.copies) for t, n in only.traffic.items()}
-    # 512 halves over 128 threads: 8 bytes each, in one instruction.
-    assert moved == {("global", "load"): (8, 1, False), ("global", "store"): (8, 1, False)}
 
 
 def test_traffic_has_lines(launch: Launch) -> None:
@@ -71,14 +61,6 @@ def test_copies_go_to_shared_memory(launch: Launch) -> None:
     assert copied * 128 == 2 * 64 * 32 * 2
     kinds = {(t.space, t.direction) for t in loop.traffic if not t.copies}
     assert kinds == {("shared", "load")}
-
-
-def test_shared_memory_of_a_reduction(launch: Launch) -> None:
-    """A reduction among warps goes through shared memory, outside the loop."""
-    profile = launch(row_sum_problem(), Config({"BLOCK": 512}), "H200").profile
-    spaces = [{traffic.space for traffic in segment.traffic} for segment in profile.segments]
-    assert "shared" in spaces[0]
-    assert all("shared" not in found for found in spaces[1:])
 
 
 @pytest.mark.parametrize(
@@ -103,12 +85,3 @@ def test_operands(
     segments = launch(problem, config, machine).profile.segments
     assert {segment.operand_bytes for segment in segments if segment.flops} == {expected}
     assert all(segment.operand_bytes == 0 for segment in segments if not segment.flops)
-
-
-@pytest.mark.parametrize("stages", [2, 4])
-def test_options_are_kept(stages: int, launch: Launch) -> None:
-    """A profile has its warps and stages, and can be sent."""
-    config = Config({"BLOCK": 512}, num_warps=8, num_stages=stages)
-    profile = launch(scale_problem(), config, "H200").profile
-    assert (profile.num_warps, profile.num_stages) == (8, stages)
-    assert pickle.loads(pickle.dumps(profile)) == profile

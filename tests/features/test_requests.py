@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 import triton
 import triton.language as tl
@@ -113,22 +112,3 @@ def test_lanes_along_rows_cost_l1(launch: Launch) -> None:
     )
     assert across.cycles.l1 > 8 * along.cycles.l1
     assert along.cycles.l2_bytes == 2 * 32 * 64 * 2
-
-
-@pytest.mark.parametrize(("columns", "share"), [(4096, 1.0), (301, 301 / 512), (513, 513 / 1024)])
-def test_bounds_leave_a_share(columns: int, share: float, launch: Launch) -> None:
-    """Of a row of 301 elements a tile of 512 moves 301."""
-    arguments = {**pointers(torch.float16, "x_ptr", "y_ptr", extent=1 << 28), "N": columns}
-    reading = launch(Problem(bounded, arguments, (1024,)), Config({"BLOCK": 512}), "H200")
-    assert [item.share for item in reading.work.accesses] == pytest.approx([share, share])
-    moved = 2 * reading.work.programs * columns * 2
-    assert reading.unique_bytes == pytest.approx(moved)
-
-
-@triton.jit
-def bounded(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
-    """Copy a row block by block."""
-    for start in range(0, N, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        row = tl.load(x_ptr + tl.program_id(0) * N + at, mask=at < N)
-        tl.store(y_ptr + tl.program_id(0) * N + at, row, mask=at < N)

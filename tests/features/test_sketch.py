@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +31,7 @@ from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.vectors import base_columns
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
 from tests.compile.sketching import sketch_one
-from tests.launch_kernels import looped, persistent, pointers
+from tests.launch_kernels import looped, pointers
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 MACHINES = ("A100", "H200", "B200", "RTX5090")
@@ -170,14 +169,6 @@ def test_reductions(warps: int, block: int, both: Both) -> None:
     assert bool(moved(sketched, "shared")) == (warps > 1)
 
 
-def test_layouts_are_changed_through_shared_memory(both: Both) -> None:
-    """The product's tile goes from the accumulator's layout to the store's: bytes as built."""
-    sketched, built, _ = both(product_problem(), Config(TILE, num_stages=3), "H200")
-    mine, theirs = moved(sketched, "shared"), moved(built, "shared")
-    assert mine["store", False] == theirs["store", False] > 0
-    assert mine["load", False] == theirs["load", False]
-
-
 def test_bulk_copies_tell_their_bytes(both: Both) -> None:
     """Bytes of descriptors' copies are those that the assembly's barriers wait for."""
     tensors = {name: tensor(torch.float16) for name in ("a_ptr", "b_ptr", "c_ptr")}
@@ -291,13 +282,6 @@ def test_damaged_text_is_a_parse_error(settings: Settings) -> None:
         SketchReader(load_target("H200"))(Sketch("", "sm_90", half, sketch.metadata))
 
 
-def test_a_reader_goes_to_a_worker(settings: Settings) -> None:
-    """A reader pickles, and reads the same on the other side."""
-    sketch = sketch_of(scale_problem(), Config({"BLOCK": 512}), settings, "H200")
-    reader = SketchReader(load_target("H200"))
-    assert pickle.loads(pickle.dumps(reader))(sketch) == reader(sketch)
-
-
 UNSEEN: dict[str, tuple[Any, dict[str, Any], Config]] = {
     "nested loops": (nested, {"n": 5, "m": 7}, Config({"BLOCK": 256})),
     "a spin lock": (lock_add, {}, Config({"BLOCK": 256})),
@@ -321,11 +305,3 @@ def test_other_kernels(name: str, machine: str, both: Both) -> None:
     for feature in ("special_cycles", "issue_cycles"):
         assert mine[feature] == pytest.approx(theirs[feature], rel=0.6), feature
     assert bool(total(sketched, OpClass.ATOMIC)) == bool(total(built, OpClass.ATOMIC))
-
-
-@pytest.mark.parametrize("flatten", [False, True])
-def test_persistent_loops_match(flatten: bool, both: Both) -> None:
-    """The loops of a persistent kernel are found by their lines, as in the assembly."""
-    sketched, _, work = both(persistent(256, 512, 3, flatten), Config(TILE), "H200")
-    reading = LaunchReading.of(sketched, work, load_target("H200"))
-    assert reading.cycles.flops * work.programs == pytest.approx(2 * 256 * 256 * 512)

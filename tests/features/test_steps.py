@@ -12,7 +12,6 @@ from asmtune.predict.features.chain import (
     LATENCY,
     Action,
     InstructionStep,
-    chain_cycles,
     steps_of,
 )
 from tests.asm.asm_dumps import fixture_listing, ptx_names
@@ -97,25 +96,6 @@ def test_what_no_one_waits_for() -> None:
     assert not steps(
         "ld.param.b64 %rd1, [p]", "fence.proxy.async.shared::cta", "@%p1 bra $L", "$L: ret"
     )
-
-
-def test_busy_cycles_are_by_index() -> None:
-    """The cycles that an instruction takes of the machine are its own, and 0 for others."""
-    items = program("ld.global.b32 %r1, [%rd1]", "mov.b32 %r2, %r1").instructions
-    assert [step.busy for step in steps_of(items, {0: 8.0})] == [8.0, 0.0]
-
-
-def test_text_to_cycles() -> None:
-    """Straight code of PTX takes the latencies along its longest chain."""
-    made = steps(
-        "ld.global.b32 %r1, [%rd1]",
-        "ld.global.b32 %r2, [%rd2]",
-        "add.s32 %r3, %r1, %r2",
-        "add.s32 %r4, %r3, 1",
-        "st.global.b32 [%rd1], %r4",
-    )
-    expected = LATENCY[OpClass.GLOBAL] + 2 * LATENCY[OpClass.INTEGER]
-    assert chain_cycles(made, 4, 1, repeats=False) == expected
 
 
 @pytest.mark.parametrize("name", ptx_names())

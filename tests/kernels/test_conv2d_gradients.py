@@ -17,6 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
@@ -28,7 +29,7 @@ from asmtune.kernels import (
 )
 from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.checks.effects import Effects
-from asmtune.predict.prune.front import Front, ProgressListener
+from asmtune.predict.prune.front import Front
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.determinism import deterministic
 from asmtune.workshop.kernel_checks.tolerances import excess

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement
-from asmtune.measure.timing.statistics import chances, holm, quantile, slower, summarise
+from asmtune.core.records.tuned import Measurement, quantile
+from asmtune.measure.timing.statistics import chances, holm, slower, summarise
 
 CONFIG = Config({"BLOCK": 64})
 samples = st.lists(st.floats(0.1, 1e6, allow_nan=False), min_size=1, max_size=60)

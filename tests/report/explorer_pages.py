@@ -16,10 +16,10 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CodeMaker, carried_code

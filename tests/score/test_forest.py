@@ -70,19 +70,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert (Forest.load(path, COLUMNS, "id").predict(x) == made.predict(x)).all()
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that fails half way leaves neither a file nor a part of one."""
-
-    def fail(file: Any, **arrays: Any) -> None:
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", fail)
-    with pytest.raises(OSError, match="No space"):
-        forest().save(tmp_path / "a.npz")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_another_identity_is_refused(tmp_path: Path) -> None:
     """A forest of other rows or of other columns is not used."""
     path = tmp_path / "a.npz"
@@ -174,14 +161,6 @@ def test_damaged_files(tmp_path: Path) -> None:
         except ParseError:
             continue
         assert np.isfinite(made.predict(x)).all()
-
-
-def test_no_file(tmp_path: Path) -> None:
-    """A path without a file, a folder, and what is no archive are refused."""
-    (tmp_path / "text").write_text("no archive")
-    for path in (tmp_path / "absent", tmp_path, tmp_path / "text"):
-        with pytest.raises(ParseError):
-            Forest.load(path, COLUMNS, "id")
 
 
 def test_what_unpacks_to_too_much(tmp_path: Path) -> None:

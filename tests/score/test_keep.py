@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import ErrorTable, RankedTask, Widening
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors, Widening
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
+from asmtune.workshop.replay.measured_error import RankedTask, error_table
 
 GAPS = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=300).map(
     lambda gaps: [0.0, *sorted(gaps)]
@@ -63,14 +62,6 @@ def test_a_number(gaps: list[float], count: int) -> None:
         assert (selection.expected_share, selection.chance_dropped) == (1.0, 0.0)
 
 
-@given(GAPS, st.floats(0.001, 100.0))
-def test_a_share(gaps: list[float], percent: float) -> None:
-    """A share is rounded up, so that one config is kept at least."""
-    selection = Keep(percent=percent).select(gaps, "weights")
-    assert selection.ranks == math.ceil(len(gaps) * percent / 100)
-    assert 1 <= selection.ranks <= len(gaps)
-
-
 @given(GAPS)
 def test_more_is_worth_more(gaps: list[float]) -> None:
     """The expected share grows with the number kept, and the chance of a loss falls."""
@@ -85,7 +76,7 @@ def told(*slow_first: float) -> Errors:
     """The error of a scorer, "mine", whose rankings begin with these slowdowns."""
     slow = [*slow_first, 0.0, *([0.5] * 50)]
     scores = [-0.09 * rank for rank in range(len(slow))]
-    table = ErrorTable.of([RankedTask("a", scores, slow)])
+    table = error_table([RankedTask("a", scores, slow)])
     return Errors(("a GPU",), {}, {("mine", "assembly"): table})
 
 

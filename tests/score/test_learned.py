@@ -19,8 +19,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.score import examples, learned, pairs
+from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.score import examples, learned
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA, Learned, fit, rank
 from asmtune.predict.score.roofline import Roofline
@@ -148,15 +148,6 @@ def test_a_damaged_cache_is_made_anew(
         assert len(path.read_bytes()) == len(whole)
 
 
-def test_no_place_for_a_cache(source: Path, target: Target, tmp_path: Path) -> None:
-    """Where the cache cannot be written the scores are the same."""
-    (tmp_path / "file").write_text("in the way")
-    blocked = Settings(cache_dir=tmp_path / "file")
-    free = Settings(cache_dir=tmp_path / "free")
-    task = candidates(7, target)
-    assert Learned(blocked, (source,)).score(task) == Learned(free, (source,)).score(task)
-
-
 def test_a_kernel_is_left_out(
     source: Path,
     tasks: tuple[TaskRows, ...],
@@ -196,14 +187,6 @@ def test_old_forests_go(source: Path, target: Target, empty_settings: Settings) 
     left = {path.name for path in folder.iterdir()}
     assert len(left) == 2 * learned.MOST_MODELS
     assert {"18.npz", "17.npz", "16.npz"} < left
-
-
-def test_only_the_kernel_left_out(target: Target, tmp_path: Path) -> None:
-    """Without any row left the roofline ranks."""
-    path, task = tmp_path / "rows.npz", candidates(7, target)
-    Examples((rows("a", 1, target),), "H200", schema(), {}).save(path)
-    scorer = Learned(Settings(cache_dir=tmp_path / "c"), (path,)).without_kernel("a")
-    assert scorer.score(task) == Roofline().score(task)
 
 
 def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
@@ -343,9 +326,10 @@ def test_the_shipped_rows() -> None:
 def test_the_shipped_scorer(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitted on all shipped rows it gives 1,000 candidates finite scores, the same each time."""
     # Trees differ in their draws alone: a few of them are fitted on all rows as well.
-    for module in (learned, pairs):
-        monkeypatch.setattr(module, "GROWTH", module.GROWTH._replace(trees=4))
-    monkeypatch.setattr(learned, "PAIRS", (*pairs.PAIRS[:-1], pairs.GROWTH))  # of the file's name
+    for name in ("GROWTH", "PAIR_GROWTH"):
+        monkeypatch.setattr(learned, name, getattr(learned, name)._replace(trees=4))
+    own = (*learned.PAIRS[:-1], learned.PAIR_GROWTH)
+    monkeypatch.setattr(learned, "PAIRS", own)  # of the file's name
     scorer = make_scorer("learned")
     assert scorer.name == "learned"
     assert scorer.notes(target) == ()

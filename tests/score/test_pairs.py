@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.forest import Forest
-from asmtune.predict.score.pairs import BEST_RANKED, columns_of_pairs, fit_pairs, reordered
+from asmtune.predict.score.learned import BEST_RANKED, columns_of_pairs, fit_pairs, reordered
 from asmtune.predict.score.vectors import BASE, Scale
 
 STAGES = BASE.index("stages")

@@ -25,8 +25,8 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import Features, Reason
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.costs import Dot
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.score.rules import RULES, Rule, broken_rules
+from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.score.rules import Rule, broken_rules
 from asmtune.predict.score.scorer import Candidate
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 
@@ -278,10 +278,3 @@ def test_rules_wait_for_what_they_need() -> None:
     mine = Rule("mine", "config", True, "Always broken.", lambda candidate: str(candidate.config))
     (reason,) = broken_rules(bare, "config", hard=True, rules=[mine])
     assert reason.rule == "mine"
-
-
-def test_rules_are_named_once() -> None:
-    """Names are unique, and each rule says what it means."""
-    names = [rule.name for rule in RULES]
-    assert len(set(names)) == len(names)
-    assert all(rule.meaning.endswith((".", ")")) for rule in RULES)

@@ -9,7 +9,7 @@ import pytest
 
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.score import vectors as module
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.vectors import (
@@ -18,7 +18,6 @@ from asmtune.predict.score.vectors import (
     NAMES,
     Scale,
     base_columns,
-    features_read,
     schema,
     vectors,
 )
@@ -84,9 +83,3 @@ def test_the_schema_knows_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, other)
         assert schema() != before
         monkeypatch.undo()
-
-
-def test_what_is_read_is_registered() -> None:
-    """Every feature that the columns are made of stands in the registry."""
-    assert {"tensor_cycles", "unique_bytes", "num_warps"} <= set(features_read())
-    assert set(features_read()) <= set(FEATURES)

@@ -15,7 +15,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Features, Reason, Verdict
-from asmtune.predict.prune.front import ProgressListener
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
 from asmtune.tuning.search.loop import MOST_IN_VAIN, batch_of, run
 from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, State
@@ -348,7 +348,7 @@ def test_a_spent_budget_waits_for_no_ranking(limits: Limits) -> None:
 def test_observer_is_told_each_stage() -> None:
     """Foreseen first, then batches and trials with the gain expected meanwhile, then the end."""
 
-    class Watch(ProgressListener):
+    class Watch(TuningListener):
         """Notes what it is told."""
 
         def __init__(self) -> None:

@@ -131,24 +131,6 @@ def test_a_value_that_the_scorer_misses_is_found() -> None:
     assert len(bench.noted("start")) < len(space) / 4
 
 
-def test_a_scorer_that_is_being_fitted() -> None:
-    """Another one ranks the first batch; the points are made anew once its own verdicts came."""
-
-    class Blind(Told):
-        """Foresees that all take the same time."""
-
-        def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
-            return [0.0 for _ in candidates]
-
-    state = State(sketched(), SPACE[0], later=list)
-    sizes = BatchSizes(first=4, batch=4, trial=4)
-    strategy = make_strategy("model", 0, Predictor(Told(), TARGET, Blind()), sizes)
-    assert BEST not in strategy.propose(state).configs
-    assert state.rank_again()
-    assert not state.rank_again()
-    assert strategy.propose(state).configs[0] == BEST
-
-
 def test_outlook_is_of_one_state() -> None:
     """An outlook serves its own state until configs join it, and no other state."""
     state = State(sketched(), SPACE[0])

@@ -12,9 +12,9 @@ import pytest
 
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.ttir.work import Assumption, Work
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning import background_compiler
 from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
 from asmtune.tuning.search.state import State

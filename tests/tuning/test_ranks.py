@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.trace.run import run_files
+from asmtune.tuning.listener import TuningListener
 from tests.store.children import finish, memory_folder, say, start
 from tests.tuning_support import (
     BEST,
@@ -56,7 +56,7 @@ def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
 def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     """A process that waits says which one it waits for, and then launches what that one found."""
 
-    class Listener(ProgressListener):
+    class Listener(TuningListener):
         """Hears for whom is waited, and lets that one end."""
 
         def waiting(self, holder: str) -> None:

@@ -18,7 +18,7 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.predict.why.summary import Why
+from asmtune.predict.why.findings import Why
 from asmtune.report.code.views import CodeReader
 
 

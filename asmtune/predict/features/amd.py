@@ -5,7 +5,6 @@ Constants are estimates: nothing here was measured on a device.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -27,7 +26,7 @@ from asmtune.ir.asm.counts import MNEMONICS, count, hottest_loop
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction, Instruction
 from asmtune.predict.features.chain import Action, InstructionStep, chains_by_loop
-from asmtune.predict.features.profile import Profile, Segment, Traffic, segments_of
+from asmtune.predict.features.profile import Profile, Segment, segments
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.features.registry import ConfigReading
 
@@ -76,14 +75,10 @@ class AmdProfileReader(ProfileReader):
         return replace(super().__call__(artifact), bank_ways={})
 
     def _segments(self, program: AsmFunction, warps: int, stages: int) -> tuple[Segment, ...]:
-        threads = warps * self.target.warp_size
-        ops = {
-            index: (op.kind, op.a_type or "f16", op.flops_per_cta(threads) or 0)
-            for index, op in AMDGPU.tensor_ops(program).items()
-        }
         steps = partial(_steps, busy=_busy(program, self.target, warps))
         chains = chains_by_loop(program, steps, warps, stages)
-        return segments_of(program, chains, lambda blocks: _segment(program, blocks, ops))
+        threads = [warps * self.target.warp_size] * len(program.blocks)
+        return segments(program, chains, AMDGPU, threads)
 
     def reading(self, artifact: Artifact) -> ConfigReading:
         """Parse the assembly that features are taken from."""
@@ -110,33 +105,6 @@ class AmdProfileReader(ProfileReader):
             hot=counts if loop is None else count(program, loop.blocks, AMDGPU),
             text=dict.fromkeys(MNEMONICS, 0) | {"bar.sync": counts.total(OpClass.BARRIER)},
         )
-
-
-_TRAFFIC: Final = frozenset({OpClass.GLOBAL, OpClass.SHARED, OpClass.ASYNC_COPY, OpClass.ATOMIC})
-
-
-def _segment(
-    program: AsmFunction, blocks: Iterable[int], ops: Mapping[int, tuple[str, str, int]]
-) -> Segment:
-    """Sum up blocks; `ops` has kind, operand type and a program's FLOPs of matrix products."""
-    classes: Counter[OpClass] = Counter()
-    traffic: Counter[Traffic] = Counter()
-    flops: Counter[tuple[str, str]] = Counter()
-    lines = set()
-    for item in (item for block in blocks for item in program.body(block)):
-        kind = classify_amdgpu(item.opcode)
-        classes[kind] += 1
-        line = item.source[1] if item.source else 0
-        lines.add(line)
-        if item.index in ops:
-            family, operand, amount = ops[item.index]
-            flops[family, operand] += amount
-        elif kind in _TRAFFIC and (moved := amdgpu_access(item)) and moved.bytes:
-            space = "global" if moved.space == "generic" else moved.space
-            traffic[Traffic(space, moved.direction, moved.bytes, moved.copies, line)] += 1
-    return Segment(
-        None, True, 0, dict(classes), dict(traffic), dict(flops), 0, 0, frozenset(lines - {0})
-    )
 
 
 _ACTIONS: Final = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,24 +105,30 @@ class AccessedTile:
     share: float
 
 
-_DIRECTIONS: Final = {"read": "load", "write": "store", "atomic": "atomic"}
+DIRECTIONS: Final = {"read": "load", "write": "store", "atomic": "atomic"}
+"""Directions of traffic by the kind of an access."""
 
 
-def _tiles(work: Work) -> dict[tuple[int, str, int], list[AccessedTile]]:
-    """Return the tiles of a program.
+def accessed_tiles(work: Work) -> Iterator[AccessedTile]:
+    """Yield the tile of each access of a launch.
 
     Along the last axis neighbours lie beside each other where nothing tells, unless the kernel
     loads the addresses: quotients and clamped coordinates mostly do.
     """
-    tiles: dict[tuple[int, str, int], list[AccessedTile]] = {}
     sizes = {use.index: use.size_bytes for use in work.arguments}
     for item in work.accesses:
         own = item.strides
         if own and own[-1] is None and 1 not in own and not item.by_index:
             own = (*own[:-1], 1)
         size = sum(sizes.get(place) or math.inf for place in item.arguments) or math.inf
-        place = (item.line, _DIRECTIONS[item.kind], item.elements)
-        tiles.setdefault(place, []).append(AccessedTile(own, size, item.share))
+        yield AccessedTile(own, size, item.share)
+
+
+def _tiles(work: Work) -> dict[tuple[int, str, int], list[AccessedTile]]:
+    tiles: dict[tuple[int, str, int], list[AccessedTile]] = {}
+    for item, tile in zip(work.accesses, accessed_tiles(work), strict=True):
+        place = (item.line, DIRECTIONS[item.kind], item.elements)
+        tiles.setdefault(place, []).append(tile)
     return tiles
 
 

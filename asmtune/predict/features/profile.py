@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from asmtune.ir.asm.counts import block_threads
-from asmtune.ir.asm.memory import access, expected_bytes
-from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.counts import PTX, InstructionSet
+from asmtune.ir.asm.memory import expected_bytes
+from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction
-from asmtune.ir.asm.tensor import TensorOp, tensor_ops
+from asmtune.ir.asm.tensor import TensorOp
 from asmtune.predict.features.requests import BankWays, Requests
 
 ROW_BYTES: Final = 32
@@ -95,25 +95,28 @@ class Profile:
     bank_ways: BankWays = field(default_factory=dict)
 
 
-def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:
-    """Cut a kernel into segments; `chains` are what `program_chains` returns."""
-    ops, threads = tensor_ops(program), block_threads(program)
-    return segments_of(program, chains, lambda blocks: _segment(program, blocks, ops, threads))
-
-
-def segments_of(
+def segments(
     program: AsmFunction,
     chains: Mapping[int | None, float],
-    sum_up: Callable[[Iterable[int]], Segment],
+    isa: InstructionSet = PTX,
+    threads: Sequence[int | None] | None = None,
 ) -> tuple[Segment, ...]:
-    """Cut a kernel into segments; `sum_up` makes one of blocks, as if outside all loops."""
+    """Cut a kernel into segments.
+
+    Args:
+        program: its instructions.
+        chains: cycles of one pass over each loop, as `program_chains` returns them.
+        isa: readers of its instructions.
+        threads: that run each block; None to read them off the program.
+    """
+    reader = _SegmentReader(program, isa, threads or isa.threads(program))
     blocks: dict[int | None, list[int]] = {None: []}
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
-    parts = [replace(sum_up(blocks[None]), chain=chains.get(None, 0.0))]
+    parts = [replace(reader.segment(blocks[None]), chain=chains.get(None, 0.0))]
     for position, around in enumerate(program.loops):
         part = replace(
-            sum_up(blocks.get(position, [])),
+            reader.segment(blocks.get(position, [])),
             parent=0 if around.parent is None else around.parent + 1,
             is_work=around.role == "work",
             depth=around.depth,
@@ -123,46 +126,40 @@ def segments_of(
     return tuple(parts)
 
 
-def _segment(
-    program: AsmFunction,
-    blocks: Iterable[int],
-    ops: Mapping[int, TensorOp],
-    threads: tuple[int | None, ...],
-) -> Segment:
-    classes: Counter[OpClass] = Counter()
-    traffic: Counter[Traffic] = Counter()
-    flops: Counter[tuple[str, str]] = Counter()
-    operand_bytes = tma_bytes = 0
-    lines = set()
-    for block in blocks:
-        for item in program.body(block):
-            kind = classify(item.opcode)
+class _SegmentReader:
+    def __init__(
+        self, program: AsmFunction, isa: InstructionSet, threads: Sequence[int | None]
+    ) -> None:
+        self._program, self._isa, self._threads = program, isa, threads
+        self._ops = isa.tensor_ops(program)
+
+    def segment(self, blocks: Iterable[int]) -> Segment:
+        """Sum up blocks, as if they were outside all loops."""
+        classes: Counter[OpClass] = Counter()
+        traffic: Counter[Traffic] = Counter()
+        flops: Counter[tuple[str, str]] = Counter()
+        operand_bytes = tma_bytes = 0
+        lines = set()
+        for block, item in ((b, item) for b in blocks for item in self._program.body(b)):
+            kind = self._isa.class_of(item.opcode)
             classes[kind] += 1
             line = item.source[1] if item.source else 0
             lines.add(line)
-            op = ops.get(item.index)
+            op = self._ops.get(item.index)
             if op is not None:
-                running = threads[block] or 32
+                running = self._threads[block] or 32
                 flops[op.kind, op.a_type or "f16"] += op.flops_per_cta(running) or 0
                 operand_bytes += _operand_bytes(op, item.text, running)
             elif kind in _THREAD_CLASSES:
-                moved = access(item)
+                moved = self._isa.access(item)
                 if moved is not None and moved.bytes:
                     space = "global" if moved.space == "generic" else moved.space
                     traffic[Traffic(space, moved.direction, moved.bytes, moved.copies, line)] += 1
             elif kind is OpClass.MBARRIER:
                 tma_bytes += expected_bytes(item) or 0
-    return Segment(
-        None,
-        True,
-        0,
-        dict(classes),
-        dict(traffic),
-        dict(flops),
-        operand_bytes,
-        tma_bytes,
-        frozenset(lines - {0}),
-    )
+        counted = dict(classes), dict(traffic), dict(flops)
+        own = frozenset(lines - {0})
+        return Segment(None, True, 0, *counted, operand_bytes, tma_bytes, own)
 
 
 _REGISTERS_AS_A: Final = re.compile(r"^\s*\{[^}]*\},\s*\{")

@@ -13,6 +13,7 @@ import numpy as np
 from asmtune.base.deadline import paused_collection
 from asmtune.base.errors import ParseError
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config
+from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, Reason, Selection, Unlisted, Verdict
 from asmtune.core.space.table import LACKING, Place, SpaceTable
@@ -87,10 +88,11 @@ def narrowed(
     if len(configs) <= most:
         return Narrowed(configs)
     points = SpaceTable.of(configs)
-    refused, left = _refused(front, points)
-    table = _table(front, points.take(left))
+    launches = _launches(front, points)
+    table = _table(front, launches)
     if isinstance(table, Unread):
         return Narrowed(configs)
+    left = launches.places
     us = np.empty(len(left))
     for places, columns in table.columns():
         # The time of one that seems not to fit would be one of a program that fits.
@@ -102,27 +104,47 @@ def narrowed(
     examples = [place for first in firsts for place in first[:: -(-len(first) // most)]]
     chosen = np.unique([0, *found, *examples, *best])
     counts = Counter({("estimate", "estimated_only"): len(np.setdiff1d(left, chosen))})
-    for verdict, places in refused:
+    for verdict, places in launches.refused:
         counts["rules", verdict.reasons[0].rule] += len(np.setdiff1d(places, chosen))
     unlisted = tuple(Unlisted(*key, count) for key, count in counts.items() if count)
     return Narrowed(points.take(chosen), unlisted)
 
 
-def _refused(front: Front, points: SpaceTable) -> tuple[list[tuple[Verdict, Place]], Place]:
-    """Return verdicts that refuse, each with its places, and the places of the other points.
+@dataclass(frozen=True)
+class _Launches:
+    """The points of a space that can be launched, and verdicts on the others.
 
-    Rules of the moment "config" read compile options alone; then a launch needs a grid.
+    Attributes:
+        points: that can be launched.
+        places: of these in the space.
+        programs: of each launch.
+        refused: verdicts that refuse, each with its places in the space.
+        waits: whether a grid cannot be evaluated before its config's pre_hook.
     """
+
+    points: SpaceTable
+    places: Place
+    programs: Row
+    refused: list[tuple[Verdict, Place]]
+    waits: bool = False
+
+
+def _launches(front: Front, points: SpaceTable) -> _Launches:
+    """Apply the rules that read compile options alone, then evaluate the grids."""
     first, back = points.groups(name for name in points.values if name in _OPTIONS)
     verdicts = [front.by_options(points[place]) for place in first.tolist()]
     kept = np.array([verdict.kept for verdict in verdicts], dtype=bool)
     refused = [(verdicts[i], np.flatnonzero(back == i)) for i in np.flatnonzero(~kept)]
     left = np.flatnonzero(kept[back])
-    if any(config.pre_hook is not None for config in points.given.values()) or not len(left):
-        return refused, left  # a hook may set what the grid needs
+    if not len(left):
+        return _Launches(points.take(left), left, np.zeros(0), refused)
     programs, lost = _programs(front, points.take(left))
+    if any(config.pre_hook is not None for config in points.given.values()):
+        # A hook may set what the grid needs.
+        return _Launches(points.take(left), left, programs, refused, waits=bool(lost))
     refused += [(verdict, left[places]) for verdict, places in lost]
-    return refused, left[programs > 0]
+    able = programs > 0
+    return _Launches(points.take(left[able]), left[able], programs[able], refused)
 
 
 @paused_collection()
@@ -132,21 +154,21 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     Configs that the rules of the config alone refuse are dropped; nothing else is.
     """
     points = SpaceTable.of(configs)
-    refused, left = _refused(front, points)
-    own = points.take(left)
-    table = _table(front, own)
+    launches = _launches(front, points)
+    table = _table(front, launches)
     if isinstance(table, Unread):
         return table
     verdicts = {
         int(place): replace(verdict, config=points[place])
-        for verdict, places in refused
+        for verdict, places in launches.refused
         for place in places
     }
     for places, columns in table.columns():
         rows = np.stack(list(columns.values()), axis=1).tolist()
         for place, row in zip(places.tolist(), rows, strict=True):
             features = Features(dict(zip(columns, row, strict=True)))
-            verdicts[int(left[place])] = _verdict(own[place], features, front)
+            config = launches.points[place]
+            verdicts[int(launches.places[place])] = _verdict(config, features, front)
     return [verdicts[place] for place in range(len(points))]
 
 
@@ -154,38 +176,36 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
 class _Table:
     """Holds what columns are estimated from: the numbers of tiles, and the launch's options."""
 
-    front: Front
-    points: SpaceTable
+    target: Target
+    options: Options
     tiles: Place
     carried: list[Carried]
 
     def columns(self) -> Iterator[tuple[Place, dict[str, Row]]]:
         """Yield places, and a column for each feature, for some of the points at a time."""
-        options = _options(self.front, self.points)
         for carried in self.carried:
             chosen = np.flatnonzero(np.isin(self.tiles, carried.members))
             chosen = chosen[np.argsort(self.tiles[chosen], kind="stable")]
             typical = None
             if len(chosen) > AT_ONCE:
                 even = chosen[:: -(-len(chosen) // AT_ONCE)]
-                typical = typical_of(self._demands(carried, even, options))
+                typical = typical_of(self._demands(carried, even))
             for start in range(0, len(chosen), AT_ONCE):
                 places = chosen[start : start + AT_ONCE]
-                yield places, estimate(self._demands(carried, places, options, typical))
+                yield places, estimate(self._demands(carried, places, typical))
 
-    def _demands(
-        self, carried: Carried, places: Place, options: Options, typical: Typical | None = None
-    ) -> Demands:
+    def _demands(self, carried: Carried, places: Place, typical: Typical | None = None) -> Demands:
         tiles, rows = np.unique(self.tiles[places], return_inverse=True)
         numbers = carried.numbers(tiles)[rows.ravel()]
-        own, target = options.at(places), self.front.target
-        return Demands(carried.structure, numbers, own, target, typical)
+        options = self.options.at(places)
+        return Demands(carried.structure, numbers, options, self.target, typical)
 
 
-def _table(front: Front, points: SpaceTable) -> _Table | Unread:
+def _table(front: Front, launches: _Launches) -> _Table | Unread:
     """Lower a sample of the points' tiles, and carry their facts over to the others."""
-    if reason := _unreadable(front, points):
+    if reason := _unreadable(front, launches):
         return Unread(reason)
+    points = launches.points
     first, tiles = points.groups(points.tile_names)
     places = Places.of(points.take(first), points.tile_names)
     facts: dict[int, TileFacts] = {}
@@ -199,18 +219,18 @@ def _table(front: Front, points: SpaceTable) -> _Table | Unread:
         return Unread(reason)
     if options := front.lowering.options_read:
         return Unread(f"its TTIR depends on {', '.join(sorted(options))}")
-    return _Table(front, points, tiles, carried_over(places, facts))
+    return _Table(front.target, _options(launches), tiles, carried_over(places, facts))
 
 
-def _unreadable(front: Front, points: SpaceTable) -> str:
+def _unreadable(front: Front, launches: _Launches) -> str:
     """Return why no config can be estimated, in words; "" if nothing speaks against it."""
     if is_gluon(front.problem.kernel):
         return GLUON_NOTE
-    if any(config.ir_override is not None for config in points.given.values()):
+    if any(config.ir_override is not None for config in launches.points.given.values()):
         return "a config has hand-edited IR"
-    if not len(points):
+    if not len(launches.points):
         return "no config is left"
-    if _programs(front, points)[1]:
+    if launches.waits:
         return "a grid cannot be evaluated before its config's pre_hook"
     return ""
 
@@ -281,7 +301,9 @@ def _facts(front: Front, config: Config) -> TileFacts | str:
         return f"its TTIR cannot be read: {error}"
 
 
-def _options(front: Front, points: SpaceTable) -> Options:
+def _options(launches: _Launches) -> Options:
+    points = launches.points
+
     def column(name: str) -> Row:
         values = [0.0 if v in (None, LACKING) else float(v) for v in points.values.get(name, (0,))]
         return np.array(values)[points.columns.get(name, np.zeros(len(points), dtype=np.intp))]
@@ -290,7 +312,7 @@ def _options(front: Front, points: SpaceTable) -> Options:
         column("num_warps"),
         column("num_stages"),
         column("maxnreg"),
-        _programs(front, points)[0],
+        launches.programs,
         column("matrix_instr_nonkdim"),
     )
 

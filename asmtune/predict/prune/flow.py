@@ -25,6 +25,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import STORED, PruneReport, Reason, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
@@ -39,7 +40,7 @@ from asmtune.predict.prune.arithmetic import (
     narrowed,
 )
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
+from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_best, sketches_for
 from asmtune.predict.prune.tiles import Detection, Searched
@@ -149,7 +150,6 @@ class Funnel:
             StoreError: the artifacts' folder cannot be written.
         """
         own_scorer = for_target(self.scorer, self.target).for_dtypes(problem.dtypes.values())
-        own_scorer = own_scorer.for_kernel(problem.full_name)
         if own_scorer is not self.scorer:
             return replace(self, scorer=own_scorer).prune(problem, space)
         self._check()

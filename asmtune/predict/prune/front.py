@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, MutableMapping, Seque
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
@@ -22,6 +22,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import of_one_config, required
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem, no_launch
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
@@ -150,55 +151,6 @@ class Judge:
             # The compiler took the text, so the config can run; it is ranked as if
             # no loop took more than one trip.
             return Work.unread(grid)
-
-
-if TYPE_CHECKING:
-    from asmtune.core.records.tuned import Outcome
-    from asmtune.store.trace.run import Ending, Header
-
-
-class ProgressListener:
-    """Base class of what is told how far work is: each method does nothing.
-
-    A subclass defines the methods that it needs. The first two are called by the funnel, those
-    from `search_started` to `search_ended` by a search, the others by tuning.
-    """
-
-    def start(self, stage: str, total: int) -> None:
-        """Note that a stage of `total` steps begins."""
-
-    def advance(self) -> None:
-        """Note that one step of the stage is done."""
-
-    def waiting(self, holder: str) -> None:
-        """Note that another process, named `holder`, tunes the key and is waited for."""
-
-    def begin(self, header: Header) -> None:
-        """Note that a tuning run begins."""
-
-    def stage(self, name: str) -> None:
-        """Note that a stage of a run begins."""
-
-    def progress(self, state: Any) -> None:
-        """Note that more is compiled or timed; `state` is a `search.state.State`."""
-
-    def search_started(self, state: Any) -> None:
-        """Note that a search begins, with what is known before anything is compiled."""
-
-    def ranked_again(self, state: Any) -> None:
-        """Note that more of the space is sketched, and all of it ranked again."""
-
-    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """Note that a batch is compiled, and that the search waited `seconds` for it."""
-
-    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Note that configs are timed; `gain` is expected of the batch compiled meanwhile."""
-
-    def search_ended(self, reason: str) -> None:
-        """Note that a search is over."""
-
-    def end(self, ending: Ending) -> None:
-        """Note that a run has ended."""
 
 
 Moment = Literal["sketch", "assembly"]

@@ -53,11 +53,7 @@ def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
 def pick_report(funnel: Funnel, problem: Problem, space: Space) -> PruneReport:
     """Return the report that a pick is read off: all sketched, the best few compiled.
 
-    Raises:
-        SpaceError: as `first_pick`.
-        ProblemError: as `first_pick`.
-        CompileError: as `first_pick`.
-        StoreError: as `first_pick`.
+    It raises what `first_pick` does.
     """
     budget = None
     if funnel.scorer.ranks_before_compiling:
@@ -71,19 +67,14 @@ def small_pick(
     """Return the pick of a problem predicted to run for less time than a limit, else None.
 
     The cheapest test comes first: bytes, then the default's sketch, then `SAMPLE` configs.
-    The roofline ranks, since `learned` takes seconds to load or to fit.
+    The roofline ranks, since `learned` takes seconds to load or to fit. It raises what
+    `first_pick` does.
 
     Args:
         funnel: as `first_pick` takes it.
         problem: the launch.
         space: the configs; the default and others evenly from first to last are sketched.
         limit_us: microseconds; None for a problem that is small whatever is predicted.
-
-    Raises:
-        SpaceError: as `first_pick`.
-        ProblemError: as `first_pick`.
-        CompileError: as `first_pick`.
-        StoreError: as `first_pick`.
     """
     quick = replace(funnel, scorer=make_scorer("roofline"))
     if limit_us is not None:

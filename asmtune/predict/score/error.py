@@ -6,50 +6,31 @@ gap means the same on every task; the rank bounds what a flat ranking keeps. One
 limit alone keeps more: 0.99 of the best speed took 52 configs a task by gap, 30
 by rank and 26 by both (`learned`, 178 recorded tasks of 37 kernels on an H200).
 
-The tables are measured, never fitted. Kernels of kinds that the others lack can weigh three times
-as much as all others: a kernel by another author is mostly like them. `Widening` scales the losses
-of a scorer that is trained, by what was lost as far from its training rows.
-`error_file` reads and writes them.
+The tables are measured by `asmtune train --error`, never fitted. `Widening` scales the losses of a
+scorer that is trained, by what was lost as far from its training rows.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
-NOISE: Final = 0.01
-"""Timings within 1% count as one speed: the best is kept if anything this near to it is kept."""
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import ParseError
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
 
 FLOOR: Final = 5
 """Ranks that a gap never cuts: the first pick alone kept 0.90 of the best speed, five 0.96."""
 
-COUNTS: Final = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 70, 100, 150, 200, math.inf)
-GAPS: Final = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, math.inf)
-"""The limits of the cuts that are measured."""
-
 MOST: Final = 100
 """Ranks beyond which a table chooses no cut: they cost more time than they can save."""
-
-
-@dataclass(frozen=True)
-class RankedTask:
-    """A ranking of measured configs by a scorer that had not seen their kernel.
-
-    Attributes:
-        kernel: its kernel.
-        scores, slowdown: of each config; the latter is the logarithm of its time over the best.
-        distance: from the rows that the scorer was trained on (`examples.distance`); None for
-            a scorer that is not trained.
-    """
-
-    kernel: str
-    scores: Sequence[float]
-    slowdown: Sequence[float]
-    distance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,22 +55,13 @@ class Cut:
 
     def size(self, gaps: Sequence[float]) -> int:
         """Return how many configs of a ranking the cut keeps, from their gaps in order."""
-        return _size(self.count, bisect_right(gaps, self.gap), len(gaps))
+        return kept_ranks(self.count, bisect_right(gaps, self.gap), len(gaps))
 
 
 UNLIKE_WEIGHT: Final = 0.75
 """Weight of kernels of kinds that the others lack, of all weight, whatever their number. On 16 such
 kernels, each unseen, ten configs were promised 0.971 and kept 0.964; with half of the weight 0.976,
 with none 0.990. Kernels like the others keep more than is promised then: 0.988 for 0.972."""
-
-LOW: Final = 0.1
-"""Share of tasks, by weight, that keep less than `Cut.low`."""
-
-BINS: Final = (0.5, 0.8)
-"""Shares of the tasks' weight at which bins of distance end; the last bin is unlike the rest."""
-
-STEADYING: Final = 10.0
-"""Kernels without a difference that each bin is taken to have besides its own."""
 
 
 @dataclass(frozen=True)
@@ -171,25 +143,6 @@ class ErrorTable:
         cuts = tuple(tuple(_widened(cut, loss, dropped) for cut in row) for row in self.cuts)
         return replace(self, cuts=cuts)
 
-    @classmethod
-    def of(cls, tasks: Sequence[RankedTask], unlike: Collection[str] = ()) -> ErrorTable:
-        """Measure every cut on ranked tasks of at least one kernel.
-
-        Kernels that are `unlike` the others have `UNLIKE_WEIGHT` together, those have the rest.
-        """
-        weights = _weights(tasks, unlike)
-        outcomes = [_outcomes(task) for task in tasks]
-        cells = [_cell(at, weights) for at in zip(*outcomes, strict=True)]
-        rows = [cells[at : at + len(GAPS)] for at in range(0, len(cells), len(GAPS))]
-        cuts = [
-            tuple(Cut(count, gap, *cell) for gap, cell in zip(GAPS, row, strict=True))
-            for count, row in zip(COUNTS, rows, strict=True)
-        ]
-        kernels = {task.kernel for task in tasks}
-        widening = _widening(tasks, outcomes, weights)
-        others = len(kernels.intersection(unlike))
-        return cls(len(tasks), len(kernels), tuple(cuts), widening, others)
-
 
 def gaps_of(scores: Iterable[float]) -> list[float]:
     """Return how far each score is below the first, the best; 0 for equal ones, even infinite."""
@@ -197,43 +150,9 @@ def gaps_of(scores: Iterable[float]) -> list[float]:
     return [0.0 if score == scores[0] else scores[0] - score for score in scores]
 
 
-def _size(count: float, within: int, ranked: int) -> int:
+def kept_ranks(count: float, within: int, ranked: int) -> int:
     """Return the ranks kept by a limit of the rank, if `within` configs are within the gap."""
     return int(min(ranked, count, max(within, FLOOR)))
-
-
-def _outcomes(task: RankedTask) -> list[tuple[float, float, int]]:
-    """Return share kept, whether the best is dropped, and configs kept, by count, then by gap."""
-    order = sorted(range(len(task.scores)), key=lambda i: -task.scores[i])
-    gaps = gaps_of(task.scores[i] for i in order)
-    least = math.inf
-    best = [least := min(least, float(task.slowdown[i])) for i in order]
-    sizes = [_size(c, bisect_right(gaps, g), len(gaps)) for c in COUNTS for g in GAPS]
-    return [(math.exp(-best[n - 1]), float(best[n - 1] > NOISE), n) for n in sizes]
-
-
-def _weights(tasks: Sequence[RankedTask], unlike: Collection[str]) -> list[float]:
-    """Return a weight of each task: kernels of a side have the same, shared by their tasks."""
-    own = Counter(task.kernel for task in tasks)
-    sides = Counter(kernel in unlike for kernel in own)
-    part = {True: UNLIKE_WEIGHT, False: 1.0 - UNLIKE_WEIGHT} if len(sides) > 1 else {}
-    return [
-        part.get(task.kernel in unlike, 1.0) / (own[task.kernel] * sides[task.kernel in unlike])
-        for task in tasks
-    ]
-
-
-def _cell(
-    outcomes: Sequence[tuple[float, float, int]], weights: Sequence[float]
-) -> tuple[float, float, float, float]:
-    """Return the mean share, the chance of a drop, the low share, and the mean size of a cut."""
-    total = math.fsum(weights)
-    share, dropped, kept = (
-        math.fsum(w * value for w, value in zip(weights, column, strict=True)) / total
-        for column in zip(*outcomes, strict=True)
-    )
-    low = _quantile(sorted(zip((own for own, _, _ in outcomes), weights, strict=True)), LOW)
-    return share, dropped, low, kept
 
 
 def _widened(cut: Cut, loss: float, dropped: float) -> Cut:
@@ -245,63 +164,125 @@ def _widened(cut: Cut, loss: float, dropped: float) -> Cut:
     )
 
 
-_WIDENED_BY: Final = tuple((COUNTS.index(count) + 1) * len(GAPS) - 1 for count in (1, 5, 10, 20))
-"""Cuts that a widening is measured on: by rank alone."""
+ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
+"""The tables that ship with the package."""
+
+FORMAT: Final = "asmtune-scorer-error"
+VERSION: Final = 3
+
+_MATRICES: Final = ("share", "dropped", "low", "kept")
 
 
-def _widening(
-    tasks: Sequence[RankedTask],
-    outcomes: Sequence[Sequence[tuple[float, float, int]]],
-    weights: Sequence[float],
-) -> Widening | None:
-    """Measure how losses grow with the distance; None if one is not known, or all are 0."""
-    distances = [task.distance for task in tasks if task.distance is not None]
-    if len(distances) < len(tasks) or not max(distances):
-        return None
-    placed = sorted(zip(distances, weights, strict=True))
-    ends = [_quantile(placed, share) for share in BINS]
-    bins = [bisect_right(ends, distance) for distance in distances]
-    kernels = [
-        len({task.kernel for task, own in zip(tasks, bins, strict=True) if own == place})
-        for place in range(len(BINS) + 1)
-    ]
-    losses = [[1.0 - own[at][0] for at in _WIDENED_BY] for own in outcomes]
-    dropped = [[own[at][1] for at in _WIDENED_BY] for own in outcomes]
-    loss, drop = (_factors(values, weights, bins, kernels) for values in (losses, dropped))
-    return Widening(_quantile(placed, 0.5), (*ends, max(distances)), loss, drop)
+@dataclass(frozen=True)
+class Errors:
+    """The tables of several scorers.
+
+    Attributes:
+        devices: those that the tasks were recorded on, by their drivers' names.
+        provenance: origin of the timings, the compiler that the rankings were made with, and the
+            names of the kernels "unlike" the others.
+        tables: by (scorer, moment); the moment is "assembly" after compiling, "sketch" before.
+    """
+
+    devices: tuple[str, ...]
+    provenance: Mapping[str, Any]
+    tables: Mapping[tuple[str, str], ErrorTable]
+
+    def source(self, scorer: str, moment: str = "assembly") -> str:
+        """Describe the rows that a table was measured with."""
+        table = self.tables[scorer, moment]
+        tasks = f"{table.tasks} tasks of {table.kernels} kernels"
+        other = f", {table.unlike} of other kinds with {UNLIKE_WEIGHT:.0%} of the weight,"
+        other = other if table.unlike else ""
+        return f"{scorer} on {tasks}{other} recorded on {' and '.join(self.devices)}"
+
+    def other_device(self, target: Target | None) -> str | None:
+        """Return the devices that the tasks were recorded on, if a target is none of them."""
+        known = [match_device(device) for device in self.devices]
+        same = target is None or any(here and here.name == target.name for here in known)
+        return None if same else " and ".join(self.devices)
+
+    def save(self, path: Path) -> None:
+        """Write a file; equal tables give equal bytes.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        tables = [
+            {"scorer": scorer, "moment": moment, **_to_json(table)}
+            for (scorer, moment), table in sorted(self.tables.items())
+        ]
+        about = {"format": FORMAT, "version": VERSION, "devices": list(self.devices)}
+        document = {**about, "provenance": dict(self.provenance), "tables": tables}
+        write_whole(path, (json.dumps(document, allow_nan=False) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Errors:
+        """Read what `save` wrote.
+
+        Raises:
+            ParseError: there is no such file, or it is damaged.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(tuple(document["devices"]), dict(document["provenance"]), _tables(document))
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            stated = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise ParseError(
+                f"scorers' errors {path}: {stated}; run asmtune train --error"
+            ) from error
 
 
-def _quantile(placed: Sequence[tuple[float, float]], share: float) -> float:
-    """Return the least value, of pairs of a value and its weight in order, above a share."""
-    total = 0.0
-    for value, weight in placed:
-        total += weight
-        if total > share + 1e-9:
-            return value
-    return placed[-1][0]
+@cache
+def shipped_errors() -> Errors:
+    """Return the tables that ship.
+
+    Raises:
+        ParseError: they are missing or damaged.
+    """
+    return Errors.load(ERROR_FILE)
 
 
-def _factors(
-    losses: Sequence[Sequence[float]],
-    weights: Sequence[float],
-    bins: Sequence[int],
-    kernels: Sequence[int],
-) -> tuple[float, ...]:
-    """Return each bin's loss over that of all, steadied, and made not to fall with the distance."""
-    pooled: list[tuple[float, float, int]] = []
-    for place, count in enumerate(kernels):
-        within = [w if own == place else 0.0 for w, own in zip(weights, bins, strict=True)]
-        ratios = []
-        for column in zip(*losses, strict=True):
-            mean = math.fsum(w * loss for w, loss in zip(weights, column, strict=True))
-            own = math.fsum(w * loss for w, loss in zip(within, column, strict=True))
-            ratios += [own / mean / math.fsum(within)] if mean and count else []
-        ratio = math.fsum(ratios) / len(ratios) if ratios else 1.0
-        value, size = (count * ratio + STEADYING) / (count + STEADYING), math.fsum(within)
-        pooled.append((value, size, 1))
-        # Neighbours out of order share their mean (isotonic regression).
-        while len(pooled) > 1 and pooled[-2][0] > pooled[-1][0]:
-            (one, a, n), (other, b, m) = pooled[-2:]
-            mean = (one * a + other * b) / (a + b) if a + b else one
-            pooled[-2:] = [(mean, a + b, n + m)]
-    return tuple(value for value, _, n in pooled for _ in range(n))
+def _to_json(table: ErrorTable) -> dict[str, Any]:
+    """Return a table as JSON values; an infinite limit is null."""
+    matrices = {
+        name: [[round(getattr(cut, name), 4) for cut in row] for row in table.cuts]
+        for name in _MATRICES
+    }
+    limits = {"counts": _limits(table.counts), "gaps": _limits(table.gaps)}
+    widening = None if table.widening is None else asdict(table.widening)
+    counts = {"tasks": table.tasks, "kernels": table.kernels, "unlike": table.unlike}
+    return {**counts, "widening": widening, **limits, **matrices}
+
+
+def _tables(document: Mapping[str, Any]) -> dict[tuple[str, str], ErrorTable]:
+    if (document["format"], document["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"not {FORMAT} of version {VERSION}")
+    return {(entry["scorer"], entry["moment"]): _table(entry) for entry in document["tables"]}
+
+
+def _table(values: Mapping[str, Any]) -> ErrorTable:
+    """Parse what `_to_json` wrote.
+
+    Raises:
+        ValueError: the matrices differ in size.
+        LookupError: a part is missing.
+    """
+    counts, gaps = (
+        tuple(math.inf if limit is None else limit for limit in values[name])
+        for name in ("counts", "gaps")
+    )
+    matrices = [values[name] for name in _MATRICES]
+    cuts = tuple(
+        tuple(Cut(count, gap, *cell) for gap, *cell in zip(gaps, *rows, strict=True))
+        for count, *rows in zip(counts, *matrices, strict=True)
+    )
+    widening = values["widening"]
+    if widening is not None:
+        lists = {name: tuple(widening[name]) for name in ("ends", "loss", "dropped")}
+        widening = Widening(widening["usual"], **lists)
+    return ErrorTable(values["tasks"], values["kernels"], cuts, widening, values["unlike"])
+
+
+def _limits(values: Iterable[float]) -> list[float | None]:
+    return [None if math.isinf(value) else value for value in values]

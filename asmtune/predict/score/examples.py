@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,10 +122,6 @@ class Examples:
         Raises:
             OSError: it cannot be written.
         """
-        write_whole(path, self.packed())
-
-    def packed(self) -> bytes:
-        """Return the content of a file; the same rows give the same bytes."""
         tasks = [
             {"kernel": t.kernel, "shape": dict(t.shape), "dtype": t.dtype, "rows": len(t.slowdown)}
             for t in self.tasks
@@ -144,13 +139,11 @@ class Examples:
             "median": np.stack([task.scale.median for task in self.tasks]),
             "slowdown": np.concatenate([task.slowdown for task in self.tasks]),
         }
-        text = json.dumps(about, sort_keys=True, indent=1).encode()
+        text = np.frombuffer(json.dumps(about, sort_keys=True, indent=1).encode(), dtype=np.uint8)
         packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-            _put(archive, "about", np.frombuffer(text, dtype=np.uint8))
-            for name, array in arrays.items():
-                _put(archive, name, array.astype(np.float16))
-        return packed.getvalue()
+        halves: dict[str, Any] = {name: each.astype(np.float16) for name, each in arrays.items()}
+        np.savez_compressed(packed, about=text, **halves)
+        write_whole(path, packed.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> Examples:
@@ -159,18 +152,9 @@ class Examples:
         Raises:
             ParseError: there is no such file, it is damaged, or it has other columns.
         """
-        return cls.parse(path, str(path))
-
-    @classmethod
-    def parse(cls, source: Path | io.BytesIO, where: str) -> Examples:
-        """Read what `packed` returned, from a file or from memory; `where` names it in errors.
-
-        Raises:
-            ParseError: as `load`.
-        """
         try:
-            check_archive(source, _MOST_BYTES)
-            with np.load(source, allow_pickle=False) as file:
+            check_archive(path, _MOST_BYTES)
+            with np.load(path, allow_pickle=False) as file:
                 about = json.loads(file["about"].tobytes())
                 names = ("base", "least", "median", "slowdown")
                 arrays = {name: np.asarray(file[name], dtype=np.float32) for name in names}
@@ -181,19 +165,10 @@ class Examples:
                 provenance=dict(about["provenance"]),
             )
         except UNREADABLE as error:
-            raise ParseError(f"training rows {where}: {error}") from error
+            raise ParseError(f"training rows {path}: {error}") from error
         if examples.schema != schema():
-            raise ParseError(f"training rows {where}: made with other features; run asmtune train")
+            raise ParseError(f"training rows {path}: made with other features; run asmtune train")
         return examples
-
-
-def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
-    data = io.BytesIO()
-    np.save(data, np.ascontiguousarray(array), allow_pickle=False)
-    # A fixed date, so that equal rows make equal files.
-    info = zipfile.ZipInfo(f"{name}.npy", (2026, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, data.getvalue())
 
 
 def _tasks(

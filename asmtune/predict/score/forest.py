@@ -208,13 +208,13 @@ class Forest:
         )
 
 
-def check_archive(source: Path | io.BytesIO, most_bytes: int) -> None:
+def check_archive(path: Path, most_bytes: int) -> None:
     """Refuse an archive that would unpack to more than a limit, before it is unpacked.
 
     Raises:
         ValueError: it would.
     """
-    with zipfile.ZipFile(source) as archive:
+    with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
         size = sum(part.file_size for part in parts)
     if len(parts) > _FIELDS or size > most_bytes:

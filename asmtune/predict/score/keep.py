@@ -11,8 +11,7 @@ from typing import Final
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Selection
-from asmtune.predict.score.error import ErrorTable
-from asmtune.predict.score.error_file import shipped_errors
+from asmtune.predict.score.error import ErrorTable, shipped_errors
 
 AIM: Final = 0.99
 """Share of the best speed that `auto` keeps on average; the rest is within a timing's noise."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
 from asmtune.ir.ttir.costs import Dot
-
-if TYPE_CHECKING:
-    from asmtune.compile.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -58,13 +54,9 @@ class Scorer(ABC):
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
         """Return one number for each candidate; higher is better."""
 
-    def prepare(self, workers: Workers) -> None:  # noqa: ARG002
-        """Make ready what the first ranking takes; `score` does it itself where this was not."""
+    def prepare(self) -> None:
+        """Load what the first ranking takes, which `score` does otherwise."""
         _ = self.effective_name
-
-    def at_once(self) -> Scorer:
-        """Return what ranks while a worker fits the scorer; itself where none has to."""
-        return self
 
     @property
     def effective_name(self) -> str:
@@ -93,10 +85,6 @@ class Scorer(ABC):
 
     def for_dtypes(self, dtypes: Collection[str]) -> Scorer:  # noqa: ARG002
         """Return the scorer for a problem with tensors of these dtypes."""
-        return self
-
-    def for_kernel(self, kernel: str) -> Scorer:  # noqa: ARG002
-        """Return the scorer for a kernel by its full name, `module.function`."""
         return self
 
     def without_kernel(self, kernel: str) -> Scorer:  # noqa: ARG002

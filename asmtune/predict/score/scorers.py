@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from asmtune.base.errors import InputError
-from asmtune.base.settings import Settings
 from asmtune.base.text import did_you_mean
 from asmtune.core.hardware.model import Target
 from asmtune.predict.score.scorer import Candidate, Scorer
@@ -99,23 +98,3 @@ def for_target(scorer: Scorer, target: Target) -> Scorer:
     from asmtune.predict.score.roofline import Roofline
 
     return Roofline("ranked by roofline: learned was trained on NVIDIA devices alone")
-
-
-def user_scorer(name: str, settings: Settings, target: Target) -> Scorer:
-    """Return the scorer of a name for a user: `learned` is refined by the user's own timings.
-
-    Replays take `make_scorer`, which knows the shipped rows alone.
-
-    Raises:
-        InputError: no such scorer; lists them.
-    """
-    scorer = make_scorer(name)
-    if name != "learned":
-        return scorer
-    from asmtune.predict.score.history import History
-    from asmtune.predict.score.learned import Learned
-    from asmtune.predict.score.refined import RefinedLearned
-
-    return (
-        RefinedLearned(scorer, History(settings), target) if isinstance(scorer, Learned) else scorer
-    )

@@ -7,32 +7,26 @@ be faster by 1% or more.
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice, product
-from typing import Final
+from typing import Any, Final
 
 from asmtune.base.text import amount
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features, Verdict
+from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.execution import executions
+from asmtune.predict.features.profile import Profile
 from asmtune.predict.score.roofline import (
     MOST_SUGGESTED,
     Suggestion,
     changed_axes,
-    dram_rate,
     predict,
     suggestions,
     tail_us,
 )
-from asmtune.predict.why.access import KernelAccesses
-from asmtune.predict.why.addresses import Linear
-from asmtune.predict.why.banks import bank_conflicts
-
-UNUSED: Final = 0.5
-"""Share of a request's sectors that is used, up to which an access is uncoalesced."""
+from asmtune.predict.why.access import UNUSED, AccessPattern, access_patterns
 
 TELLING: Final = 0.05
 """Share of the traffic, or of the predicted time, below which nothing is said."""
@@ -40,14 +34,8 @@ TELLING: Final = 0.05
 WAITING: Final = 0.15
 """Share of the predicted time that waits, from which stages or occupancy are the cause."""
 
-AGAIN: Final = 1.25
-"""Bytes that come from DRAM over different bytes, from which L2 misses are told."""
-
 LOWER: Final = 0.95
 """Factor by which a config of the advice lowers what the finding is about, at least."""
-
-_MOST_PROGRAMS: Final = 2048
-"""Programs whose reads are replayed; two waves at least."""
 
 Measure = Callable[[Features], float]
 
@@ -57,8 +45,8 @@ class Finding:
     """A cause of a config's time.
 
     Attributes:
-        kind: "uncoalesced access", "L2 misses", "bank conflicts", "too few stages",
-            "register pressure" or "tail".
+        kind: "uncoalesced access", "bank conflicts", "too few stages", "register pressure" or
+            "tail".
         text: its numbers, as a sentence without a full stop.
         line: of the source; None where it is of the whole launch.
         cost_us: of the predicted time, where the model has it.
@@ -76,17 +64,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class ExaminedConfig:
-    """A config with its accesses, the verdicts of its space, and whether that was searched."""
+    """A compiled config in one launch, and the verdicts on its space that advice is taken from."""
 
     verdict: Verdict
     features: Features
-    accesses: KernelAccesses
+    profile: Profile
+    work: Work
+    target: Target
     others: Sequence[Verdict]
 
-    @property
-    def target(self) -> Target:
-        """Return the machine."""
-        return self.accesses.target
+    @cached_property
+    def patterns(self) -> tuple[AccessPattern, ...]:
+        """Return the access patterns by line."""
+        return access_patterns(self.profile, self.work, self.target)
 
     @cached_property
     def predicted_us(self) -> float:
@@ -103,9 +93,48 @@ class ExaminedConfig:
         return sum_of
 
 
+@dataclass(frozen=True)
+class Why:
+    """Accesses by line, and findings with advice; `failure` says why there are none."""
+
+    accesses: tuple[AccessPattern, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    failure: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        findings = [
+            {
+                "kind": one.kind,
+                "line": one.line,
+                "text": one.text,
+                "cost_us": one.cost_us,
+                "advice": [advice.verdict.config.to_dict() for advice in one.advice],
+            }
+            for one in self.findings
+        ]
+        accesses = [{**asdict(one), "text": str(one)} for one in self.accesses]
+        return {"accesses": accesses, "findings": findings, "failure": self.failure or None}
+
+
+def reasons(
+    profile: Profile, work: Work, target: Target, verdict: Verdict, others: Sequence[Verdict]
+) -> Why | None:
+    """Say why a config takes its time; the advice is taken from `others`.
+
+    Return None for a config without features, or of a kernel whose work could not be read.
+    """
+    if verdict.features is None or not work.accesses:
+        return None
+    if target.backend != "cuda":
+        return Why(failure=f"the layouts of {target.arch}'s TTGIR are not read")
+    subject = ExaminedConfig(verdict, verdict.features, profile, work, target, others)
+    return Why(subject.patterns, find(subject))
+
+
 def find(subject: ExaminedConfig) -> tuple[Finding, ...]:
     """Return the findings on a config, each with its advice."""
-    classes = (_uncoalesced, _l2_misses, _conflicts, _stages, _registers, _tail)
+    classes = (_uncoalesced, _conflicts, _stages, _registers, _tail)
     found = (finding for one in classes for finding in one(subject))
     return tuple(replace(finding, advice=_advice(subject, finding)) for finding in found)
 
@@ -122,17 +151,12 @@ def _advice(subject: ExaminedConfig, finding: Finding) -> tuple[Suggestion, ...]
     return tuple(chosen.values())[:MOST_SUGGESTED]
 
 
-def bytes_of(number: float) -> str:
-    """Format a number of bytes: `448 MiB`."""
-    return amount(number, "B")
-
-
 def _l2_bytes(features: Features) -> float:
     return features["programs"] * features["program_l2_bytes"]
 
 
 def _uncoalesced(subject: ExaminedConfig) -> Iterator[Finding]:
-    patterns, programs = subject.accesses.patterns, subject.features["programs"]
+    patterns, programs = subject.patterns, subject.features["programs"]
     asked = sum(one.asked_bytes for one in patterns)
     for one in patterns:
         if one.pattern not in ("strided", "gather") or one.share > UNUSED or one.asked <= 1:
@@ -140,97 +164,43 @@ def _uncoalesced(subject: ExaminedConfig) -> Iterator[Finding]:
         if one.wasted_bytes < TELLING * asked:
             continue
         wasted, own = one.wasted_bytes * programs, one.asked_bytes * programs
-        text = f"{one}; {bytes_of(wasted)} of {bytes_of(own)} in all requests are not used"
+        text = f"{one}; {amount(wasted, 'B')} of {amount(own, 'B')} in all requests are not used"
         measures = (_l2_bytes, subject.term("L1", "L2", "DRAM", "latency"))
         yield Finding("uncoalesced access", text, one.line, measures=measures)
 
 
-def _l2_misses(subject: ExaminedConfig) -> Iterator[Finding]:
-    """Yield a finding where tiles that several waves read do not stay in L2."""
-    target, features, accesses = subject.target, subject.features, subject.accesses
-    resident = max(1, round(features["programs_per_sm"])) * target.sms
-    different = accesses.work.unique_read_bytes
-    if different <= target.l2_bytes or features["programs"] <= resident:
-        return
-    read = sum(item.bytes for item in accesses.work.accesses if item.kind == "read")
-    if read * features["programs"] < AGAIN * different:
-        return
-    replayed = _replayed(accesses, resident, target.l2_bytes)
-    misses = min(replayed.misses * features["programs"] / replayed.programs, _l2_bytes(features))
-    factor = misses / different
-    if factor < AGAIN or replayed.misses < AGAIN * replayed.different:
-        return
-    cost = (factor - 1) * different / dram_rate(target) * 1e6
-    if cost < TELLING * subject.predicted_us:
-        return
-    through = _l2_bytes(features)
-    text = (
-        f"{bytes_of(different)} different bytes are read, and {bytes_of(through)} go through "
-        f"L2 of {bytes_of(target.l2_bytes)}: {resident} programs at a time, each byte comes "
-        f"{factor:.1f} times from DRAM, {bytes_of(misses)} in all, {cost:,.1f} us more at its rate"
-    )
-    measures = (_l2_bytes, subject.term("L2", "DRAM"))
-    yield Finding("L2 misses", text, cost_us=cost, measures=measures)
-
-
-_Piece = tuple[tuple[int, ...], tuple[Linear, ...]]
-
-
-@dataclass(frozen=True)
-class _Replayed:
-    """Bytes that the first programs of a launch read from DRAM, and different ones of them."""
-
-    programs: int
-    misses: float
-    different: float
-
-
-def _replayed(accesses: KernelAccesses, resident: int, l2_bytes: int) -> _Replayed:
-    """Replay the reads of the first programs through an L2 that keeps what was read last.
-
-    What one program reads by one operation is one piece, known by its first address. The programs
-    of a wave read in step, so that a piece comes once a wave at most.
-    """
-    x, y, z = accesses.call.grid
-    programs = ((x_, y_, z_) for z_, y_, x_ in product(range(z), range(y), range(x)))
-    reads = {
-        (item.line, item.arguments): (node, item.bytes)
-        for node, item in accesses.operations()
-        if item.kind == "read"
-    }
-    kept: OrderedDict[_Piece, float] = OrderedDict()
-    size = misses = 0.0
-    different: dict[_Piece, float] = {}
-    replayed = min(x * y * z, max(2, math.ceil(_MOST_PROGRAMS / resident)) * resident)
-    for _ in range(math.ceil(replayed / resident)):
-        wave: dict[_Piece, float] = {}
-        for program in islice(programs, resident):
-            addresses = accesses.of_program(program)
-            for (_, arguments), (node, read) in reads.items():
-                wave[arguments, accesses.start(node, addresses)] = read
-        for piece, read in wave.items():
-            different[piece] = read
-            if piece not in kept:
-                misses += read
-                size += read
-            kept[piece] = read
-            kept.move_to_end(piece)
-        while size > l2_bytes and kept:
-            size -= kept.popitem(last=False)[1]
-    return _Replayed(replayed, misses, sum(different.values()))
-
-
 def _conflicts(subject: ExaminedConfig) -> Iterator[Finding]:
-    features, target = subject.features, subject.target
-    for one in bank_conflicts(subject.accesses, round(features["num_stages"])):
-        cost = one.cycles * features["programs"] / target.sms / target.clock_hz * 1e6
+    """Yield the costliest accesses of shared memory whose lanes meet in banks."""
+    features, target, profile = subject.features, subject.target, subject.profile
+    runs = executions(profile, subject.work, target.warp_size)
+    threads = profile.num_warps * target.warp_size
+    moved: dict[tuple[int, str], float] = {}
+    for segment, run in zip(profile.segments, runs, strict=True):
+        for traffic, count in segment.traffic.items():
+            direction = "copy" if traffic.copies else traffic.direction
+            if traffic.space == "shared" or traffic.copies:
+                size = max(traffic.bytes, 4) * threads * count * run.times
+                place = traffic.line, direction
+                moved[place] = moved.get(place, 0.0) + size
+    costs = {
+        place: (ways - 1) * moved.get(place, 0.0) / target.shared_bytes_per_clock_per_sm
+        for place, ways in profile.bank_ways.items()
+        if ways >= 2
+    }
+    for (line, direction), cycles in sorted(costs.items(), key=lambda cost: -cost[1]):
+        cost = cycles * features["programs"] / target.sms / target.clock_hz * 1e6
         if cost >= TELLING * subject.predicted_us:
-            measures = (subject.term("shared"),)
-            yield Finding("bank conflicts", str(one), one.line, cost, measures)
+            words = {"load": "load from", "store": "store to", "copy": "copy into"}[direction]
+            ways = profile.bank_ways[line, direction]
+            text = (
+                f"line {line}: {words} shared memory: {ways:.3g} times the passes that its bytes "
+                f"need, {cost:.1f} of {subject.predicted_us:.1f} us"
+            )
+            yield Finding("bank conflicts", text, line, cost, (subject.term("shared"),))
 
 
 def _stages(subject: ExaminedConfig) -> Iterator[Finding]:
-    features, work = subject.features, subject.accesses.work
+    features, work = subject.features, subject.work
     waiting = subject.term("latency")
     cost, trips = waiting(features), features["trips"]
     reading = {item.loop for item in work.accesses if item.kind == "read" and item.elements > 1}
@@ -269,7 +239,7 @@ def _too_shallow(subject: ExaminedConfig) -> bool:
     if deeper:
         shortest = min(other["latency_cycles"] for other in deeper)
         return shortest < LOWER * features["latency_cycles"]
-    loops = subject.accesses.work.loops
+    loops = subject.work.loops
     pipelined = any(loop.has_dot or loop.num_stages for loop in loops)
     return pipelined and features["num_stages"] <= 2
 
@@ -281,7 +251,7 @@ def _registers(subject: ExaminedConfig) -> Iterator[Finding]:
         moved = features["program_spill_bytes"] * features["programs"]
         text = (
             f"{registers:.0f} registers a thread are not enough: {spilled:,.0f} words a thread "
-            f"are spilled, {bytes_of(moved)} through L1 in all"
+            f"are spilled, {amount(moved, 'B')} through L1 in all"
         )
 
         def words(other: Features) -> float:

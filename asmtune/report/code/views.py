@@ -27,7 +27,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.prune.front import Judge
-from asmtune.predict.why.summary import CompiledLaunch, Why, reasons
+from asmtune.predict.why.findings import Why, reasons
 from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
 from asmtune.report.code.origins import origins
 
@@ -311,8 +311,7 @@ class CodeReader:
             ProblemError: the grid of the config is none.
         """
         work, profile = self._work(verdict.config, artifact), self._read(artifact)
-        launch = CompiledLaunch(artifact, profile, work, self._problem, self._target)
-        return reasons(launch, verdict, others)
+        return reasons(profile, work, self._target, verdict, others)
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])

@@ -12,7 +12,7 @@ from asmtune.base.text import amount
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.score.roofline import LAUNCH_US, predict
-from asmtune.predict.why.summary import Why
+from asmtune.predict.why.findings import Why
 from asmtune.report.cells import ReportTable, plain_table
 from asmtune.report.explain.quantities import TERMS
 

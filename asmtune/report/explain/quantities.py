@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.registry import FEATURES
 
 
 @dataclass(frozen=True)

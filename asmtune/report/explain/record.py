@@ -18,7 +18,7 @@ from asmtune.predict.score.roofline import (
     nearest,
     predict,
 )
-from asmtune.predict.why.summary import Why
+from asmtune.predict.why.findings import Why
 from asmtune.report.cells import changes
 from asmtune.report.code.model import CodeView
 from asmtune.report.documents import verdict_json
@@ -161,7 +161,7 @@ class Explained:
         reading: its parsed assembly; None where it did not compile.
         code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
-        why: its accesses by line, findings and layouts; None where it did not compile.
+        why: its accesses by line and findings; None where it did not compile.
         counters: the model beside hardware counters, where they were asked for.
         score_terms: terms that sum to its score, by name; empty for a scorer without terms.
         searched: True if the whole space was judged, not this config alone.

@@ -22,7 +22,7 @@ from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import suggestions
-from asmtune.predict.score.scorers import make_scorer, user_scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
 from asmtune.report.code.views import CodeReader
 from asmtune.report.explain.record import Code, Explained, compared
@@ -241,7 +241,7 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
         space = Space.from_configs(listed, loaded.space.default)
     with ProgressBar() as progress:
         keep = Keep.default(scorer)
-        ranker = user_scorer(scorer, request.settings, request.target)
+        ranker = make_scorer(scorer)
         funnel = Funnel(request.target, ranker, request.settings, keep, progress)
         try:
             report = funnel.prune(loaded.problem, space)

@@ -15,10 +15,9 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.registry import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
-from asmtune.predict.why.summary import Why
+from asmtune.predict.why.findings import Why
 from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table, share
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
@@ -186,21 +185,19 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
 
 
 def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
-    """Lay out accesses by line, findings and layouts; what is empty is left out."""
+    """Lay out accesses by line and findings; what is empty is left out."""
     if why.failure:
         yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")
     if why.accesses:
         yield Text("Memory accesses by line", "italic")
     yield from (Text(f"  {access}") for access in why.accesses)
-    if why.findings or why.layouts:
+    if why.findings:
         yield Text("Why it takes this long", "italic")
     for finding in why.findings:
         yield Text.assemble("  ", (finding.kind, "bold"), f": {finding.text}")
         for word, suggestion in zip(("try: ", "or:  "), finding.advice, strict=False):
             named = suggestion_words(own, suggestion)
             yield Text(f"    {word}{named} ({_gain(own, suggestion.verdict)})")
-    for layout in why.layouts:
-        yield Text.assemble("  ", ("layout", "bold"), f": {layout}")
 
 
 def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:

@@ -20,10 +20,10 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.ir.asm.nvptx import Group
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.code.model import CodeView
 from asmtune.report.code.views import CodeReader
 from asmtune.report.explain.text import why_lines

@@ -29,8 +29,8 @@ from asmtune.base.errors import InputError, MemoryShortError
 from asmtune.base.text import amount
 from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
 from asmtune.measure.memory import PROCESS_BYTES, RESERVE_BYTES, free_bytes
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.triton_api.user_state import outside
+from asmtune.tuning.listener import TuningListener
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
@@ -111,7 +111,7 @@ class StoppedError(BaseException):
     """The program exits and background tuning stops; not an `Exception`."""
 
 
-class ShutdownSignal(ProgressListener):
+class ShutdownSignal(TuningListener):
     """Listener that ends what runs in the background when the program ends."""
 
     def __init__(self) -> None:

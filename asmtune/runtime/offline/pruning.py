@@ -19,8 +19,8 @@ from asmtune.runtime.offline.kernel_sources import KernelSource, load_kernel
 
 if TYPE_CHECKING:
     from asmtune.core.config import Config
+    from asmtune.core.progress import ProgressListener
     from asmtune.core.records.verdicts import PruneReport
-    from asmtune.predict.prune.front import ProgressListener
     from asmtune.predict.score.keep import Keep
     from asmtune.predict.score.scorer import Scorer
 
@@ -112,14 +112,14 @@ def prune_report(
     machine, settings = _target(target), settings or Settings.from_environment()
     choices = PruneChoices.of(scorer, keep, compile)
     check_inputs((), dtype)
+    from asmtune.core.progress import ProgressListener
     from asmtune.predict.prune.flow import Funnel
-    from asmtune.predict.prune.front import ProgressListener
-    from asmtune.predict.score.scorers import user_scorer
+    from asmtune.predict.score.scorers import make_scorer
 
     loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
     funnel = Funnel(
         machine,
-        user_scorer(scorer, settings, machine),
+        make_scorer(scorer),
         settings,
         choices.keep,
         progress or ProgressListener(),

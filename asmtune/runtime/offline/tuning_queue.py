@@ -16,12 +16,12 @@ from asmtune.core.keys.rules import BucketRules
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.predict.prune.front import ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.offline.kernel_sources import StoredLaunch, reference_of, tuner_of
 from asmtune.runtime.recording.key_file import RecordedKey, read_key_file
 from asmtune.runtime.recording.launches import load_kernel, recorded_request
 from asmtune.store.codec import key_digest
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.tuner import Tuner
@@ -37,7 +37,7 @@ class TuningGpu:
 
 
 def open_machine(
-    options: TuneOptions, progress: ProgressListener, target: Target | None = None
+    options: TuneOptions, progress: TuningListener, target: Target | None = None
 ) -> TuningGpu:
     """Open this machine's GPU, or the first of those asked for; ranks by `target` if given.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -60,18 +60,10 @@ class Predictor:
     Attributes:
         scorer: ranks; not used before compiling if it cannot rank sketches.
         target: the machine.
-        at_once: ranks while the state waits for later verdicts, and the scorer for its fit.
     """
 
     scorer: Scorer
     target: Target
-    at_once: Scorer | None = None
-
-    def now(self, state: State) -> Predictor:
-        """Return the predictor with the scorer that ranks now."""
-        if state.later is None or self.at_once is None:
-            return self
-        return replace(self, scorer=self.at_once)
 
 
 @dataclass(frozen=True)

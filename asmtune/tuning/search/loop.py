@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.predict.prune.front import ProgressListener
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, TrialTimer
 from asmtune.tuning.search.state import State
 
@@ -24,7 +24,7 @@ def run(
     compiler: Compiler,
     timer: TrialTimer,
     limits: Limits,
-    observer: ProgressListener | None = None,
+    observer: TuningListener | None = None,
 ) -> Ended:
     """Compile and time until the strategy sees no gain, or a limit is reached; fill the state.
 
@@ -32,7 +32,7 @@ def run(
     all that was known by then. A batch that is being compiled when the search ends is not
     waited for.
     """
-    observer = observer or ProgressListener()
+    observer = observer or TuningListener()
     observer.search_started(state)
     reason = _Search(strategy, state, compiler, timer, limits, observer).until()
     observer.search_ended(reason)
@@ -75,7 +75,7 @@ class _Search:
     compiler: Compiler
     timer: TrialTimer
     limits: Limits
-    observer: ProgressListener
+    observer: TuningListener
     proposal: Proposal = field(default_factory=Proposal)
 
     def until(self) -> str:

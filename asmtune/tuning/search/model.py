@@ -259,7 +259,7 @@ class Model:
     def _view(self, state: State) -> _View:
         config_points = self._config_points
         if config_points is None or not config_points.is_of(state):
-            predictor = self._predictor and self._predictor.now(state)
+            predictor = self._predictor
             config_points = self._config_points = ConfigPoints(state, predictor, self._read)
         points, times = config_points.points(state), tuple(state.timings.values())
         # What is compiled next and what is timed now is mostly asked of one state.

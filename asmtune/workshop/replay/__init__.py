@@ -2,5 +2,6 @@
 
 flow          verdicts on recorded configs, ranked by each scorer
 results       shares of the best speed kept
+measured_error  tables of a scorer's error, which `--keep auto` chooses by
 traces        tuning runs as recordings
 """

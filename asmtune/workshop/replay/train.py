@@ -14,12 +14,12 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.error import ErrorTable, RankedTask
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors
 from asmtune.predict.score.examples import Examples, TaskRows, distance
 from asmtune.predict.score.learned import FEWEST, LearnedModel, fit, ranked_at
 from asmtune.predict.score.vectors import schema
 from asmtune.workshop.replay.flow import judged_moments
+from asmtune.workshop.replay.measured_error import RankedTask, error_table
 from asmtune.workshop.replay.results import ScorerResult, TaskResult, kept_of
 
 
@@ -164,7 +164,7 @@ def scorer_errors(
                     RankedTask(task.kernel, own, task.slowdown.tolist(), far)
                     for task, own, far in scored
                 ]
-                tables[scorer, moment] = ErrorTable.of(outcomes, unlike)
+                tables[scorer, moment] = error_table(outcomes, unlike)
     about = {"measured": dict(sources), "compiled": _compiler(), "unlike": sorted(unlike)}
     return Errors(tuple(devices), about, tables)
 

@@ -20,7 +20,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.tables import scorers_table
 
 if TYPE_CHECKING:
-    from asmtune.predict.score.error_file import Errors
+    from asmtune.predict.score.error import Errors
     from asmtune.predict.score.examples import Examples
     from asmtune.workshop.replay.train import MomentRows, Unseen
 
@@ -30,7 +30,7 @@ def train(
     kernels: Annotated[list[Path], typer.Option(help="Folder of their modules; one a file.")],
     output: Annotated[
         Path,
-        typer.Option(help="The file to write: .npz; in ASMTUNE_TRAINING_DIR it refines learned."),
+        typer.Option(help="The file of rows to write: .npz."),
     ],
     error: Annotated[
         Path | None, typer.Option(help="The file of scorers' errors to write: .json.")
@@ -86,7 +86,7 @@ def train(
     errors = scorer_errors(ranked, [device], sources, other_kinds) if error else None
     _save(rows_to_save, "--output", output)
     count = sum(len(task.slowdown) for task in rows_to_save.tasks)
-    print_line(f"{output}: {count} rows of {len(rows)} tasks; {_use(output, settings)}", err=True)
+    print_line(f"{output}: {count} rows of {len(rows)} tasks", err=True)
     if sketches:
         sketched = [task.sketch for task in rows if task.sketch is not None]
         _save(examples(sketched, target, device, sources), "--sketches", sketches)
@@ -106,17 +106,6 @@ def _check_unlike(unlike: Sequence[Path], oracles: Sequence[Path], error: Path |
             raise InputError(f"--unlike {path}: none of the files of timings; give it there too")
     if unlike and set(unlike) >= set(oracles):
         raise InputError("--unlike: all files are of other kinds; give one to fit on")
-
-
-def _use(output: Path, settings: Settings) -> str:
-    """Say whether `learned` reads a file of training rows, and if not, how it would."""
-    folder = settings.training_dir
-    if output.suffix == ".npz" and output.resolve().parent == folder.resolve():
-        return "learned is refined by it wherever that ranks your recordings better"
-    return (
-        f"learned is refined by .npz files in {folder}: move it there, "
-        "or name its folder by ASMTUNE_TRAINING_DIR"
-    )
 
 
 def _ranked(

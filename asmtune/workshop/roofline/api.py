@@ -13,7 +13,7 @@ from asmtune.core.inputs.shapes import ShapeSource, check_inputs
 from asmtune.runtime.offline.kernel_sources import KernelSource, LoadedKernel, listed
 
 if TYPE_CHECKING:
-    from asmtune.predict.prune.front import ProgressListener
+    from asmtune.core.progress import ProgressListener
     from asmtune.workshop.roofline.chart import Chart
 
 
@@ -60,8 +60,8 @@ def roofline(
     settings = settings or Settings.from_environment()
     chooser = make_scorer(scorer)
     check_inputs(listed(shapes), dtype)
+    from asmtune.core.progress import ProgressListener
     from asmtune.predict.prune.flow import Funnel
-    from asmtune.predict.prune.front import ProgressListener
     from asmtune.workshop.roofline.subjects import RooflineRequest
     from asmtune.workshop.roofline.survey import PairClock, Survey, check_gpu
 

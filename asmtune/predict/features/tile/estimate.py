@@ -23,14 +23,15 @@ from asmtune.predict.features.cycles import (
     l1_sectors,
 )
 from asmtune.predict.features.sketch.registers import fitted, most_registers
-from asmtune.predict.features.tile.demands import Demands, Typical
-from asmtune.predict.features.tile.forms import ISSUED, Row
-from asmtune.predict.features.tile.operations import (
+from asmtune.predict.features.tile.demands import (
+    Demands,
+    Typical,
     add_collectives,
     add_nodes,
     add_pipelines,
     vector_of,
 )
+from asmtune.predict.features.tile.forms import ISSUED, Row
 from asmtune.predict.features.tile.products import add_dots
 
 BASE: Final = 22.0
