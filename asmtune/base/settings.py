@@ -4,7 +4,7 @@
 |---|---|---|
 | ASMTUNE_CACHE_DIR | folder of the store and of compiled artifacts | the user's cache folder |
 | ASMTUNE_STORE_URL | store: a path, or a URL such as postgresql://user@host/db | in that folder |
-| ASMTUNE_TRAINING_DIR | files of `asmtune train` that refine `learned` | training in that folder |
+| ASMTUNE_TRAINING_DIR | files of `asmtune model train` that refine `learned` | training in that folder |
 | ASMTUNE_TARGETS | folder of your own descriptors of devices | targets in that folder |
 | ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |
@@ -63,7 +63,7 @@ class Settings:
         cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
         store_url: path of the store's SQLite file, or SQLAlchemy's URL of a database, which
             may hold a password; empty for `store.sqlite` in `cache_dir`.
-        training: folder of files of `asmtune train`; empty for `training` in `cache_dir`.
+        training: folder of files of `asmtune model train`; empty for `training` in `cache_dir`.
         targets: folder of the user's descriptors of devices; empty for `targets` in `cache_dir`.
         wait_s: seconds a launch waits for another process that tunes its key, before it goes on
             with the heuristic.

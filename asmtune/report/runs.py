@@ -241,7 +241,7 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
 
 def runs_table(runs: Sequence[Summary]) -> ReportTable:
     """Tabulate runs, a line each."""
-    title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
+    title = "Tuning runs, the latest last; `asmtune runs show RUN` shows one"
     headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
     spare = ("s", "timed", "compiled", "dtypes", "device")
     table = plain_table(title, headings, left=4, spare=spare)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rich.console import Group
 from rich.text import Text
@@ -213,14 +213,3 @@ def _number(name: str, value: float | None) -> str:
     if name == "shared_bytes":
         return f"{value / 1024:.0f}"
     return f"{value:.2f}" if name == "occupancy" else f"{value:.0f}"
-
-
-def mapping_table(
-    title: str, rows: Sequence[Mapping[str, Any]], spare: Sequence[str] = ()
-) -> ReportTable:
-    """Make a plain table of mappings with equal keys; those of `spare` may be left out."""
-    headings = list(rows[0]) if rows else []
-    table = plain_table(title, headings, left=len(headings), spare=spare)
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    return table

@@ -146,14 +146,14 @@ WHOLE = "expected a whole number"
             "num_warps is 'x': expected a whole",
         ),
         # replay
-        (("replay", "{}/absent.json", "--kernels", "{}"), "No such file"),
-        (("replay", "{}/plain.py", "--kernels", "{}"), "not whole JSON"),
+        (("model", "replay", "{}/absent.json", "--kernels", "{}"), "No such file"),
+        (("model", "replay", "{}/plain.py", "--kernels", "{}"), "not whole JSON"),
         (("replay", str(TIMINGS)), "--kernels"),
         (("replay", str(TIMINGS), "--kernels", "{}"), "kernel 'barriers' of the oracle: no "),
         (("replay", str(TIMINGS), "--kernels", "{}", "--scorer", "x"), "unknown scorer 'x'"),
-        (("replay", "{}/empty.json", "--kernels", "{}"), "empty.json"),
-        (("replay", "{}/bytes.json", "--kernels", "{}"), "bytes.json"),
-        (("replay", "{}", "--kernels", "{}"), "Is a directory"),
+        (("model", "replay", "{}/empty.json", "--kernels", "{}"), "empty.json"),
+        (("model", "replay", "{}/bytes.json", "--kernels", "{}"), "bytes.json"),
+        (("model", "replay", "{}", "--kernels", "{}"), "Is a directory"),
         # sizes
         ((*PRUNE, "--shape", "M=0,N=1,K=1"), f"M is 0; {WHOLE} from 1"),
         ((*PRUNE, "--shape", "M=1e9,N=1,K=1"), f"{WHOLE}, written as 1000000000"),
@@ -194,7 +194,7 @@ WHOLE = "expected a whole number"
                 (("tune", "{}/raises.py"), "--output"),
                 (("bench", "{}/raises.py"), "--output"),
                 ((*TRAIN, "--kernels", "{}"), "--output"),
-                (("collect", "{}/raises.py"), "--output"),
+                (("model", "collect", "{}/raises.py"), "--output"),
                 (("cache", "export"), "--"),
             )
             for path, says in (("{}/no/o.json", "no such folder"), ("{}", "a folder itself"))
@@ -223,7 +223,10 @@ WHOLE = "expected a whole number"
         (("tune", "{}/raises.py", "--devices", ""), "--devices"),
         (("tune", "{}/raises.py", "--seed", "x"), "--seed"),
         (("bench", "{}/raises.py", "--output", "{}/o.json", "--processes", "0"), "--processes"),
-        (("collect", "{}/raises.py", "--output", "{}/o.json", "--seconds", "nan"), "--seconds"),
+        (
+            ("model", "collect", "{}/raises.py", "--output", "{}/o.json", "--seconds", "nan"),
+            "--seconds",
+        ),
         ((*CHECK, "--threshold", "nan"), "--threshold 'nan': expected a share"),
         ((*CHECK, "--level", "200%"), "--level '200%': expected a share"),
         ((*CHECK, "--format", "yaml"), "--format 'yaml': one of"),
@@ -391,7 +394,9 @@ def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> Non
     data = gzip.compress(data) if zipped else data
     path = commands.folder / "timings"
     path.write_bytes(data[: int(len(data) * share)])
-    line = commands.refused("replay", str(path), "--kernels", str(TIMINGS.parent / "kernels"))
+    line = commands.refused(
+        "model", "replay", str(path), "--kernels", str(TIMINGS.parent / "kernels")
+    )
     assert "cut off" in line
 
 

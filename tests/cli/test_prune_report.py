@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from asmtune.cli.app import app
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES
 from tests.command_lines import Commands
@@ -399,7 +401,7 @@ def test_explain_a_config_that_fails(commands: Commands) -> None:
 @pytest.mark.slow(seconds=3)
 def test_replay(commands: Commands) -> None:
     """A replay prints the scorers asked for, as a table or as JSON."""
-    replay = ("replay", str(TIMINGS), "--kernels", str(KERNELS))
+    replay = ("model", "replay", str(TIMINGS), "--kernels", str(KERNELS))
     ran = commands.run(*replay, "--scorer", "weights", "--scorer", "chance", "--json")
     assert (ran.code, ran.err) == (0, "")
     document = json.loads(ran.out)
@@ -416,26 +418,29 @@ def test_replay(commands: Commands) -> None:
 
 
 def test_listings(commands: Commands) -> None:
-    """Targets, features, rules and kernels are listed as tables and as JSON."""
+    """Targets, features, rules and kernels are listed, the latter by a report without one."""
     targets = json.loads(commands.run("targets", "--json").out)
     assert {"A100", "H200", "B200"} <= {row["target"] for row in targets}
-    features = json.loads(commands.run("features", "--json").out)
+    features = json.loads(commands.run("model", "features", "--json").out)
     assert [row["feature"] for row in features] == list(FEATURES)
-    rules = json.loads(commands.run("rules", "--json").out)
+    rules = json.loads(commands.run("model", "rules", "--json").out)
     assert [row["rule"] for row in rules] == [rule.name for rule in RULES]
-    kernels = json.loads(commands.run("kernels", "--json").out)
-    assert "matmul" in {row["kernel"] for row in kernels}
-    for name, word in (("targets", "H200"), ("features", "regs_per_thread"), ("kernels", "matmul")):
-        ran = commands.run(name)
+    for names, word in ((("targets",), "H200"), (("model", "features"), "regs_per_thread")):
+        ran = commands.run(*names)
         assert (ran.code, ran.err) == (0, "")
         assert word in ran.out
+    assert ", matmul, " in commands.refused("prune-report")
+    assert ", matmul, " in commands.refused("prune-report", "no_such_kernel")
 
 
 def test_help(commands: Commands) -> None:
     """Help is on stdout with exit code 0; without a command it is on stderr with 2."""
     ran = commands.run("--help")
     assert (ran.code, ran.err) == (0, "")
-    assert "prune-report" in ran.out
+    core, _, workshop = ran.out.partition("Workshop, for")
+    assert "prune-report" in core
+    assert "roofline" in workshop
+    assert len(get_command(app).commands) <= 16  # type: ignore[attr-defined]
     bare = commands.run()
     assert (bare.code, bare.out) == (2, "")
     assert "prune-report" in bare.err
@@ -503,7 +508,7 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
 @pytest.mark.slow
 def test_a_closed_pipe(commands: Commands) -> None:
     """A reader that has gone ends the command without a complaint, by the code of SIGPIPE."""
-    process = asmtune("features", stderr=subprocess.PIPE)
+    process = asmtune("model", "features", stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None

@@ -182,7 +182,7 @@ def test_measured_times_in_every_form(tmp_path: Path) -> None:
 
 
 def exported(folder: Path, device: str = "NVIDIA H200") -> Path:
-    """A file of `asmtune cache export` with two timings of the report's kernel."""
+    """A file of `asmtune export` with two timings of the report's kernel."""
     key = TuneKey("module.scale", {"n": 4096}, {"x_ptr": "fp16"}, device)
     measurements = tuple(
         Measurement(config, us, us, us, (us, us, 1.1 * us))

@@ -298,7 +298,7 @@ def test_a_damaged_file(case: str, tmp_path: Path) -> None:
         Errors.load(path)
     assert says in str(caught.value)
     assert str(path) in str(caught.value)
-    assert "asmtune train --error" in str(caught.value)
+    assert "asmtune model train --error" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

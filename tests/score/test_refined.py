@@ -242,7 +242,7 @@ def test_replays_see_shipped_rows_alone(base: Learned, settings: Settings, targe
 def test_files_of_a_folder(
     base: Learned, settings: Settings, target: Target, tmp_path: Path
 ) -> None:
-    """A file of `asmtune train` refines too; what is damaged or of other features is told."""
+    """A file of `asmtune model train` refines too; what is damaged or of other features is told."""
     folder = tmp_path / "rows"
     folder.mkdir()
     mine = replace(settings, training=str(folder))

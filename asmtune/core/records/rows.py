@@ -172,10 +172,10 @@ def record_html(record: TuneRecord) -> str:
 
 
 def features_html(features: Features) -> str:
-    """Show all features by name, in the order of `asmtune features`."""
+    """Show all features by name, in the order of `asmtune model features`."""
     rows = [(name, _number(value)) for name, value in features.items()]
     shown = HtmlTable("Features", ("feature", "value"), rows, frozenset({0}))
-    line = "units are in the names; `asmtune features` says what each means"
+    line = "units are in the names; `asmtune model features` says what each means"
     return document(f"{len(features)} features of a compiled config", [line], [shown])
 
 

@@ -1,4 +1,4 @@
-"""Tables of scorers' errors as a file: `asmtune train --error` writes `score/data/error.json`."""
+"""Tables of scorers' errors: `asmtune model train --error` writes `score/data/error.json`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Errors:
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             stated = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ParseError(
-                f"scorers' errors {path}: {stated}; run asmtune train --error"
+                f"scorers' errors {path}: {stated}; run asmtune model train --error"
             ) from error
 
 

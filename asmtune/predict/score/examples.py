@@ -183,7 +183,9 @@ class Examples:
         except UNREADABLE as error:
             raise ParseError(f"training rows {where}: {error}") from error
         if examples.schema != schema():
-            raise ParseError(f"training rows {where}: made with other features; run asmtune train")
+            raise ParseError(
+                f"training rows {where}: made with other features; run asmtune model train"
+            )
         return examples
 
 

@@ -1,4 +1,4 @@
-"""The user's own recordings: timings of the store, and files of `asmtune train`.
+"""The user's own recordings: timings of the store, and files of `asmtune model train`.
 
 Both have the form of the shipped training rows (`examples`). A run's rows are put into the store
 when the run ends; a file counts if it lies in the folder of `Settings.training_dir`.
@@ -75,7 +75,7 @@ class RecordedTask:
     def is_of(self, kernel: str) -> bool:
         """Return whether it is of a kernel, by its full name.
 
-        The store has full names, `module.function`; files of `asmtune train` have modules.
+        The store has full names, `module.function`; files of `asmtune model train` have modules.
         """
         own = self.rows.kernel
         return own == kernel or ("." not in own and own in kernel.split(".")[-2:-1])
@@ -112,7 +112,7 @@ class History:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of files of `asmtune train`."""
+        """Return the folder of files of `asmtune model train`."""
         return self.settings.training_dir
 
     def origin(self, tasks: Sequence[RecordedTask]) -> str:

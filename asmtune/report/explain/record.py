@@ -22,7 +22,6 @@ from asmtune.predict.why.summary import Why
 from asmtune.report.cells import changes
 from asmtune.report.code.model import CodeView
 from asmtune.report.documents import verdict_json
-from asmtune.report.explain.counters import CounterReport
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
 
 TELLING: Final = 0.01
@@ -162,7 +161,6 @@ class Explained:
         code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         why: its accesses by line, findings and layouts; None where it did not compile.
-        counters: the model beside hardware counters, where they were asked for.
         score_terms: terms that sum to its score, by name; empty for a scorer without terms.
         searched: True if the whole space was judged, not this config alone.
     """
@@ -177,7 +175,6 @@ class Explained:
     other_code: Code | None = None
     guesses: tuple[str, ...] = ()
     why: Why | None = None
-    counters: CounterReport | None = None
     score_terms: Mapping[str, float] = field(default_factory=dict)
     searched: bool = True
 
@@ -226,8 +223,6 @@ def explained_json(explained: Explained, *, code: bool) -> str:
         "comparison": _comparison(explained.comparison),
         "why": None if explained.why is None else explained.why.document(),
     }
-    if explained.counters is not None:
-        more["counters"] = explained.counters.document()
     if code:
         more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
     return verdict_json(explained.report, explained.verdict, more)

@@ -117,8 +117,6 @@ def explanation(explained: Explained) -> Group:
         parts += _prediction(explained)
     if explained.why is not None:
         parts += why_lines(explained.why, verdict)
-    if explained.counters is not None:
-        parts.append(explained.counters.shown())
     if explained.comparison is not None:
         parts += _comparison(explained.comparison, scorer)
     if explained.reading is not None:

@@ -132,7 +132,7 @@ def read_timings(text: str, runs: Path) -> Timings:
     if not path.is_file():
         raise InputError(
             f"--timings {text}: no such run or file; `asmtune runs` lists the runs, "
-            "`asmtune cache export` writes a file"
+            "`asmtune export` writes a file"
         )
     try:
         return _of_oracle(load_oracle(path), path)
