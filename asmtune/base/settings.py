@@ -4,7 +4,7 @@
 |---|---|---|
 | ASMTUNE_CACHE_DIR | folder of the store and of compiled artifacts | the user's cache folder |
 | ASMTUNE_STORE_URL | store: a path, or a URL such as postgresql://user@host/db | in that folder |
-| ASMTUNE_TRAINING_DIR | files of `asmtune model train` that refine `learned` | training in that folder |
+| ASMTUNE_TRAINING_DIR | files of `model train`, which refine `learned` | training in that folder |
 | ASMTUNE_TARGETS | folder of your own descriptors of devices | targets in that folder |
 | ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |

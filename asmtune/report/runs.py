@@ -34,17 +34,6 @@ class FunnelLine(NamedTuple):
     configs: int
 
 
-class Far(NamedTuple):
-    """The state of a run `t` seconds after its start: configs so far, and what was expected."""
-
-    t: float
-    compiled: int
-    timed: int
-    failed: int
-    best_us: float | None
-    expected_gain: float | None
-
-
 def seconds_by_stage(run: TracedRun) -> dict[str, float]:
     """Return the seconds of a run by stage, summed up so far if it has not ended."""
     if run.ending is not None:
@@ -76,18 +65,6 @@ def funnel_steps(run: TracedRun) -> list[FunnelLine]:
     return steps
 
 
-def progress_of(run: TracedRun) -> list[Far]:
-    """Give the state of the run after each of its trials."""
-    states: list[Far] = []
-    timed = failed = 0
-    for trial in run.trials:
-        ran = sum(isinstance(row.outcome, Timing) for row in trial.rows)
-        timed, failed = timed + ran, failed + len(trial.rows) - ran
-        compiled = sum(len(batch.rows) for batch in run.batches if batch.t <= trial.t)
-        states.append(Far(trial.t, compiled, timed, failed, trial.best_us, trial.expected_gain))
-    return states
-
-
 def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
     yield FunnelLine("space", "candidates", candidates)
     dropped = run.ranking.dropped if run.ranking is not None else ()
@@ -110,11 +87,9 @@ NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 
 
 def run_report(run: TracedRun) -> Group:
-    """Lay out a run: seconds by stage, what fell where, what was timed, and why it ended."""
+    """Lay out a run: seconds and dropped configs by stage, what was timed, and why it ended."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
     timings = run.timings()
-    if run.trials:
-        parts.append(_progress(run))
     if timings:
         parts.append(_timed(run, timings))
         parts += _compared(run, timings)
@@ -161,20 +136,10 @@ def _seconds(run: TracedRun) -> ReportTable:
 
 
 def _funnel(run: TracedRun) -> ReportTable:
-    table = plain_table("What fell where", ("stage", "reason", "configs"), left=2)
+    table = plain_table("Dropped configs by stage", ("stage", "reason", "configs"), left=2)
     for step in funnel_steps(run):
         shown = f"+{step.configs}" if step.stage == "caps" else str(step.configs)
         table.add_row(one_line(step.stage), one_line(step.what), shown)
-    return table
-
-
-def _progress(run: TracedRun) -> ReportTable:
-    headings = ("at s", "compiled", "timed", "failed", "best us", "next batch saves")
-    table = plain_table("How far it was after each trial", headings, left=0)
-    for far in progress_of(run):
-        gain = "-" if far.expected_gain is None else f"{far.expected_gain:.2%}"
-        counts = map(str, (far.compiled, far.timed, far.failed))
-        table.add_row(f"{far.t:.1f}", *counts, number(far.best_us), gain)
     return table
 
 
@@ -188,7 +153,7 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
     spare = (*cited[:2], *reversed(compiled_to), "spread", "RSD", "samples")
     table = plain_table("Timed, fastest first", ("",), left=0, spare=spare)
     for axis in axes:
-        table.add_column(axis, axis=True)
+        table.add_column(axis)
     for heading in ("us", "spread", *cited, "samples", *compiled_to):
         table.add_column(heading)
     marks = {run.header.default: "default "}
@@ -317,7 +282,6 @@ def run_json(run: TracedRun) -> str:
         "seconds": run.seconds,
         "seconds_by_stage": seconds_by_stage(run),
         "funnel": [step._asdict() for step in funnel_steps(run)],
-        "progress": [far._asdict() for far in progress_of(run)],
         "timed": timed,
         "finals": [row.config.to_dict() for row in run.finals],
         "failed": failed,

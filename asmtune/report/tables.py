@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.core.config import Config, varying
+from asmtune.core.config import varying
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
 from asmtune.report.cells import (
@@ -36,7 +36,7 @@ COLUMNS: Final = {
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
-    """Tabulate what fell where and why, then the kept configs; targets side by side."""
+    """Tabulate the dropped configs of all targets by stage, then the kept ones target by target."""
     first = reports[0]
     title = Text.assemble(
         (one_line(first.kernel), "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
@@ -52,9 +52,8 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         f"as the {_assembly(reports)} has it."
     )
     lines = [Text(line) for report in reports for line in worth(report)]
-    return Group(
-        title, _funnel_table(reports), *lines, _kept_table(reports), Text(hot, "dim"), *notes
-    )
+    kept = [_kept_table(report, reports) for report in reports]
+    return Group(title, _funnel_table(reports), *lines, *kept, Text(hot, "dim"), *notes)
 
 
 def _assembly(reports: Sequence[PruneReport]) -> str:
@@ -111,7 +110,7 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
 
 def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
     headings = ("stage", "reason", *(report.target for report in reports))
-    table = plain_table("What fell where", headings, left=2)
+    table = plain_table("Dropped configs by stage", headings, left=2)
     table.add_row("space", "candidates", *(str(r.counts()["candidates"]) for r in reports))
     fallen = [report.dropped() for report in reports]
     for stage, reason in dict.fromkeys(key for tally in fallen for key in tally):
@@ -121,58 +120,34 @@ def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
     return table
 
 
-def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
-    """Tabulate the configs that any target keeps; a table a target where all do not fit."""
-    configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
-    configs = list(dict.fromkeys([*configs, *_stored(reports)]))
-    spare = [*_CITED, *reversed(COLUMNS.values())]
-    several = [_kept_on(report, configs, spare) for report in reports] if len(reports) > 1 else []
-    table = ReportTable("Kept, best first", spare=spare, instead=several)
-    _add_kept(table, reports, configs)
-    return table
-
-
-def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str]) -> ReportTable:
-    """Tabulate configs on a target: those that it keeps, then what others keep."""
-    ordered = dict.fromkeys([*(verdict.config for verdict in report.kept), *configs])
-    table = ReportTable(f"On {report.target}", spare=spare)
-    _add_kept(table, [report], list(ordered))
-    return table
-
-
-def _add_kept(
-    table: ReportTable, reports: Sequence[PruneReport], configs: Sequence[Config]
-) -> None:
-    stored = _stored(reports)
+def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTable:
+    """Tabulate the configs that a target keeps, then those of others; see how they fare here."""
+    kept = [verdict.config for one in (report, *among) for verdict in one.kept]
+    stored = [one.stored.config for one in among if one.stored is not None]
+    title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
+    table = ReportTable(title, spare=[*_CITED, *reversed(COLUMNS.values())])
     if stored:
         table.add_column("record", left=True)
-    axes = varying([verdict.config for report in reports for verdict in report.verdicts])
-    for axis in axes:
-        table.add_column(axis, axis=True)
-    by_target = [{v.config: v for v in report.verdicts} for report in reports]
-    timed = [_measured_headings(report) for report in reports]
-    for report, headings in zip(reports, timed, strict=True):
-        table.add_column("rank" if len(reports) == 1 else f"{report.target} rank")
-        table.add_column("pred us")
-        for heading in headings:
-            table.add_column(heading)
-        table.add_column("limit", left=True)
-        for heading in COLUMNS.values():
-            table.add_column(heading)
-    for config in configs:
-        values = config.to_dict()
-        cells = ["stored" if config in stored else ""] * bool(stored)
-        cells += [str(values.get(axis, "-")) for axis in axes]
-        for verdicts, headings in zip(by_target, timed, strict=True):
-            verdict = verdicts.get(config)
-            own = _cells(verdict)
-            own[2:2] = _measured_cells(verdict)[: len(headings)]
-            cells += own
-        table.add_row(*cells)
-
-
-def _stored(reports: Sequence[PruneReport]) -> list[Config]:
-    return [report.stored.config for report in reports if report.stored is not None]
+    axes = varying([verdict.config for one in among for verdict in one.verdicts])
+    timed = _measured_headings(report)
+    for heading in (*axes, "rank", "pred us", *timed):
+        table.add_column(heading)
+    table.add_column("limit", left=True)
+    for heading in COLUMNS.values():
+        table.add_column(heading)
+    verdicts = {verdict.config: verdict for verdict in report.verdicts}
+    for config in dict.fromkeys([*kept, *stored]):
+        values, verdict = config.to_dict(), verdicts.get(config)
+        rank, time, *others = _cells(verdict)
+        table.add_row(
+            *(["stored" if config in stored else ""] if stored else []),
+            *(str(values.get(axis, "-")) for axis in axes),
+            rank,
+            time,
+            *_measured_cells(verdict)[: len(timed)],
+            *others,
+        )
+    return table
 
 
 _CITED: Final = ("p90 us", "p99 us", "RSD")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from asmtune.predict.prune.front import ProgressListener
@@ -104,7 +109,7 @@ def _table(results: Sequence[TuningResult]) -> ReportTable:
     table = ReportTable("", spare=(*cited[:2], "s", "timed", "compiled", "samples", "RSD"))
     table.add_column("shape", left=True)
     for axis in axes:
-        table.add_column(axis, axis=True)
+        table.add_column(axis)
     for heading in ("us", "default us", "speed-up", *cited, "compiled", "timed", "s"):
         table.add_column(heading)
     table.add_column("run", left=True)
@@ -159,66 +164,14 @@ def _result(result: TuningResult) -> dict[str, Any]:
     }
 
 
-class TimeEstimate:
-    """Estimates how long a command still takes.
-
-    A search ends when it finds no more, so that what is left of the first is a bound: its limit
-    of seconds, or the rest of its space at the rate so far. Later ones take as long as those
-    before them. Each of `problems` may take `limit_s`; `now` is a clock that never goes back.
-    """
-
-    def __init__(
-        self, problems: int, limit_s: float = math.inf, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._now, self._limit = now, limit_s
-        self._waiting = problems
-        self._took: list[float] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a problem."""
-        self._began, self._bound = self._now(), math.inf
-
-    def done(self, configs: int, of: int) -> None:
-        """Note how many configs of the space are done."""
-        spent = self._now() - self._began
-        self._bound = spent * of / configs if configs else math.inf
-
-    def end(self, *, counts: bool) -> None:
-        """End a problem; if it `counts`, later ones are expected to take as long."""
-        self._waiting -= 1
-        if counts:
-            self._took.append(self._now() - self._began)
-
-    def left(self) -> str:
-        """Say `about 40 s left`, or `up to 40 s left`; empty if nothing is known."""
-        spent = self._now() - self._began
-        most = max(min(self._limit, self._bound) - spent, 0.0)
-        if self._took:
-            usual = sum(self._took) / len(self._took)
-            rest = min(max(usual - spent, 0.0), most) + usual * (self._waiting - 1)
-            return f"about {duration(rest)} left"
-        whole = most + (spent + most) * (self._waiting - 1)
-        return f"up to {duration(whole)} left" if whole < math.inf else ""
-
-
-def duration(seconds: float) -> str:
-    """Format seconds as `40 s`, `12 min` or `3.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 class TuningProgress(ProgressListener):
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each. Each of `problems` may take `limit_s`.
+    warnings take one line each.
     """
 
-    def __init__(
-        self, problems: int, limit_s: float = math.inf, console: Console | None = None
-    ) -> None:
+    def __init__(self, problems: int, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._shown = self._console.is_interactive
         self._progress = Progress(
@@ -227,11 +180,11 @@ class TuningProgress(ProgressListener):
             BarColumn(bar_width=16),
             TextColumn("{task.fields[status]}", markup=False),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             console=self._console,
             transient=True,
         )
         self._task = self._progress.add_task("", total=problems, status="")
-        self._clock = TimeEstimate(problems, limit_s)
         self._stage = self._counts = ""
         self._step, self._steps = 0, 0
         self._exit = ExitStack()
@@ -252,7 +205,6 @@ class TuningProgress(ProgressListener):
 
     def begin(self, header: Header) -> None:
         """Show that a run begins."""
-        self._clock.begin()
         what = f"{one_line(header.kernel)} {words(header.shape)} {dtype_words(header.key.dtypes)}"
         self._progress.update(self._task, description=what)
         self.stage("begin")
@@ -264,7 +216,6 @@ class TuningProgress(ProgressListener):
 
     def progress(self, state: State) -> None:
         """Show that more is compiled or timed."""
-        self._clock.done(len(state.verdicts), len(state.configs))
         failed = f" ({len(state.failures)} failed)" if state.failures else ""
         counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"
         self._counts = f"{counts}, best {number(state.best_us)} us"
@@ -281,8 +232,8 @@ class TuningProgress(ProgressListener):
 
     def _show(self) -> None:
         steps = f"{self._step} of {self._steps}" if self._step < self._steps else ""
-        state = (f"{self._stage}", self._counts, steps, self._clock.left() if self._counts else "")
-        self._progress.update(self._task, status=", ".join(filter(None, state)))
+        status = ", ".join(filter(None, (self._stage, self._counts, steps)))
+        self._progress.update(self._task, status=status)
 
     def end(self, ending: Ending) -> None:
         """Note that the run has ended."""
@@ -290,7 +241,6 @@ class TuningProgress(ProgressListener):
 
     def finished(self, result: TuningResult) -> None:
         """Count a problem as done, whether it was tuned or not."""
-        self._clock.end(counts=result.outcome == "tuned")
         self._progress.advance(self._task)
         self.say(result_line(result))
 

@@ -35,7 +35,7 @@ def test_table(commands: Commands) -> None:
     ran = commands.run(*SMALL, "--scorer", "weights")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("tiled_matmul M=512 N=512 K=512 fp16\n")
-    assert "What fell where" in ran.out
+    assert "Dropped configs by stage" in ran.out
     assert "H200" in ran.out
     assert "Kept, best first" in ran.out
 

@@ -20,7 +20,7 @@ def test_the_funnel_comes_first(pruned: PruneReport) -> None:
     """The first table counts what fell by stage and reason, and its counts add up."""
     page = html_of(pruned)
     first = page.tables[0]
-    assert first.caption == "What fell where"
+    assert first.caption == "Dropped configs by stage"
     counts = {tuple(row[:2]): int(row[2]) for row in first.rows[1:]}
     fallen = {where: -count for where, count in pruned.dropped().items()}
     kept = ("kept", "by roofline")

@@ -334,7 +334,9 @@ def test_measured_times(gemm: Made, tmp_path: Path, opened: Opener) -> None:
     dtypes = frozenset({"fp16"})
     timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times, cited)
     path = tmp_path / "measured.html"
-    path.write_text(report_html([report], None, Timings("a run", (timed,))), encoding="utf-8")
+    path.write_text(
+        report_html(with_timings([report], Timings("a run", (timed,)))), encoding="utf-8"
+    )
     here = opened(path)
     assert here.column("pred / meas") == ["0.500"] * 5 + [""] * 3
     for column, shown in (("p90 µs", "41.25"), ("p99 µs", "44.50"), ("RSD %", "2.10")):

@@ -90,7 +90,7 @@ def test_a_feature_of_a_newer_version_is_not_known(name: str, tmp_path: Path) ->
             del verdict[later]
         (verdict["features"] or {}).pop(name, None)
     reports = read_reports(saved(tmp_path, json.dumps(document)))
-    (model,) = page_model(reports, no_code(reports), None)["reports"]
+    (model,) = page_model(reports, no_code(reports))["reports"]
     assert name not in model["columns"]
     assert f"not known, since this report was saved without: {name}" in model["notes"]
     shown(reports)
@@ -169,7 +169,7 @@ def test_measured_times_in_every_form(tmp_path: Path) -> None:
     assert [row["measured_p90_us"][:4] for row in rows] == ["9.72", "13.5", "", ""]
     (again,) = read_reports(saved(tmp_path, report_json([timed])))
     assert report_json([again]) == report_json([timed])
-    (model,) = page_model([again], no_code([again]), None)["reports"]
+    (model,) = page_model([again], no_code([again]))["reports"]
     assert model["columns"]["measured_us"] == [9, 12.5, None, None]
     assert model["columns"]["measured_p99_us"] == pytest.approx([9.882, 13.725, None, None])
     assert model["columns"]["measured_rsd"] == [5.59, 5.59, None, None]

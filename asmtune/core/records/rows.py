@@ -193,7 +193,7 @@ def _funnel(report: PruneReport) -> HtmlTable:
     rows.append(("kept", f"by {report.scorer}", str(len(report.kept)), ""))
     headings = ("stage", "reason", "configs", "such as")
     chosen = frozenset({len(rows) - 1})
-    return HtmlTable("What fell where", headings, rows, frozenset({0, 1, 3}), chosen)
+    return HtmlTable("Dropped configs by stage", headings, rows, frozenset({0, 1, 3}), chosen)
 
 
 def _kept(kept: Sequence[Verdict]) -> HtmlTable:

@@ -19,7 +19,7 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.summary import Why
-from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table, share
+from asmtune.report.cells import ReportTable, changes, number, plain_table, share
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
 from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
@@ -81,7 +81,7 @@ def hot_loop(view: CodeView) -> RenderableType:
         title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
     width = max(len(_source(line, lines)) for line in lines)
     texts = (f"{_source(line, lines):>{width}}  {line.text}" for line in lines)
-    shown = [CodeText(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
+    shown = [Text(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
     return Group(Text(title, "italic"), *notes, *shown)
 
 
