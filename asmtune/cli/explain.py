@@ -17,7 +17,7 @@ from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, S
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.code.model import Language
+from asmtune.report.code import Language
 from asmtune.report.explain.record import explained_json
 from asmtune.report.explain.request import ExplainRequest, explained, named_config
 from asmtune.report.explain.text import explanation

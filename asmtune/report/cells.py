@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -76,7 +76,7 @@ class ReportTable:
             hidden = spare[:number]
             shown = [place for place in range(len(headings)) if place not in hidden]
             if _span(map(self._least, shown)) <= width:
-                yield self._table(shown, is_tight=_span(map(self._width, shown)) > width)
+                yield self._table(shown, width)
                 if hidden:
                     names = ", ".join(headings[place] for place in hidden)
                     needed = _span(map(self._width, range(len(headings))))
@@ -92,18 +92,26 @@ class ReportTable:
         return max(self._longest(place), cell_len(self._columns[place].heading))
 
     def _least(self, place: int) -> int:
+        """Return the width of a column whose heading, and whose texts, are wrapped at words."""
         heading, is_text = self._columns[place]
         longest = self._longest(place)
-        cells = min(longest, _TEXT_WIDTH) if is_text else longest
-        return max(cells, *map(cell_len, _BREAK.split(heading)))
+        if is_text:
+            words = [cell_len(word) for cells, _ in self._rows for word in cells[place].split()]
+            longest = max([min(longest, _TEXT_WIDTH), *words])
+        return max(longest, *map(cell_len, _BREAK.split(heading)))
 
-    def _table(self, places: Sequence[int], *, is_tight: bool) -> Table:
+    def _table(self, places: Sequence[int], width: int) -> Table:
         shown = [self._columns[place] for place in places]
         table = Table(show_edge=False, show_header=any(column.heading.strip() for column in shown))
-        for heading, is_text in shown:
+        is_tight = _span(map(self._width, places)) > width
+        left = width - _span(map(self._least, places))
+        for place, (heading, is_text) in zip(places, shown, strict=True):
+            least = self._least(place)
+            more = min(left, self._width(place) - least) if is_text else 0
+            left -= more
             text = _BREAK.sub("\n", heading) if is_tight else heading
-            justify: JustifyMethod = "left" if is_text else "right"
-            table.add_column(Text(text), justify=justify, no_wrap=not is_text, overflow="fold")
+            own = max(least + more, 1) if is_tight else None
+            table.add_column(Text(text), justify="left" if is_text else "right", width=own)
         for number, (cells, style) in enumerate(self._rows):
             texts = [Text(cells[place]) for place in places]
             table.add_row(*texts, style=style, end_section=number in self._sections)

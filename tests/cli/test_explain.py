@@ -231,7 +231,7 @@ def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
     assert sum(document["terms_us"].values()) == pytest.approx(predicted, abs=0.01)
     comparison = document["comparison"]
     other = comparison["other"]["predicted_us"]
-    gaps = [term["own"] - term["other"] for term in comparison["terms_us"]]
+    gaps = [term["own"] - term["other"] for term in comparison["terms"]]
     assert sum(gaps) == pytest.approx(predicted - other, abs=0.02)
     assert document["code"]["language"] == document["other_code"]["language"] == "SASS"
     assert document["code"]["hot"]["times"] == 40

@@ -13,9 +13,9 @@ from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 from asmtune.base.settings import Settings
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
-from asmtune.report.explain.quantities import TERMS
+from asmtune.report.explain.record import TERMS
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import KernelTimings, Timings
+from asmtune.report.explorer.timings import KernelTimings, Timings, with_timings
 
 pytestmark = needs_browser
 
@@ -329,10 +329,13 @@ def test_targets(gemm: Made, targets_page: Path, opened: Opener) -> None:
 def test_measured_times(gemm: Made, tmp_path: Path, opened: Opener) -> None:
     """Measured times stand beside the predicted ones, and are the chart's other axis."""
     report = gemm.reports[0]
-    times = {str(v.config): 2.0 * (v.predicted_us or 0) for v in by_rank(report)[:5]}
-    cited = {str(by_rank(report)[0].config): SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)}
+    cited: list[SampleStatistics | None] = [SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)]
+    times = {
+        str(v.config): (2.0 * (v.predicted_us or 0), statistics)
+        for v, statistics in zip(by_rank(report)[:5], cited + [None] * 4, strict=True)
+    }
     dtypes = frozenset({"fp16"})
-    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times, cited)
+    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times)
     path = tmp_path / "measured.html"
     path.write_text(
         report_html(with_timings([report], Timings("a run", (timed,)))), encoding="utf-8"

@@ -20,7 +20,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.roofline import changed_axes
 from asmtune.predict.why.summary import Why
-from asmtune.report.code.views import CodeReader
+from asmtune.report.code import CodeReader
 from asmtune.report.explain.text import why_lines
 
 

@@ -23,8 +23,7 @@ from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import suggestions
 from asmtune.predict.score.scorers import make_scorer, user_scorer
-from asmtune.report.code.model import Language
-from asmtune.report.code.views import CodeReader
+from asmtune.report.code import CodeReader, Language
 from asmtune.report.explain.record import Code, Explained, compared
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of

@@ -20,9 +20,16 @@ from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.summary import Why
 from asmtune.report.cells import ReportTable, changes, number, plain_table, share
-from asmtune.report.code.model import CodeLine, CodeView
-from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
-from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
+from asmtune.report.code import CodeLine, CodeView
+from asmtune.report.explain.record import (
+    CAUSES,
+    QUANTITIES,
+    TERMS,
+    Comparison,
+    Explained,
+    TermChange,
+    suggestion_words,
+)
 
 STYLES: Final = {
     OpGroup.TENSOR: "green",
@@ -118,7 +125,7 @@ def explanation(explained: Explained) -> Group:
     if explained.why is not None:
         parts += why_lines(explained.why, verdict)
     if explained.comparison is not None:
-        parts += _comparison(explained.comparison, scorer)
+        parts += _comparison(verdict, explained.comparison, scorer)
     if explained.reading is not None:
         parts.append(_resources(explained.reading))
     parts += _code(explained)
@@ -220,8 +227,8 @@ def _score(explained: Explained) -> str:
     return f"  score by {explained.report.scorer} {score:+.3f}: {parts}"
 
 
-def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]:
-    own, other = comparison.own, comparison.other
+def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[RenderableType]:
+    other = comparison.other
     rank = f", rank {other.rank}" if other.rank else f", {_fate_words(other)}"
     yield Text.assemble("\nagainst ", (f"{other.config}", "bold"), f": {comparison.other_is}{rank}")
     yield Text(f"  differs in: {changes(own.config, other.config)}")

@@ -10,7 +10,7 @@ import hashlib
 import html
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import dropped_rows
-from asmtune.report.explain.quantities import TERMS
+from asmtune.report.explain.record import TERMS
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import worth
@@ -85,7 +85,7 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
         "label": label,
         "scorer": report.scorer,
         "worth": list(worth(report)),
-        "notes": [*report.notes, *_lacking(report.verdicts)],
+        "notes": list(report.notes),
         "measured": is_measured,
         "kept": len(report.kept),
         "funnel": dropped_rows(report),
@@ -112,16 +112,6 @@ def _statistics(verdicts: Sequence[Verdict]) -> dict[str, list[float | int | Non
             for own in known
         ],
     }
-
-
-def _lacking(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Say which features the report of another version does not have."""
-    read = [verdict.features for verdict in verdicts if verdict.features is not None]
-    lacking = [name for name in FEATURES if read and not any(name in each for each in read)]
-    if lacking:
-        named = ", ".join(lacking[:3])
-        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        yield f"not known, since this report was saved without: {named}{more}"
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:

@@ -145,9 +145,12 @@ def _of_oracle(oracle: Oracle, path: Path) -> Timings:
 
 
 def _of_record(record: TuneRecord) -> KernelTimings:
-    key = record.key
-    times = {str(m.config): (m.median_us, m.statistics) for m in record.config_timings}
+    key, times = record.key, _times(record)
     return KernelTimings(key.kernel, key.shape, frozenset(key.dtypes.values()), key.device, times)
+
+
+def _times(record: TuneRecord) -> dict[str, Timed]:
+    return {str(m.config): (m.median_us, m.statistics) for m in record.config_timings}
 
 
 def _canonical(dtype: str) -> str:
@@ -211,9 +214,8 @@ def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
     for target in map(load_target, targets):
         lookup = tuned_of(loaded, target, settings)
         if lookup.outcome == "hit" and lookup.record is not None:
-            dtypes = frozenset(problem.dtypes.values())
-            launch = {"kernel": problem.name, "shape": problem.shape, "dtypes": dtypes}
-            parts.append(replace(_of_record(lookup.record), **launch, device=target.name))
+            launch = (problem.name, problem.shape, frozenset(problem.dtypes.values()), target.name)
+            parts.append(KernelTimings(*launch, _times(lookup.record)))
         else:
             missed.append(f"{target.name}: {lookup.outcome} {lookup.detail}".rstrip())
     if not parts:
