@@ -15,7 +15,6 @@ from typer.main import get_command
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import check_cache_folder
-from asmtune.cli import INTERRUPTED
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
 from asmtune.compile.interpreter import INTERPRET, is_interpreting
@@ -153,9 +152,6 @@ def run(arguments: Sequence[str]) -> int | UserProgram:
         return _fail(error.format_message())  # type: ignore[attr-defined]
     except typer.Exit as ended:
         return int(ended.exit_code)
-    except KeyboardInterrupt:
-        print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
     return code if isinstance(code, UserProgram) else 0
 
 

@@ -24,7 +24,6 @@ from asmtune.cli.output import (
 )
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store import places
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
@@ -208,6 +207,8 @@ def clear(
 @contextmanager
 def existing_store(where: str | None) -> Iterator[Store | None]:
     """Open the user's store if there is one: reading makes no file."""
+    from asmtune.store import places
+
     home = places.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
@@ -237,6 +238,8 @@ def _where(where: str | None) -> str:
 
 def place(where: str | None) -> str:
     """Name the store for messages, since a URL may hold a password."""
+    from asmtune.store import places
+
     return places.shown(_where(where))
 
 

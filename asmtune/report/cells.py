@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rich.cells import cell_len
@@ -24,11 +24,6 @@ _BREAK: Final = re.compile(r" |(?<=_)(?=\w)")
 """A place where a heading may go on in the next line: a space, or between `BLOCK_` and `M`."""
 
 
-class _Column(NamedTuple):
-    heading: str
-    is_text: bool
-
-
 class ReportTable:
     """A table that cuts no cell, however narrow the terminal is.
 
@@ -43,13 +38,13 @@ class ReportTable:
     def __init__(self, title: str, *, spare: Sequence[str] = ()) -> None:
         self.title, self.caption = one_line(title), ""
         self._spare = spare
-        self._columns: list[_Column] = []
+        self._columns: list[tuple[str, bool]] = []
         self._rows: list[tuple[list[str], str]] = []
         self._sections: set[int] = set()
 
     def add_column(self, heading: str, *, left: bool = False) -> None:
         """Add a column, of text if it is `left`, else of numbers."""
-        self._columns.append(_Column(one_line(heading), left))
+        self._columns.append((one_line(heading), left))
 
     def add_row(self, *cells: str, style: str | None = None) -> None:
         """Add a row of a cell for each column."""
@@ -70,7 +65,7 @@ class ReportTable:
             yield Text(self.caption, "table.caption")
 
     def _body(self, width: int) -> Iterator[RenderableType]:
-        headings = [column.heading for column in self._columns]
+        headings = [heading for heading, _ in self._columns]
         spare = [headings.index(name) for name in self._spare if name in headings]
         for number in range(len(spare) + 1):
             hidden = spare[:number]
@@ -89,7 +84,7 @@ class ReportTable:
         return max((cell_len(cells[place]) for cells, _ in self._rows), default=0)
 
     def _width(self, place: int) -> int:
-        return max(self._longest(place), cell_len(self._columns[place].heading))
+        return max(self._longest(place), cell_len(self._columns[place][0]))
 
     def _least(self, place: int) -> int:
         """Return the width of a column whose heading, and whose texts, are wrapped at words."""
@@ -102,7 +97,7 @@ class ReportTable:
 
     def _table(self, places: Sequence[int], width: int) -> Table:
         shown = [self._columns[place] for place in places]
-        table = Table(show_edge=False, show_header=any(column.heading.strip() for column in shown))
+        table = Table(show_edge=False, show_header=any(heading.strip() for heading, _ in shown))
         is_tight = _span(map(self._width, places)) > width
         left = width - _span(map(self._least, places))
         for place, (heading, is_text) in zip(places, shown, strict=True):
@@ -148,6 +143,43 @@ def plain_table(
     return table
 
 
+def count(value: object) -> str:
+    """Format a whole number or a name; "-" if it is not known."""
+    return "-" if value is None else str(value)
+
+
+class Column(NamedTuple):
+    """A column of records that are JSON values: its heading, a place as `ending.timed`, a form."""
+
+    heading: str
+    place: str
+    form: Callable[[Any], str] = count
+    left: bool = False
+
+
+def rows_table(
+    title: str,
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[Column],
+    *,
+    spare: Sequence[str] = (),
+) -> ReportTable:
+    """Tabulate records in the form that JSON and CSV write them, a row each."""
+    table = ReportTable(title, spare=spare)
+    for column in columns:
+        table.add_column(column.heading, left=column.left)
+    for row in rows:
+        table.add_row(*(column.form(_value(row, column.place)) for column in columns))
+    return table
+
+
+def _value(row: Mapping[str, Any], place: str) -> Any:
+    value: Any = row
+    for name in place.split("."):
+        value = None if value is None else value.get(name)
+    return value
+
+
 def one_line(text: str) -> str:
     """Write text of a file in one line, without control codes."""
     return printable(" ".join(text.split()))
@@ -178,14 +210,14 @@ def number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def kib(value: float | None) -> str:
+    """Format bytes as a whole number of KiB; "-" if it is not known."""
+    return "-" if value is None else number(value / 1024, 0)
+
+
 def share(value: float | None) -> str:
     """Format a share in percent; "-" if it is not known."""
     return "-" if value is None else f"{value:.1%}"
-
-
-def count(value: int | None) -> str:
-    """Format a whole number; "-" if it is not known."""
-    return "-" if value is None else str(value)
 
 
 def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str:

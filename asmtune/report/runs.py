@@ -11,13 +11,15 @@ from rich.text import Text
 
 from asmtune.core.config import Config, varying
 from asmtune.report.cells import (
+    Column,
     ReportTable,
     changes,
-    count,
     dtype_words,
+    kib,
     number,
     one_line,
     plain_table,
+    rows_table,
     share,
     words,
 )
@@ -144,44 +146,61 @@ def _funnel(run: TracedRun) -> ReportTable:
 
 
 def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
-    axes, compiled = varying(list(timings)), run.compiled()
-    places = {config: place for place, config in enumerate(timings, 1)}
-    shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
-    predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
-    compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
-    cited = ("p90 us", "p99 us", "RSD")
-    spare = (*cited[:2], *reversed(compiled_to), "spread", "RSD", "samples")
-    table = plain_table("Timed, fastest first", ("",), left=0, spare=spare)
-    for axis in axes:
-        table.add_column(axis)
-    for heading in ("us", "spread", *cited, "samples", *compiled_to):
-        table.add_column(heading)
-    marks = {run.header.default: "default "}
-    if run.ending is not None and run.ending.winner is not None:
-        marks[run.ending.winner] = "winner "
-    for config in shown:
-        timing, row, values = timings[config], compiled.get(config), config.to_dict()
-        prediction = row or predictions.get(config)
-        rank = predictions[config].rank if config in predictions else None
-        kib = None if row is None or row.shared is None else row.shared / 1024
-        table.add_row(
-            f"{marks.get(config, '')}{places[config]}",
-            *(str(values.get(axis, "-")) for axis in axes),
-            number(timing.median_us),
-            f"{timing.spread:.1%}",
-            number(timing.p90_us),
-            number(timing.p99_us),
-            share(timing.rsd),
-            str(timing.samples),
-            number(prediction.predicted_us if prediction else None),
-            count(rank),
-            count(row.regs if row else None),
-            count(row.spills if row else None),
-            number(kib, 0),
-        )
-    if len(shown) < len(timings):
-        table.caption = f"{len(timings) - len(shown)} slower ones are left out; --json has all"
+    rows = timed_rows(run)
+    shown = [
+        row | {"marked": f"{row['mark']} {row['place']}".lstrip()}
+        for row in rows
+        if row["place"] <= MOST_ROWS or row["mark"] == "default"
+    ]
+    axes = [Column(axis, f"config.{axis}") for axis in varying(list(timings))]
+    spare = ("p90 us", "p99 us", *(c.heading for c in reversed(_PREDICTED)), "spread", "RSD")
+    columns = [Column("", "marked"), *axes, *_TIMES, *_PREDICTED]
+    table = rows_table("Timed, fastest first", shown, columns, spare=(*spare, "samples"))
+    if len(shown) < len(rows):
+        table.caption = f"{len(rows) - len(shown)} slower ones are left out; --json has all"
     return table
+
+
+def timed_rows(run: TracedRun) -> list[dict[str, Any]]:
+    """Return the timed configs, fastest first, with what was known of each before."""
+    compiled = run.compiled()
+    predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
+    marks = {run.header.default: "default"}
+    if run.ending is not None and run.ending.winner is not None:
+        marks[run.ending.winner] = "winner"
+    rows = []
+    for place, (config, timing) in enumerate(run.timings().items(), 1):
+        known = encoded(compiled.get(config) or predictions.get(config)) or {}
+        rows.append(
+            {name: known.get(name) for name in ("predicted_us", "regs", "spills", "shared")}
+            | encoded(timing)
+            | {
+                "config": config.to_dict(),
+                "place": place,
+                "mark": marks.get(config, ""),
+                "rank": predictions[config].rank if config in predictions else None,
+                "spread": timing.spread,
+            }
+        )
+    return rows
+
+
+_TIMES: Final = (
+    Column("us", "median_us", number),
+    Column("spread", "spread", share),
+    Column("p90 us", "p90_us", number),
+    Column("p99 us", "p99_us", number),
+    Column("RSD", "rsd", share),
+    Column("samples", "samples"),
+)
+
+_PREDICTED: Final = (
+    Column("pred us", "predicted_us", number),
+    Column("pred rank", "rank"),
+    Column("regs", "regs"),
+    Column("spills", "spills"),
+    Column("shared KiB", "shared", kib),
+)
 
 
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
@@ -204,59 +223,69 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
     yield Text(f"{text}; {changes(default, best)}")
 
 
-def runs_table(runs: Sequence[Summary]) -> ReportTable:
+def run_rows(runs: Iterable[Summary]) -> list[dict[str, Any]]:
+    """Return runs in short, a row each."""
+    return [
+        {
+            "run": one.run,
+            "header": encoded(one.header),
+            "shape": encoded(one.header.shape),
+            "seconds": one.seconds,
+            "speedup": one.ending.speedup if one.ending else None,
+            "ending": encoded(one.ending),
+        }
+        for one in runs
+    ]
+
+
+_RUNS: Final = (
+    Column("run", "run", left=True),
+    Column("shape", "shape", words, left=True),
+    Column("dtypes", "header.key.dtypes", dtype_words, left=True),
+    Column("device", "header.key.device", left=True),
+    Column("us", "ending.median_us", number),
+    Column("speed-up", "speedup", lambda value: number(value, 2)),
+    Column("compiled", "ending.compiled"),
+    Column("timed", "ending.timed"),
+    Column("s", "seconds", number),
+    Column("end", "ending.reason", lambda reason: reason or "not ended", left=True),
+)
+
+
+def runs_table(runs: Iterable[Summary]) -> ReportTable:
     """Tabulate runs, a line each."""
     title = "Tuning runs, the latest last; `asmtune runs show RUN` shows one"
-    headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
     spare = ("s", "timed", "compiled", "dtypes", "device")
-    table = plain_table(title, headings, left=4, spare=spare)
-    table.add_column("end", left=True)
-    for one in runs:
-        key, ending = one.header.key, one.ending
-        table.add_row(
-            one.run,
-            words(one.header.shape),
-            dtype_words(key.dtypes),
-            one_line(key.device),
-            number(ending.median_us if ending else None),
-            number(ending.speedup if ending else None, 2),
-            count(ending.compiled if ending else None),
-            count(ending.timed if ending else None),
-            number(one.seconds),
-            one_line(ending.reason) if ending else "not ended",
-        )
-    return table
+    return rows_table(title, run_rows(runs), _RUNS, spare=spare)
+
+
+_COSTS: Final = (
+    Column("", "on_front", lambda is_on: "*" if is_on else "", left=True),
+    Column("config", "config", words, left=True),
+    Column("us", "time_us", number),
+    Column("mJ", "energy_mj", lambda value: number(value, 2)),
+    Column("GOPS", "gops", number),
+    Column("GOPS/W", "gops_per_w", lambda value: number(value, 2)),
+    Column("memory KiB a program", "memory_bytes", lambda value: number(value / 1024)),
+)
 
 
 def costs_table(costs: Iterable[CostRow]) -> ReportTable:
     """Tabulate time, energy, memory and error of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
-    headings: tuple[str, ...]
-    headings = ("", "config", "us", "mJ", "GOPS", "GOPS/W", "memory KiB a program")
-    costs = list(costs)
-    has_error = any(cost.error is not None for cost in costs)
-    headings += ("p99 error",) if has_error else ()
-    table = plain_table(title, headings, left=2, spare=("GOPS",))
-    for cost in sorted(costs, key=lambda cost: cost.time_us):
-        table.add_row(
-            "*" if cost.on_front else "",
-            one_line(str(cost.config)),
-            number(cost.time_us),
-            number(cost.energy_mj, 2),
-            number(cost.gops),
-            number(cost.gops_per_w, 2),
-            number(cost.memory_bytes / 1024),
-            *([number(cost.error, 5)] if has_error else []),
-        )
-    return table
+    rows = sorted(costs_json(costs), key=lambda row: float(row["time_us"]))
+    columns = [*_COSTS]
+    if any("error" in row for row in rows):
+        columns.append(Column("p99 error", "error", lambda value: number(value, 5)))
+    return rows_table(title, rows, columns, spare=("GOPS",))
 
 
 def costs_json(costs: Iterable[CostRow]) -> list[dict[str, Any]]:
     """Convert costs to JSON values, with the rates where they are known."""
+    rates = ("gops", "gops_per_w")
     return [
-        encoded(cost) | encoded({"gops": cost.gops, "gops_per_w": cost.gops_per_w})
-        if cost.flops
-        else encoded(cost)
+        encoded(cost)
+        | {name: encoded(getattr(cost, name)) for name in rates if getattr(cost, name) is not None}
         for cost in costs
     ]
 
@@ -264,17 +293,10 @@ def costs_json(costs: Iterable[CostRow]) -> list[dict[str, Any]]:
 RUN_FORMAT: Final = "asmtune-run"
 RUNS_FORMAT: Final = "asmtune-runs"
 
-_PREDICTED: Final = ("predicted_us", "regs", "spills", "shared")
-
 
 def run_json(run: TracedRun) -> str:
     """Write all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
-    timed = []
-    for config, timing in run.timings().items():
-        row = encoded(compiled.get(config)) or {}
-        prediction = {name: row[name] for name in _PREDICTED if name in row}
-        timed.append({**encoded(timing), **prediction, "config": config.to_dict()})
     failed = [{"config": c.to_dict(), **encoded(failure)} for c, failure in run.failures().items()]
     document = {
         "run": run.run,
@@ -282,7 +304,7 @@ def run_json(run: TracedRun) -> str:
         "seconds": run.seconds,
         "seconds_by_stage": seconds_by_stage(run),
         "funnel": [step._asdict() for step in funnel_steps(run)],
-        "timed": timed,
+        "timed": timed_rows(run),
         "finals": [row.config.to_dict() for row in run.finals],
         "failed": failed,
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
@@ -296,13 +318,4 @@ def run_json(run: TracedRun) -> str:
 
 def runs_json(runs: Sequence[Summary]) -> str:
     """Write runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
-    rows = [
-        {
-            "run": one.run,
-            "header": encoded(one.header),
-            "seconds": one.seconds,
-            "ending": encoded(one.ending),
-        }
-        for one in runs
-    ]
-    return document_text(RUNS_FORMAT, {"runs": rows})
+    return document_text(RUNS_FORMAT, {"runs": run_rows(runs)})

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.core.config import varying
+from asmtune.core.config import Config, varying
 from asmtune.core.hardware.shipped import match_device
+from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
 from asmtune.report.cells import (
+    Column,
     ReportTable,
     dtype_words,
+    kib,
     number,
     one_line,
     plain_table,
+    rows_table,
     share,
     words,
 )
 
-COLUMNS: Final = {
-    "regs_per_thread": "regs",
-    "spill_words": "spills",
-    "shared_bytes": "shared KiB",
-    "programs_per_sm": "prog/SM",
-    "occupancy": "occ",
-    "tensor_hot": "tensor",
-    "async_copy_hot": "cp.async",
-    "barrier_hot": "bar",
-    "instructions_hot": "instr",
-}
-"""Features that the table of kept configs shows, with their headings, the most important first."""
+
+def _whole(value: float | None) -> str:
+    return number(value, 0)
+
+
+COLUMNS: Final = (
+    ("regs", "regs_per_thread", _whole),
+    ("spills", "spill_words", _whole),
+    ("shared KiB", "shared_bytes", kib),
+    ("prog/SM", "programs_per_sm", _whole),
+    ("occ", "occupancy", lambda value: number(value, 2)),
+    ("tensor", "tensor_hot", _whole),
+    ("cp.async", "async_copy_hot", _whole),
+    ("bar", "barrier_hot", _whole),
+    ("instr", "instructions_hot", _whole),
+)
+"""Features that the table of kept configs shows, the most important first: heading, name, form."""
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
@@ -124,67 +133,47 @@ def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTabl
     """Tabulate the configs that a target keeps, then those of others; see how they fare here."""
     kept = [verdict.config for one in (report, *among) for verdict in one.kept]
     stored = [one.stored.config for one in among if one.stored is not None]
-    title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
-    table = ReportTable(title, spare=[*_CITED, *reversed(COLUMNS.values())])
-    if stored:
-        table.add_column("record", left=True)
-    axes = varying([verdict.config for one in among for verdict in one.verdicts])
-    timed = _measured_headings(report)
-    for heading in (*axes, "rank", "pred us", *timed):
-        table.add_column(heading)
-    table.add_column("limit", left=True)
-    for heading in COLUMNS.values():
-        table.add_column(heading)
     verdicts = {verdict.config: verdict for verdict in report.verdicts}
-    for config in dict.fromkeys([*kept, *stored]):
-        values, verdict = config.to_dict(), verdicts.get(config)
-        rank, time, *others = _cells(verdict)
-        table.add_row(
-            *(["stored" if config in stored else ""] if stored else []),
-            *(str(values.get(axis, "-")) for axis in axes),
-            rank,
-            time,
-            *_measured_cells(verdict)[: len(timed)],
-            *others,
-        )
-    return table
+    rows = [
+        _row(config, verdicts.get(config)) | {"record": "stored" if config in stored else ""}
+        for config in dict.fromkeys([*kept, *stored])
+    ]
+    axes = varying([verdict.config for one in among for verdict in one.verdicts])
+    columns = [Column("record", "record", left=True)] if stored else []
+    columns += [Column(axis, axis) for axis in axes]
+    columns += [Column("rank", "place"), Column("pred us", "predicted_us", _known)]
+    columns += [Column(*measured, number) for measured in _MEASURED if _has(report, measured[1])]
+    columns += [Column("RSD", "measured_rsd", share)] if _has(report, "measured_rsd") else []
+    columns += [Column("limit", "bottleneck", lambda name: name or "", left=True)]
+    columns += [Column(*feature) for feature in COLUMNS]
+    title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
+    spare = ["p90 us", "p99 us", "RSD", *(heading for heading, _, _ in reversed(COLUMNS))]
+    return rows_table(title, rows, columns, spare=spare)
 
 
-_CITED: Final = ("p90 us", "p99 us", "RSD")
+_MEASURED: Final = (
+    ("meas us", "measured_us"),
+    ("p90 us", "measured_p90_us"),
+    ("p99 us", "measured_p99_us"),
+)
 
 
-def _measured_headings(report: PruneReport) -> tuple[str, ...]:
-    """Return the headings of measured times, where any config has them."""
-    if any(verdict.measured is not None for verdict in report.verdicts):
-        return ("meas us", *_CITED)
-    return ("meas us",) * any(v.measured_us is not None for v in report.verdicts)
+def _has(report: PruneReport, name: str) -> bool:
+    return any(verdict_row(verdict).get(name) is not None for verdict in report.verdicts)
 
 
-def _measured_cells(verdict: Verdict | None) -> list[str]:
-    median = number(verdict.measured_us if verdict else None)
-    own = verdict.measured if verdict else None
-    if own is None:
-        return [median, *("-" for _ in _CITED)]
-    return [median, number(own.p90_us), number(own.p99_us), share(own.rsd)]
+def _known(value: float | None) -> str:
+    return "" if value is None else number(value)
 
 
-def _cells(verdict: Verdict | None) -> list[str]:
-    if verdict is None or verdict.features is None:
-        reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
-        if verdict is not None and verdict.dropped_at == "sketch":
-            reason = "sketched only"
-        if verdict is not None and verdict.dropped_at == "estimate":
-            reason = "arithmetic only"
-        return [reason, "", "", *("" for _ in COLUMNS)]
-    rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
-    time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"
-    numbers = (_number(name, verdict.features.get(name)) for name in COLUMNS)
-    return [rank, time, verdict.bottleneck or "", *numbers]
-
-
-def _number(name: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    if name == "shared_bytes":
-        return f"{value / 1024:.0f}"
-    return f"{value:.2f}" if name == "occupancy" else f"{value:.0f}"
+def _row(config: Config, verdict: Verdict | None) -> dict[str, Any]:
+    """Return a verdict's row with its rank, in brackets if it is not kept, or why it has none."""
+    if verdict is not None and verdict.features is not None:
+        rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
+        return verdict_row(verdict) | {"place": rank}
+    if verdict is None:
+        return {**config.to_dict(), "place": "-"}
+    stages = {"sketch": "sketched only", "estimate": "arithmetic only"}
+    reason = verdict.reasons[0].rule if verdict.reasons else "-"
+    place = stages.get(verdict.dropped_at or "", reason)
+    return verdict_row(verdict) | {"place": place, "predicted_us": None, "bottleneck": None}

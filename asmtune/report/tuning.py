@@ -21,7 +21,16 @@ from rich.progress import (
 from rich.text import Text
 
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, share, words
+from asmtune.report.cells import (
+    Column,
+    ReportTable,
+    dtype_words,
+    number,
+    one_line,
+    rows_table,
+    share,
+    words,
+)
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_json, costs_table
 from asmtune.store.trace.reader import encoded
@@ -29,7 +38,6 @@ from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
-    from asmtune.core.records.tuned import TuneRecord
     from asmtune.tuning.search.state import State
 
 
@@ -102,42 +110,32 @@ def results_json(
     return document_text(TUNING_FORMAT, {"results": rows})
 
 
+_TIMES: Final = (
+    Column("us", "median_us", number),
+    Column("default us", "default_us", number),
+    Column("speed-up", "speedup", lambda value: number(value, 2)),
+    Column("p90 us", "statistics.p90_us", number),
+    Column("p99 us", "statistics.p99_us", number),
+    Column("RSD", "statistics.rsd", share),
+    Column("samples", "statistics.samples"),
+    Column("compiled", "compiled"),
+    Column("timed", "timed"),
+    Column("s", "seconds", number),
+    Column("run", "run", left=True),
+)
+
+
 def _table(results: Sequence[TuningResult]) -> ReportTable:
-    winners = [result.record.winner for result in results if result.record is not None]
-    axes = list(dict.fromkeys(name for winner in winners for name in winner.to_dict()))
-    cited = ("p90 us", "p99 us", "RSD", "samples")
-    table = ReportTable("", spare=(*cited[:2], "s", "timed", "compiled", "samples", "RSD"))
-    table.add_column("shape", left=True)
-    for axis in axes:
-        table.add_column(axis)
-    for heading in ("us", "default us", "speed-up", *cited, "compiled", "timed", "s"):
-        table.add_column(heading)
-    table.add_column("run", left=True)
-    for result in results:
-        record = result.record
-        values = record.winner.to_dict() if record is not None else {}
-        tuned = result.outcome == "tuned"
-        table.add_row(
-            words(result.request.problem.shape),
-            *(str(values.get(axis, "-")) for axis in axes),
-            number(record.median_us if record is not None else None),
-            number(result.default_us),
-            number(speedup_of(result), 2),
-            *_cited(record),
-            count(result.compiled if tuned else None),
-            count(result.timed if tuned else None),
-            number(result.seconds),
-            result.run or _OUTCOMES.get(result.outcome, result.outcome),
-        )
-    return table
-
-
-def _cited(record: TuneRecord | None) -> tuple[str, ...]:
-    """Format p90, p99, relative standard deviation and number of the winner's samples."""
-    found = None if record is None or record.timing is None else record.timing.statistics
-    if found is None:
-        return ("-",) * 4
-    return number(found.p90_us), number(found.p99_us), share(found.rsd), count(found.samples)
+    rows = [_result(result) for result in results]
+    axes = dict.fromkeys(name for row in rows for name in row["winner"] or ())
+    for row in rows:
+        if row["outcome"] != "tuned":
+            outcome = _OUTCOMES.get(row["outcome"], row["outcome"])
+            row |= {"compiled": None, "timed": None, "run": row["run"] or outcome}
+    shape = Column("shape", "shape", words, left=True)
+    columns = [shape, *(Column(axis, f"winner.{axis}") for axis in axes), *_TIMES]
+    spare = ("p90 us", "p99 us", "s", "timed", "compiled", "samples", "RSD")
+    return rows_table("", rows, columns, spare=spare)
 
 
 def _result(result: TuningResult) -> dict[str, Any]:

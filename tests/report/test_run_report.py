@@ -251,6 +251,10 @@ def test_run_json(run: TracedRun) -> None:
         "regs": 40,
         "spills": 0,
         "shared": 2048,
+        "mark": "winner",
+        "place": 1,
+        "rank": 1,
+        "spread": 0.1,
     }
     assert [row["kind"] for row in document["failed"]] == ["wrong_output"]
     assert [row["config"] for row in document["refused"]] == [BROKEN.to_dict()]
