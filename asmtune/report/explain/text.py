@@ -87,7 +87,10 @@ def hot_loop(view: CodeView) -> RenderableType:
     if files:
         title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
     width = max(len(_source(line, lines)) for line in lines)
-    texts = (f"{_source(line, lines):>{width}}  {line.text}" for line in lines)
+    # A terminal breaks lines at spaces, and a wgmma lists a hundred registers without one.
+    codes = (line.text.replace(",%", ", %") for line in lines)
+    sources = (f"{_source(line, lines):>{width}}" for line in lines)
+    texts = (f"{source}  {code}" for source, code in zip(sources, codes, strict=True))
     shown = [Text(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
     return Group(Text(title, "italic"), *notes, *shown)
 

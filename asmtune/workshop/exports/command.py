@@ -264,8 +264,7 @@ def import_configs(
     if hints:
         seeds = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
         kernels = len({entry.key.kernel for entry in entries})
-        what = f"{'seed' if seeds == 1 else 'seeds'} of {kernels}"
-        said.append(f"{seeds} {what} {'kernel' if kernels == 1 else 'kernels'}")
+        said.append(f"{seeds} seeds of {kernels} kernels")
         count += seeds
     _print_count("imported", count, as_json, " and ".join(said))
 

@@ -155,7 +155,7 @@ def test_seeds_of_one_key(cache: Path, tmp_path: Path) -> None:
     for size, name in ((64, "E=1,N=2,device_name=X"), (16, "E=1,N=2,device_name=X,dtype=fp8_w8a8")):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps({"1": {**MOE, "BLOCK_SIZE_M": size}}))
-        assert "imported 1 seed of 1 kernel" in run("import", path, "--kernel", "k").stdout
+        assert "imported 1 seeds of 1 kernels" in run("import", path, "--kernel", "k").stdout
     (configs,) = seeds("k").values()
     assert [config["BLOCK_SIZE_M"] for config in configs] == [16, 64]
 
@@ -392,7 +392,7 @@ def test_moe_round_trip(cache: Path, tmp_path: Path) -> None:
     names = ("--map", "N=N/2", "--map", "M=num_tokens")
     run("export", tmp_path, "--format", "vllm-moe", *names)
     path = tmp_path / "E=8,N=7168,device_name=NVIDIA_H200.json"
-    assert "3 seeds of 1 kernel\n" in run("import", path, "--kernel", "serve.moe", *names).stdout
+    assert "3 seeds of 1 kernels\n" in run("import", path, "--kernel", "serve.moe", *names).stdout
     for one in MOE_RECORDS:
         tokens = one.key.shape["num_tokens"]
         key = ("NVIDIA_H200", ("E", 8), ("N", 14336), ("num_tokens", tokens))
