@@ -267,11 +267,6 @@ def test_a_guess_is_told(commands: Commands) -> None:
     assert document["guesses"] == [guess]
 
 
-def test_what_can_be_evaluated_is_no_guess(commands: Commands, sums: tuple[str, ...]) -> None:
-    """A loop whose bound is an argument has no such line."""
-    assert "a guess" not in commands.run(*sums, "--alone").out
-
-
 def test_alone_no_config_is_called_the_default(commands: Commands) -> None:
     """What fails beside one that runs is the config that was named, and no note says otherwise."""
     ran = commands.run(*DOUBLED, "--alone", "--config", "num_warps=64", "--against", "num_warps=2")

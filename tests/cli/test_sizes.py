@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -80,27 +79,15 @@ def test_up_to_three() -> None:
         ("__import__('os')", "no function is called '__import__'"),
         ("cdiv(n, 'a')", "'a' is not allowed; .*\\(position 9\\)"),
         ("cdiv(*n)", "cdiv takes 2 arguments, not 1"),
-        ("cdiv(x=n)", "is not allowed"),
-        ("cdiv", "no number is called 'cdiv'"),
-        ("(lambda: 1)()", "is not allowed"),
-        ("[n for n in x]", "is not allowed"),
-        ("n[0]", "is not allowed"),
-        ("n if n else 1", "is not allowed"),
-        ("(n := 3)", "is not allowed"),
-        ("f'{n}'", "is not allowed"),
-        ("~n", "is not allowed"),
         ("n << 99", "is not allowed"),
         ("True", "is not allowed"),
         ("1.0", "1.0 is not allowed"),
         ("é + n.a", "n.a is not allowed; .*\\(position 5\\)"),
         ("eps", "eps is 1e-05, no whole number"),
-        ("cap", "cap is None, no whole number"),
         ("n - 100", "n - 100, under n=100, is 0; expected a whole number from 1 to"),
-        ("1 - n", "is -99; expected"),
         ("n // (BLOCK - 32)", "under n=100 BLOCK=32: integer division"),
         ("2 ** -1", "2 \\*\\* -1 is no whole number"),
         ("next_power_of_2(0)", "next_power_of_2 of 0"),
-        ("2**9**9**9", "is beyond 64 bits"),
         ("(10**9)**9**2", "is beyond 64 bits"),
         ("n**60 - n**60 + 1", "n \\*\\* 60 is beyond 64 bits"),
         ("1,2,3,4", "4 sizes; expected 1 to 3"),
@@ -158,24 +145,6 @@ def test_a_plain_function_has_a_roofline(commands: Commands) -> None:
     assert entry["kernel"] == "plain"
     assert entry["shape"]["rows"] == 8192
     assert entry["after"]["bytes"] == 2 * 2 * 524288
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("{}/doubled.py", "--arg", "n=3"), "--arg is for a plain function"),
-        (("{}/doubled.py", "--grid", "n"), "--grid is for a plain function"),
-        (("{}/doubled.py", "--axis", "BLOCK=64"), "--axis is for a plain function"),
-        ((*ROWS, "--measure"), "--measure: .*plain.py:plain is a plain function, without tensors"),
-        ((*ROWS, "--shape", "n=4"), "--shape and --dtype are for kernel modules"),
-        ((*ROWS, "--dtype", "fp16"), "--shape and --dtype are for kernel modules"),
-    ],
-)
-def test_options_of_rooflines_that_do_not_fit(
-    arguments: tuple[str, ...], says: str, commands: Commands
-) -> None:
-    """Options of plain functions and of modules are told apart in one line."""
-    assert re.search(says, commands.refused("roofline", *arguments))
 
 
 @pytest.mark.parametrize(
