@@ -114,15 +114,6 @@ def sorted_winner(line: list[str]) -> list[str]:
     return [*line[:7], " ".join(winner), *line[8:]]
 
 
-def test_ls_on_a_terminal(filled: Path) -> None:
-    """On a terminal the same is a table, and brackets in names stay text."""
-    with Store.open(filled) as store:
-        store.save(record(4, "pkg.[red]odd[/red]"))
-    text = run("ls", FORCE_COLOR="1", NO_COLOR="1", COLUMNS="250").stdout
-    assert "│" in text
-    assert "pkg.[red]odd[/red]" in text
-
-
 def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filters hold for both layers, and the layer is a column."""
     monkeypatch.setattr(cache, "shipped_records", lambda: (record(9), record(9, "pkg.other")))
@@ -216,23 +207,6 @@ def test_what_a_key_covers(path: Path) -> None:
     assert json.loads(run("show", digits, "--json").stdout)["covers"] == expected
 
 
-def test_covers_neutralises_control_codes(path: Path) -> None:
-    """A stored value that holds terminal control codes is shown escaped."""
-    with Store.open(path) as store:
-        store.save(bucketed({"mode(M)": "\x1b[2J"}))
-    text = run("ls").stdout
-    assert "\x1b" not in text
-    assert "M with mode = \\x1b[2J" in text
-
-
-def test_show_shipped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shipped record is shown where the user has none."""
-    monkeypatch.setattr(cache, "shipped_records", lambda: (record(9),))
-    assert json.loads(run("show", key_digest(record(9).key)[:6], "--json").stdout)["layer"] == (
-        "shipped"
-    )
-
-
 def test_show_refusals(path: Path) -> None:
     """A prefix that is no hex, that nothing starts with or that several do is refused."""
     with Store.open(path) as store:
@@ -273,14 +247,6 @@ def test_import_of_stdin(filled: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {"imported": 3}
     with Store.open(filled) as store:
         assert len(store.records()) == 3
-
-
-def test_export_leaves_samples_out(filled: Path, tmp_path: Path) -> None:
-    """An export without --samples holds none."""
-    run("export", str(tmp_path / "f.json"), "--device", "NVIDIA B200")
-    (only,) = interchange.read(tmp_path / "f.json")
-    assert only.key == record(3, "pkg.softmax", "NVIDIA B200").key
-    assert all(m.samples_us == () for m in only.measurements)
 
 
 def test_export_of_the_fastest(filled: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code import CodeReader
 from asmtune.report.explain.record import QUANTITIES, Code, Explained, compared
 from asmtune.report.explain.text import explanation
-from tests.sample_kernels import product_problem, scale_problem
+from tests.sample_kernels import product_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
@@ -99,14 +99,6 @@ def test_a_product(target: Target, settings: Settings) -> None:
     assert "wgmma.mma_async.sync.aligned.m64n64k16" in loop
     assert "$L__BB" in loop
     assert "st.global" not in loop
-
-
-def test_without_a_loop(target: Target, settings: Settings) -> None:
-    """A kernel without a loop says so."""
-    config = Config({"BLOCK": 256})
-    report = judged(scale_problem(), [config], target, settings)
-    text = printed(gathered(scale_problem(), report, config, target, settings))
-    assert "It has no loop." in text
 
 
 def test_printed_terms_sum_to_the_printed_prediction(target: Target, settings: Settings) -> None:

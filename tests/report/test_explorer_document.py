@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_documents import report
 
-from asmtune.core.records.verdicts import Selection
 from asmtune.report.explorer import code, page
 from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
 from asmtune.report.explorer.page import page_model, report_html
@@ -203,11 +202,3 @@ def test_labels_of_one_target_on_two_shapes() -> None:
     reports = [report(), replace(report(), shape={"n": 8192})]
     model = page_model(reports, code.no_code(reports))
     assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]
-
-
-def test_the_error_of_another_device_is_named() -> None:
-    """The page's line of what the kept are worth says on which device it was measured."""
-    selection = Selection("2", 2, 0.99, 0.17, "roofline on 9 tasks", "NVIDIA H200")
-    reports = [replace(report("H100"), selection=selection)]
-    (shown,) = page_model(reports, code.no_code(reports))["reports"]
-    assert "both measured on NVIDIA H200, not on this target" in shown["worth"][-1]

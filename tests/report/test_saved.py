@@ -238,14 +238,6 @@ def test_timings_of_a_run(tmp_path: Path) -> None:
         assert run.run in timings.source
 
 
-def test_timings_of_buckets(tmp_path: Path) -> None:
-    """A record of a bucket is of no one size, so that its times are not shown as a size's."""
-    key = TuneKey("module.scale", {"pow2(n)": 4096}, {"x_ptr": "fp16"}, "NVIDIA H200")
-    (record,) = interchange.read(exported(tmp_path))
-    interchange.write(tmp_path / "buckets.json", [replace(record, key=key)])
-    assert read_timings(str(tmp_path / "buckets.json"), tmp_path).of(LAUNCH) == {}
-
-
 def test_timings_that_are_not_there(tmp_path: Path) -> None:
     """What is no run and no file of timings is refused, with what would be one."""
     with pytest.raises(InputError, match="no such run or file; `asmtune runs`"):
